@@ -1,0 +1,114 @@
+//! From key bytes to a place: which region, which bucket, which fingerprint.
+//!
+//! Pure: no I/O. The rules are those of `format-spec/README.md`, section 3.
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// The bytes whose hash under the file's seed is stored as the canary.
+const CANARY_KEY: &[u8] = b"gowk";
+
+/// The 128-bit hash of a key, all that a filter ever learns of it.
+///
+/// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
+/// [`KeyHash::new`] from a hash that the caller computed, for filters created with
+/// [`HashKind::Caller`]. Hashing once and looking up many times, in several filters of one seed, saves the
+/// hashing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyHash(u128);
+
+impl KeyHash {
+    /// A hash that the caller computed. All 128 bits must be uniformly distributed: the filter takes the
+    /// region and the tail from the high half and the bucket and the tag from the low half.
+    pub const fn new(hash: u128) -> Self {
+        Self(hash)
+    }
+
+    /// The hash as a number.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+
+    /// The high half: the position of the key on the line 0..2^64 that the regions divide evenly.
+    pub(crate) const fn position(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    /// The low half: where in its region the key belongs.
+    pub(crate) const fn local(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The region of the key among `regions`, and the 64-bit fraction left over.
+    ///
+    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and
+    /// the fraction loses that bit: this is what lets a filter double without its keys.
+    pub(crate) const fn region(self, regions: u64) -> (RegionId, u64) {
+        let product = self.position() as u128 * regions as u128;
+        (RegionId((product >> 64) as u32), product as u64)
+    }
+}
+
+/// A region's number, below the filter's number of regions (at most 2^32).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct RegionId(pub(crate) u32);
+
+/// Who hashes the keys of a filter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum HashKind {
+    /// The filter, by XXH3-128 with the file's seed. Hash id 1.
+    #[default]
+    Xxh3,
+    /// The caller, who brings [`KeyHash`]es; methods that take keys refuse. Hash id 0.
+    Caller,
+}
+
+/// The hash function of one file: its kind and its seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyHasher {
+    pub(crate) kind: HashKind,
+    pub(crate) seed: u64,
+}
+
+impl KeyHasher {
+    /// The hash of `key`, or `None` where the caller brings the hashes.
+    #[inline]
+    pub(crate) fn hash(self, key: &[u8]) -> Option<KeyHash> {
+        match self.kind {
+            HashKind::Xxh3 => Some(KeyHash(xxh3_128_with_seed(key, self.seed))),
+            HashKind::Caller => None,
+        }
+    }
+
+    /// What the superblock stores to prove that this build hashes as the file's writer did; 0 where the
+    /// caller hashes.
+    pub(crate) fn canary(self) -> u128 {
+        self.hash(CANARY_KEY).map_or(0, KeyHash::get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubling_sends_a_key_to_one_of_the_two_children_of_its_region() {
+        let hasher = KeyHasher { kind: HashKind::Xxh3, seed: 7 };
+        for regions in [1u64, 3, 1000, 1 << 31] {
+            for i in 0u32..2000 {
+                let Some(hash) = hasher.hash(&i.to_le_bytes()) else { panic!("XXH3 hashes") };
+                let (parent, rem) = hash.region(regions);
+                let (child, rest) = hash.region(regions * 2);
+                assert!(u64::from(parent.0) < regions);
+                assert_eq!(u64::from(child.0), 2 * u64::from(parent.0) + (rem >> 63));
+                assert_eq!(rest, rem << 1);
+            }
+        }
+    }
+
+    #[test]
+    fn caller_hashed_filters_do_not_hash() {
+        let hasher = KeyHasher { kind: HashKind::Caller, seed: 7 };
+        assert_eq!(hasher.hash(b"key"), None);
+        assert_eq!(hasher.canary(), 0);
+    }
+}
