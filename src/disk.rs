@@ -1,0 +1,92 @@
+//! Everything that changes a disk, behind one trait: the seam at which tests record, fail and cut the power.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The operations that gowk performs on files and folders other than reading.
+///
+/// Stores through a memory map are not among them: they go to the live area, which is volatile by
+/// specification, and to unpublished files, which nobody reads before they are synced and renamed.
+pub trait Disk: Debug + Send + Sync {
+    /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
+    fn create(&self, path: &Path, mode: u32) -> io::Result<File>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Cuts or extends a file.
+    fn set_len(&self, file: &File, length: u64) -> io::Result<()>;
+    /// Makes a file `length` bytes long with room for all of them on the disk, reading as zeros.
+    fn allocate(&self, file: &File, length: u64) -> io::Result<()>;
+    /// Returns once the file's contents and length are on the medium.
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Gives a file another name, over what has it if `replace`, else failing with `AlreadyExists`.
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Returns once the names in a folder are on the medium.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
+        match fs2::FileExt::allocate(file, length) {
+            // The file system has no such call: fill the file, so that no later write runs out of room.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => fill(file, length),
+            outcome => outcome,
+        }
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        if replace {
+            return std::fs::rename(from, to);
+        }
+        let from = tempfile::TempPath::try_from_path(from)?;
+        from.persist_noclobber(to).map_err(|failed| {
+            // The caller still owns the file, and decides what becomes of it.
+            let tempfile::PathPersistError { error, path } = failed;
+            let _ = path.keep();
+            error
+        })
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+}
+
+fn fill(file: &File, length: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 16];
+    let mut offset = 0;
+    while offset < length {
+        let piece = zeros.len().min(usize::try_from(length - offset).unwrap_or(usize::MAX));
+        file.write_all_at(&zeros[..piece], offset)?;
+        offset += piece as u64;
+    }
+    Ok(())
+}

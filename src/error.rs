@@ -1,0 +1,414 @@
+//! The one error type. Each message names the file, the place and the remedy.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of every call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Unless a variant says otherwise, nothing was changed and the call may be repeated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: cannot {op}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried, as a verb phrase.
+        op: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+
+    /// The file to open for reading does not exist.
+    #[error("{}: no such filter; create it with `gowk create` or by inserting into it", path.display())]
+    NotFound {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// Creation found something in its way.
+    #[error("{}: exists already; choose another name, or force its replacement", path.display())]
+    Exists {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// The file does not begin as a gowk filter does.
+    #[error("{}: not a gowk filter (its first bytes are another format's); check the path", path.display())]
+    NotGowk {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file was written in a format that this build cannot read.
+    #[error(
+        "{}: format version {}.{}, but this build reads {}.x; use a newer gowk",
+        path.display(), found.0, found.1, supported.0
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Major and minor version of the file.
+        found: (u16, u16),
+        /// Major and minor version of this build.
+        supported: (u16, u16),
+    },
+
+    /// The file uses features that this build does not know, and must know to go on.
+    #[error("{}: uses unknown features {bits:#x} needed for {access}; use a newer gowk", path.display())]
+    Features {
+        /// The file.
+        path: PathBuf,
+        /// The unknown bits of the feature mask.
+        bits: u64,
+        /// What they are needed for: `reading` or `writing`.
+        access: &'static str,
+    },
+
+    /// Neither copy of the superblock can be trusted.
+    #[error("{}: both superblocks are damaged; restore the file from a copy", path.display())]
+    Superblocks {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A superblock whose checksum is right holds a value that cannot be.
+    #[error("{}: superblock field `{field}` is {found}, not {expected}; restore the file from a copy", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field's name in the specification.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+        /// What it would have to be.
+        expected: Expected,
+    },
+
+    /// The file has another length than its superblock says.
+    #[error(
+        "{}: {found} bytes long, but its superblock says {expected}; restore the file from a copy",
+        path.display()
+    )]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// Bytes by the superblock.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+
+    /// This build's hash function gives other hashes than the one that wrote the file.
+    #[error("{}: its hash check value does not match this build's hash function; use the gowk that wrote it", path.display())]
+    HashMismatch {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A key was given to a filter whose keys the caller hashes.
+    #[error("{}: the filter was created for keys hashed by the caller; use the methods that take a hash", path.display())]
+    CallerHashes {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A page does not match its checksum.
+    #[error(
+        "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The page's region.
+        region: u64,
+        /// The page's number in the data section, counted in pages of 4096 bytes.
+        page: u64,
+    },
+
+    /// The journal holds commits that cannot be told apart from damage, or that belong to another state of the
+    /// file.
+    #[error("{}: {defect}", path.display())]
+    Journal {
+        /// The journal file.
+        path: PathBuf,
+        /// What is wrong with it.
+        defect: JournalDefect,
+    },
+
+    /// Another process writes to the filter.
+    #[error("{}: locked by another writer; wait until it is done, or try again with a waiting time", path.display())]
+    Locked {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// The file has several names, so that publishing a new one under one name would part them.
+    #[error("{}: has {links} hard links, and a writer needs a file with one name; remove the others", path.display())]
+    HardLinks {
+        /// The filter file.
+        path: PathBuf,
+        /// How many names it has.
+        links: u64,
+    },
+
+    /// No room for one more entry, and the filter must not grow.
+    #[error("{}: no room in region {region} at load {load:.3}, and growth is off; create a larger filter", path.display())]
+    Full {
+        /// The filter file.
+        path: PathBuf,
+        /// The region without room.
+        region: u64,
+        /// Entries divided by slots, over the whole filter.
+        load: f64,
+    },
+
+    /// No room for one more entry, and growing would not be right.
+    #[error("{}: will not double: {reason}", path.display())]
+    Growth {
+        /// The filter file.
+        path: PathBuf,
+        /// Why not.
+        reason: GrowthRefusal,
+    },
+
+    /// Both buckets of the key hold nothing but copies that match it. The key is present; this insert was
+    /// counted as unrecorded.
+    #[error("{}: a key has reached the limit of {limit} copies; it is present, but not counted further", path.display())]
+    DuplicateLimit {
+        /// The filter file.
+        path: PathBuf,
+        /// 2n, the copies of one key that fit.
+        limit: u32,
+    },
+
+    /// Some inserts were answered without storing an entry, so that a removal could take an entry that another
+    /// key lives on.
+    #[error(
+        "{}: {unrecorded} inserts stored nothing of their own, so removing could lose other keys; \
+         allow it explicitly, or use counted inserts only",
+        path.display()
+    )]
+    UnsafeRemove {
+        /// The filter file.
+        path: PathBuf,
+        /// How many such inserts.
+        unrecorded: u64,
+    },
+
+    /// A write or sync failed in a way that leaves open what the disk holds.
+    #[error("{}: an earlier write failed and its outcome is unknown; open the filter again to recover", path.display())]
+    Poisoned {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// The metadata would not fit.
+    #[error(
+        "{}: metadata of {needed} bytes exceeds the {limit} that a filter holds; remove entries no longer needed",
+        path.display()
+    )]
+    MetadataFull {
+        /// The filter file.
+        path: PathBuf,
+        /// Bytes of all entries together, as encoded.
+        needed: usize,
+        /// Bytes there are.
+        limit: usize,
+    },
+
+    /// The file system has too little room.
+    #[error("{}: needs {needed} bytes, but the file system has {available} free; free some or move the filter", path.display())]
+    NoSpace {
+        /// The filter file.
+        path: PathBuf,
+        /// Bytes the new file needs.
+        needed: u64,
+        /// Bytes available.
+        available: u64,
+    },
+
+    /// An option outside its range.
+    #[error("{option} is {found}, but must be {expected}")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+
+    /// The filter is not as selective as asked.
+    #[error(
+        "{}: made for a false-positive rate of {rate:.2e}, but {wanted:.2e} was asked for; create another filter",
+        path.display()
+    )]
+    Rate {
+        /// The filter file.
+        path: PathBuf,
+        /// The file's rate at full load.
+        rate: f64,
+        /// The rate asked for.
+        wanted: f64,
+    },
+
+    /// A crashed writer left the file in the middle of a failed write, and this process may not write to it.
+    #[error("{}: must be recovered after a failed write; open it once with permission to write", path.display())]
+    Unrecovered {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// The file was replaced by a filter with another seed, for which the caller's hashes mean nothing.
+    #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
+    Replaced {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// A reader could not get a settled view: the file kept changing under it.
+    #[error("{}: kept changing while it was {op}; try again when no writer is busy", path.display())]
+    Busy {
+        /// The filter file.
+        path: PathBuf,
+        /// What was being done: `read`, `verified` or `copied`.
+        op: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether only one key is concerned, so that a batch can go on with the next.
+    pub(crate) fn refuses_one_key(&self) -> bool {
+        matches!(self, Self::DuplicateLimit { .. } | Self::Full { .. } | Self::Growth { .. })
+    }
+}
+
+/// What a superblock field would have to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Expected {
+    /// Exactly this value.
+    Exactly(u64),
+    /// A value from the first to the second.
+    Between(u64, u64),
+    /// Described in words.
+    Words(&'static str),
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(value) => write!(f, "{value}"),
+            Self::Between(low, high) => write!(f, "{low} to {high}"),
+            Self::Words(words) => f.write_str(words),
+        }
+    }
+}
+
+/// What is wrong with a journal that holds commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalDefect {
+    /// It belongs to a filter with another uuid.
+    #[error(
+        "the journal of another filter, with commits; move it away if the filter beside it is the one you want"
+    )]
+    Foreign,
+    /// It belongs to a later state than the file: the file is an older copy.
+    #[error(
+        "holds commits up to {last}, but the filter ends at commit {checkpoint} of another history; \
+         if an older copy of the filter was restored, move the journal away to go on from that copy"
+    )]
+    OtherHistory {
+        /// The last commit it holds.
+        last: u64,
+        /// The commit of the file's superblock.
+        checkpoint: u64,
+    },
+    /// A frame is broken, and later commits follow it.
+    #[error(
+        "damaged at byte {offset}: commits {first} to {last} after it cannot be applied; \
+         restore a copy, or move the journal away to lose those commits"
+    )]
+    Broken {
+        /// Where the frame that cannot be read begins.
+        offset: u64,
+        /// The first commit that is lost.
+        first: u64,
+        /// The last commit seen after it.
+        last: u64,
+    },
+    /// It was written in a format that this build cannot read.
+    #[error("journal format version {0}.{1} is newer than this build's; use a newer gowk")]
+    Version(u16, u16),
+}
+
+/// Why a filter does not double, although an insert found no room.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrowthRefusal {
+    /// One region is full while the others are not: many keys share a place, as copies or hostile keys do.
+    #[error(
+        "region {region} has no room although the whole filter's load is {load:.3} (doubling starts at {threshold:.3}); \
+         the keys collide, by chance no more: look at them, or create a filter with another seed"
+    )]
+    Crowded {
+        /// The region without room.
+        region: u64,
+        /// Entries divided by slots, over the whole filter.
+        load: f64,
+        /// The load from which on the filter would double.
+        threshold: f64,
+    },
+    /// The new file would exceed `max_file_size`.
+    #[error(
+        "the new file would have {needed} bytes, more than the limit of {limit}; raise the limit or create another filter"
+    )]
+    FileSize {
+        /// Bytes of the new file.
+        needed: u64,
+        /// The limit in force.
+        limit: u64,
+    },
+    /// The expected false-positive rate would exceed `max_false_positive_rate`.
+    #[error(
+        "once doubled and full again, its expected false-positive rate would be {expected:.2e}, over the limit \
+         of {limit:.2e}; create another filter beside it, or one with fewer slots per bucket"
+    )]
+    Rate {
+        /// The rate after the doubling, at full load.
+        expected: f64,
+        /// The limit in force.
+        limit: f64,
+    },
+    /// More than half of the entries have no tail left, so that doubling gains little.
+    #[error(
+        "{void} of {entries} entries have no bits left to tell them apart, and doubling would copy them; \
+         create a new filter, or allow such growth"
+    )]
+    Void {
+        /// Entries without a tail.
+        void: u64,
+        /// All entries.
+        entries: u64,
+    },
+    /// The format has no more regions.
+    #[error("the format has no more than {0} regions; create several filters")]
+    Regions(u64),
+}
+
+/// Adds the path and the operation to an I/O error.
+pub(crate) trait IoContext<T> {
+    fn at(self, path: &Path, op: &'static str) -> Result<T>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn at(self, path: &Path, op: &'static str) -> Result<T> {
+        self.map_err(|source| Error::Io { path: path.to_owned(), op, source })
+    }
+}

@@ -1,0 +1,194 @@
+//! The live area: what a writer tells readers of its file while it works. Volatile and never checksummed: after
+//! a crash, recovery writes it anew from the superblock and the journal.
+//!
+//! The **apply epoch** is odd while a commit is being applied anywhere, and each region's **sequence** is odd
+//! while that region is. Neither ever goes back, so a reader that finds the same even number before and after
+//! its reads knows that nothing was applied in between. `format-spec/README.md`, sections 5.4 and 7.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::counts::Counts;
+use crate::error::{IoContext, Result};
+use crate::format::{
+    Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_METADATA, LIVE_METADATA_LENGTH, LIVE_POISONED,
+    LIVE_SEQUENCES, LIVE_STATE, LIVE_SUPERSEDED, METADATA_LIMIT, RawCounts, STATE_IDLE,
+};
+use crate::hash::RegionId;
+use crate::map::{Map, MapMut};
+
+const fn word(offset: u64) -> usize {
+    (offset / 8) as usize
+}
+
+const fn half(offset: u64) -> usize {
+    (offset / 4) as usize
+}
+
+/// Counters and metadata as of one commit, as the live area publishes them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Published {
+    pub(crate) commit: u64,
+    pub(crate) counts: Counts,
+    /// Encoded.
+    pub(crate) metadata: Vec<u8>,
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(crate) struct Live(MapMut);
+
+impl Live {
+    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> Result<Self> {
+        MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
+    }
+
+    /// Tells readers to look at the path before they answer; or takes it back.
+    pub(crate) fn set_superseded(&self, superseded: bool) {
+        self.0.set_half(half(LIVE_SUPERSEDED), u32::from(superseded));
+        fence(Ordering::SeqCst);
+    }
+
+    /// Tells readers that the writer gave up in the middle: they must open the file anew.
+    pub(crate) fn set_poisoned(&self, poisoned: bool) {
+        self.0.set_half(half(LIVE_POISONED), u32::from(poisoned));
+        fence(Ordering::SeqCst);
+    }
+
+    /// Before anything of a commit is applied.
+    pub(crate) fn begin(&self) {
+        self.bump_epoch();
+    }
+
+    /// After all of a commit was applied: publishes what readers are told of it.
+    pub(crate) fn end(&self, published: &Published) {
+        self.publish(published);
+        self.bump_epoch();
+    }
+
+    fn bump_epoch(&self) {
+        fence(Ordering::SeqCst);
+        let epoch = self.0.word(word(LIVE_EPOCH));
+        self.0.set_word(word(LIVE_EPOCH), epoch.wrapping_add(1));
+        fence(Ordering::SeqCst);
+    }
+
+    /// Before a region is changed, and after.
+    pub(crate) fn bump_sequence(&self, region: RegionId) {
+        fence(Ordering::SeqCst);
+        let index = half(LIVE_SEQUENCES) + region.0 as usize;
+        self.0.set_half(index, self.0.half(index).wrapping_add(1));
+        fence(Ordering::SeqCst);
+    }
+
+    /// Before recovery: everything odd, whatever a dead writer or a power cut left here, and never back.
+    pub(crate) fn begin_recovery(&self, regions: u64) {
+        self.0.set_word(word(LIVE_EPOCH), self.0.word(word(LIVE_EPOCH)) | 1);
+        for index in sequences(regions) {
+            self.0.set_half(index, self.0.half(index) | 1);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// After recovery: everything even, higher than any reader can have seen.
+    pub(crate) fn end_recovery(&self, regions: u64, published: &Published) {
+        fence(Ordering::SeqCst);
+        for index in sequences(regions) {
+            self.0.set_half(index, self.0.half(index).wrapping_add(1));
+        }
+        self.set_superseded(false);
+        self.set_poisoned(false);
+        self.end(published);
+    }
+
+    /// Outside of `begin` and `end` only where no reader can be: in a file not yet published.
+    pub(crate) fn publish(&self, published: &Published) {
+        self.0.set_word(word(LIVE_COUNTERS), published.commit);
+        let counts = RawCounts::from(published.counts);
+        for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
+            self.0.set_word(index, from_bytes(bytes));
+        }
+        self.0.set_word(word(LIVE_METADATA_LENGTH), published.metadata.len() as u64);
+        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
+            self.0.set_word(index, from_bytes(bytes));
+        }
+    }
+}
+
+fn sequences(regions: u64) -> impl Iterator<Item = usize> {
+    let first = half(LIVE_SEQUENCES);
+    first..first + regions as usize
+}
+
+/// Up to eight bytes as a little-endian word.
+fn from_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// The reader's side: the live area inside a map of the whole file.
+pub(crate) trait LiveRead {
+    fn live_word(&self, offset: u64) -> u64;
+    fn live_half(&self, offset: u64) -> u32;
+
+    /// Whether no writer has the file, and the data holds every commit.
+    fn is_idle(&self) -> bool {
+        self.live_word(LIVE_STATE) == u64::from_le_bytes(STATE_IDLE)
+    }
+
+    fn superseded(&self) -> bool {
+        self.live_half(LIVE_SUPERSEDED) != 0
+    }
+
+    fn poisoned(&self) -> bool {
+        self.live_half(LIVE_POISONED) != 0
+    }
+
+    /// Loads that follow in program order are not done before this one.
+    #[inline]
+    fn epoch(&self) -> u64 {
+        let epoch = self.live_word(LIVE_EPOCH);
+        fence(Ordering::Acquire);
+        epoch
+    }
+
+    /// As `epoch`, for one region.
+    #[inline]
+    fn sequence(&self, region: RegionId) -> u32 {
+        let sequence = self.live_half(LIVE_SEQUENCES + 4 * u64::from(region.0));
+        fence(Ordering::Acquire);
+        sequence
+    }
+
+    /// What the last commit published, unless one is being applied; the metadata as bytes.
+    fn published(&self) -> Option<Published> {
+        let epoch = self.epoch();
+        let mut counts = RawCounts::new_zeroed();
+        for (offset, bytes) in (LIVE_COUNTERS + 8..).step_by(8).zip(counts.as_mut_bytes().chunks_exact_mut(8))
+        {
+            bytes.copy_from_slice(&self.live_word(offset).to_le_bytes());
+        }
+        let commit = self.live_word(LIVE_COUNTERS);
+        let length = (self.live_word(LIVE_METADATA_LENGTH) as usize).min(METADATA_LIMIT);
+        let words = (LIVE_METADATA..).step_by(8).take(length.div_ceil(8));
+        let mut metadata: Vec<u8> = words.flat_map(|offset| self.live_word(offset).to_le_bytes()).collect();
+        metadata.truncate(length);
+        fence(Ordering::Acquire);
+        let settled = epoch.is_multiple_of(2) && self.epoch() == epoch;
+        settled.then(|| Published { commit, counts: counts.into(), metadata })
+    }
+}
+
+impl LiveRead for Map {
+    #[inline]
+    fn live_word(&self, offset: u64) -> u64 {
+        self.word(word(LIVE + offset))
+    }
+
+    #[inline]
+    fn live_half(&self, offset: u64) -> u32 {
+        self.half(half(LIVE + offset))
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory maps, and the only unsafe code of the crate.
+//!
+//! Two invariants make it sound:
+//!
+//! 1. Mapped memory is only ever touched through atomics. Another process may change a mapped file at any
+//!    time; a `&[u8]` or `&[u64]` over it would let the compiler assume that it does not.
+//! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
+//!    published file. A foreign process that does causes SIGBUS on access: the specification names this
+//!    (section 10), and no check here could prevent it.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// A mapping that is only read.
+#[derive(Debug)]
+pub(crate) struct Map(MmapRaw);
+
+impl Map {
+    /// The first `length` bytes of a file, as all processes see them.
+    pub(crate) fn shared(file: &File, length: u64) -> io::Result<Self> {
+        options(length)?.map_raw_read_only(file).map(Self)
+    }
+
+    /// The 64-bit word number `index`, relaxed; stored little-endian.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// The 32-bit half word number `index`, relaxed; stored little-endian.
+    #[inline]
+    pub(crate) fn half(&self, index: usize) -> u32 {
+        u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// Copies consecutive words, each read atomically, the whole not.
+    pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
+        copy(&self.0, index, into);
+    }
+
+    /// Tells the kernel that accesses follow no order, so that it reads no more than is asked for.
+    pub(crate) fn advise_random(&self) -> io::Result<()> {
+        self.0.advise(memmap2::Advice::Random)
+    }
+}
+
+/// A mapping that is read and written.
+#[derive(Debug)]
+pub(crate) struct MapMut(MmapRaw);
+
+impl MapMut {
+    /// `length` bytes of a file from `offset` on (a multiple of the page size); stores reach the file.
+    pub(crate) fn shared(file: &File, offset: u64, length: u64) -> io::Result<Self> {
+        options(length)?.offset(offset).map_raw(file).map(Self)
+    }
+
+    /// The first `length` bytes of a file; what is stored stays in this mapping.
+    pub(crate) fn private(file: &File, length: u64) -> io::Result<Self> {
+        // SAFETY: `map_copy` is unsafe because the file may change under a `&[u8]`; the result is turned into
+        // a raw mapping before any reference to its memory exists, and read through atomics only.
+        let map = unsafe { options(length)?.map_copy(file)? };
+        Ok(Self(MmapRaw::from(map)))
+    }
+
+    /// As [`Map::word`].
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// As [`Map::half`].
+    #[inline]
+    pub(crate) fn half(&self, index: usize) -> u32 {
+        u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// As [`Map::copy`].
+    pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
+        copy(&self.0, index, into);
+    }
+
+    #[inline]
+    pub(crate) fn set_word(&self, index: usize, value: u64) {
+        words(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn set_half(&self, index: usize, value: u32) {
+        halves(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
+fn options(length: u64) -> io::Result<MmapOptions> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut options = MmapOptions::new();
+    options.len(length);
+    Ok(options)
+}
+
+fn words(map: &MmapRaw) -> &[AtomicU64] {
+    // SAFETY: the mapping is readable, `len` bytes long, page-aligned (so aligned for 8 bytes), and lives as
+    // long as the borrow of `map`. Every access through the slice is atomic; stores are offered by `MapMut`
+    // alone, whose mappings are writable. Relaxed loads of 8 bytes are allowed on read-only memory.
+    unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 8) }
+}
+
+fn halves(map: &MmapRaw) -> &[AtomicU32] {
+    // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that
+    // could race: half words are the flags, the sequences and the checksum table, words are the rest.
+    unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 4) }
+}
+
+fn copy(map: &MmapRaw, index: usize, into: &mut [u64]) {
+    let length = into.len();
+    for (to, from) in into.iter_mut().zip(&words(map)[index..index + length]) {
+        *to = u64::from_le(from.load(Ordering::Relaxed));
+    }
+}
