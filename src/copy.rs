@@ -1,0 +1,85 @@
+//! A whole copy of a filter, with a uuid of its own.
+
+use std::path::Path;
+
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, mode};
+use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, PAGES_PER_REGION, PageId};
+use crate::hash::RegionId;
+use crate::options::{Options, new_uuid};
+use crate::reader::{Reader, View};
+use crate::unpublished::Unpublished;
+use crate::writer::Writer;
+
+/// How often a copy starts over because commits came in between.
+const TRIES: u32 = 5;
+
+impl Reader {
+    /// Copies the filter, as of one commit, to a file that must not exist. The copy has its own uuid; seed,
+    /// keys, counters and metadata are the same.
+    ///
+    /// `progress` is told the regions copied, and all there are. Fails with [`Error::Damaged`] at the first
+    /// damaged page, with [`Error::Exists`] or [`Error::Locked`] where the destination is taken, and with
+    /// [`Error::Busy`] if commits keep coming in between.
+    pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        for _ in 0..TRIES {
+            if let Some(writer) = self.try_copy(destination.as_ref(), progress)? {
+                let mut writer = writer;
+                writer.commit()?;
+                return writer.close();
+            }
+        }
+        Err(Error::Busy { path: self.path().to_owned(), op: "copied" })
+    }
+
+    /// `None` if a commit came in between.
+    fn try_copy(&self, destination: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Writer>> {
+        let view = self.view()?;
+        let Some(published) = view.published() else { return Ok(None) };
+        let (before, metadata) = published?;
+        let superblock = view.superblock();
+        let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
+        let options = Options::new();
+        let files = Files::new(destination)?;
+        let model = self.path().metadata().at(self.path(), "look at")?;
+        let fill = |files: &Files| {
+            Unpublished::fill(files, &options.disk, identity, mode(&model), None, |write| {
+                copy_regions(&view, write, progress)
+            })
+        };
+        let copied = Writer::create_filled(files, &options, superblock.policy, before.counts, metadata, fill);
+        let unchanged = match view.published() {
+            Some(Ok((after, _))) => after == before && self.view()?.is_same_as(&view),
+            _ => false,
+        };
+        match copied {
+            Ok(writer) if unchanged => Ok(Some(writer)),
+            // What was read may be torn between two commits; only an undisturbed failure is one.
+            Ok(_) => Ok(None),
+            Err(Error::Busy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn copy_regions(
+    view: &View,
+    write: &mut dyn FnMut(RegionId, &[u64; BUCKETS_PER_REGION as usize]) -> Result<()>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let regions = view.superblock().identity.geometry.regions();
+    let mut words = [0; BUCKETS_PER_REGION as usize];
+    for number in 0..regions {
+        let region = RegionId(number as u32);
+        let (pages, _) = words.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
+        for (page, into) in (0..PAGES_PER_REGION).zip(pages) {
+            match view.settled_page(PageId::new(region, page), into) {
+                Some(outcome) => outcome?,
+                None => return Err(view.busy("copied")),
+            }
+        }
+        write(region, &words)?;
+        progress(number + 1, regions);
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What a filter says of itself.
+
+use crate::counts::Counts;
+use crate::format::{Geometry, Growth, Identity, Policy};
+use crate::hash::HashKind;
+use crate::sizing::SlotsPerBucket;
+
+/// How many doublings ahead [`Info::forecast`] looks at most.
+const FORECAST: usize = 8;
+
+/// A filter's shape, contents and expectations, as of its last commit (or of the open transaction, from
+/// [`Writer::info`](crate::Writer::info)).
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Info {
+    /// Major and minor version of the file's format.
+    pub format: (u16, u16),
+    /// The file's own number, random.
+    pub uuid: [u8; 16],
+    /// Who hashes the keys.
+    pub hash: HashKind,
+    /// The seed of the hash.
+    pub seed: u64,
+    /// Slots in each bucket.
+    pub slots_per_bucket: SlotsPerBucket,
+    /// Regions when the filter was created.
+    pub base_regions: u64,
+    /// How often it has doubled since.
+    pub generation: u32,
+    /// Regions now; each has 8192 buckets.
+    pub regions: u64,
+    /// Keys asked for at creation.
+    pub capacity: u64,
+    /// The false-positive rate asked for at creation; `None` if slots per bucket were.
+    pub requested_false_positive_rate: Option<f64>,
+    /// Whether the filter doubles itself.
+    pub growth: Growth,
+    /// The bytes the file may have at most; `None` for no limit.
+    pub max_file_size: Option<u64>,
+    /// The expected rate beyond which it does not double; `None` for no limit.
+    pub max_false_positive_rate: Option<f64>,
+    /// Slots of all buckets.
+    pub slots: u64,
+    /// Slots that hold an entry.
+    pub entries: u64,
+    /// Entries ever stored by inserts.
+    pub inserted: u64,
+    /// Entries removed.
+    pub removed: u64,
+    /// Inserts that were answered without storing an entry; removal is refused unless this is 0.
+    pub unrecorded: u64,
+    /// Entries by the bits of their tail: those stored last have the most, and each doubling takes one.
+    pub entries_by_tail: Vec<u64>,
+    /// Buckets that repair has filled with slots that match everything.
+    pub quarantined_buckets: u64,
+    /// Slots in use, quarantined ones too, divided by all slots: 0 to 1.
+    pub load: f64,
+    /// Bits of the file per entry; `None` while there are no entries.
+    pub bits_per_key: Option<f64>,
+    /// The chance that a key never inserted is found now: `1 - exp(-x)`, with x the matches that the slots of
+    /// two buckets hold on average.
+    pub expected_false_positive_rate: f64,
+    /// What the next doublings would bring, until the format, a limit or the share of entries without a tail
+    /// ends them.
+    pub forecast: Vec<Forecast>,
+    /// The number of the last commit.
+    pub commit: u64,
+    /// Bytes of the file.
+    pub file_length: u64,
+    /// Bytes of commits in the journal, which the next checkpoint empties.
+    pub journal_length: u64,
+}
+
+/// The filter after one of its next doublings, when it is full again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Forecast {
+    /// The generation it would have.
+    pub generation: u32,
+    /// Entries it would hold.
+    pub entries: u64,
+    /// The expected false-positive rate then.
+    pub expected_false_positive_rate: f64,
+    /// Bits of the file per entry then.
+    pub bits_per_key: f64,
+    /// Entries without a tail, which a doubling copies instead of dividing.
+    pub void_entries: u64,
+}
+
+/// What `Info` is computed from.
+pub(crate) struct Facts {
+    pub(crate) identity: Identity,
+    pub(crate) policy: Policy,
+    pub(crate) counts: Counts,
+    pub(crate) commit: u64,
+    pub(crate) journal_length: u64,
+}
+
+fn limit<T: PartialEq + Default>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+impl From<Facts> for Info {
+    fn from(facts: Facts) -> Self {
+        let Facts { identity, policy, counts, commit, journal_length } = facts;
+        let geometry = identity.geometry;
+        let width = geometry.slots;
+        let slots = geometry.slots_in_all();
+        let tails = width.fresh_tail_bits() as usize + 1;
+        Self {
+            format: crate::format::VERSION,
+            uuid: identity.uuid,
+            hash: identity.hasher.kind,
+            seed: identity.hasher.seed,
+            slots_per_bucket: width,
+            base_regions: geometry.base_regions,
+            generation: geometry.generation,
+            regions: geometry.regions(),
+            capacity: policy.capacity,
+            requested_false_positive_rate: limit(policy.requested_rate),
+            growth: policy.growth,
+            max_file_size: limit(policy.max_file_size),
+            max_false_positive_rate: limit(policy.max_rate),
+            slots,
+            entries: counts.entries(),
+            inserted: counts.inserted,
+            removed: counts.removed,
+            unrecorded: counts.unrecorded,
+            entries_by_tail: counts.by_tail.iter().take(tails).copied().collect(),
+            quarantined_buckets: counts.universal / u64::from(width.get()),
+            load: (counts.entries() + counts.universal) as f64 / slots as f64,
+            bits_per_key: bits_per_key(geometry, &counts),
+            expected_false_positive_rate: counts.expected_false_positive_rate(width, slots),
+            forecast: forecast(geometry, policy, counts),
+            commit,
+            file_length: geometry.file_length(),
+            journal_length,
+        }
+    }
+}
+
+fn bits_per_key(geometry: Geometry, counts: &Counts) -> Option<f64> {
+    let entries = counts.entries();
+    (entries != 0).then(|| geometry.file_length() as f64 * 8.0 / entries as f64)
+}
+
+fn forecast(mut geometry: Geometry, policy: Policy, mut counts: Counts) -> Vec<Forecast> {
+    let mut forecasts = Vec::new();
+    while forecasts.len() < FORECAST
+        && crate::grow::refusal(geometry, &policy, &counts, None, false).is_none()
+    {
+        let Some(doubled) = geometry.doubled() else { break };
+        counts = counts.doubled_and_full(doubled.slots, doubled.slots_in_all());
+        geometry = doubled;
+        forecasts.push(Forecast {
+            generation: geometry.generation,
+            entries: counts.entries(),
+            expected_false_positive_rate: counts
+                .expected_false_positive_rate(geometry.slots, geometry.slots_in_all()),
+            bits_per_key: bits_per_key(geometry, &counts).unwrap_or(f64::INFINITY),
+            void_entries: counts.void(),
+        });
+    }
+    forecasts
+}

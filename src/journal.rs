@@ -1,0 +1,618 @@
+//! The write-ahead log beside the file: frames, appending them, and finding those that count.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. A transaction is in the journal, and the journal synced, before anything of it reaches the data file.
+//! 2. Frames are only appended. After a failed append the journal is cut back to the last commit.
+//! 3. A frame counts if and only if its CRC, the salt, the CRC of the frame before it, the commit number and
+//!    its order in the transaction are right; a transaction counts if its COMMIT frame does.
+//!
+//! Crash cases: a torn or missing tail fails the CRC, and ends the journal; frames of two attempts at one
+//! commit cannot be mixed, as each frame names the CRC of the one before; frames from before a reset have
+//! another salt. A frame of a *later* commit behind one that does not count cannot come from a crash, as a
+//! later commit begins only after the earlier one is synced: that is damage.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::counts::Counts;
+use crate::disk::Disk;
+use crate::error::{Error, IoContext, JournalDefect, Result};
+use crate::files::Files;
+use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
+use crate::overlay::PageChange;
+use crate::page::Page;
+
+const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
+const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
+/// Bytes of the journal's header; frames start behind it.
+pub(crate) const HEADER: u64 = 512;
+const HEADER_CRC_AT: usize = 508;
+/// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
+pub(crate) const FRAME_ALIGN: u64 = 512;
+const FRAME_HEADER: usize = 64;
+const FRAME_CRC_AT: usize = 60;
+pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
+const COMMIT: u32 = 1;
+/// With more changed words than this, the whole page is shorter than the words with their indices.
+const MOST_PAIRS: usize = 409;
+
+/// What a journal continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) generation: u32,
+    /// Fresh with each checkpoint, so that frames from before it do not count.
+    pub(crate) salt: u64,
+    /// The commit of the checkpoint: the first transaction has the number after it.
+    pub(crate) base: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    major: U16,
+    minor: U16,
+    generation: U32,
+    uuid: [u8; 16],
+    salt: U64,
+    base: U64,
+}
+const _: () = assert!(size_of::<RawHeader>() == 48);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawFrame {
+    magic: [u8; 8],
+    salt: U64,
+    commit: U64,
+    order: U32,
+    flags: U32,
+    payload: U32,
+    records: U32,
+    previous: U32,
+    reserved: [u8; 16],
+    crc: U32,
+}
+const _: () = {
+    assert!(size_of::<RawFrame>() == FRAME_HEADER);
+    assert!(std::mem::offset_of!(RawFrame, crc) == FRAME_CRC_AT);
+};
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawRecord {
+    page: U64,
+    crc: U32,
+    count: U32,
+}
+const _: () = assert!(size_of::<RawRecord>() == 16);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RawCommit {
+    counts: RawCounts,
+    has_metadata: U32,
+    metadata_length: U32,
+}
+const _: () = assert!(size_of::<RawCommit>() == 296);
+
+impl Header {
+    fn encode(&self) -> [u8; HEADER as usize] {
+        let raw = RawHeader {
+            magic: HEADER_MAGIC,
+            major: VERSION.0.into(),
+            minor: VERSION.1.into(),
+            generation: self.generation.into(),
+            uuid: self.uuid,
+            salt: self.salt.into(),
+            base: self.base.into(),
+        };
+        let mut bytes = [0; HEADER as usize];
+        bytes[..size_of::<RawHeader>()].copy_from_slice(raw.as_bytes());
+        let crc = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
+        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header and its CRC; `None` if it is not one.
+    fn decode(path: &Path, bytes: &[u8]) -> Result<Option<(Self, u32)>> {
+        let Some((body, rest)) = bytes.split_at_checked(HEADER_CRC_AT) else { return Ok(None) };
+        let (Ok((crc, _)), Ok((raw, _))) = (U32::read_from_prefix(rest), RawHeader::read_from_prefix(body))
+        else {
+            return Ok(None);
+        };
+        if raw.magic != HEADER_MAGIC || crc.get() != crc32fast::hash(body) {
+            return Ok(None);
+        }
+        if raw.major.get() != VERSION.0 {
+            let defect = JournalDefect::Version(raw.major.get(), raw.minor.get());
+            return Err(Error::Journal { path: path.to_owned(), defect });
+        }
+        let header = Self {
+            uuid: raw.uuid,
+            generation: raw.generation.get(),
+            salt: raw.salt.get(),
+            base: raw.base.get(),
+        };
+        Ok(Some((header, crc.get())))
+    }
+}
+
+/// A journal open for appending.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    /// Where the next frame goes.
+    end: u64,
+    /// The CRC of the last frame, or of the header.
+    previous: u32,
+    header: Header,
+}
+
+impl Journal {
+    /// The journal of `files`, empty and continuing from `header`; created where there is none.
+    pub(crate) fn create(files: &Files, disk: &dyn Disk, mode: u32, header: Header) -> Result<Self> {
+        let file = open_or_create(files, disk, mode)?;
+        let mut journal = Self { file, end: HEADER, previous: 0, header };
+        let mut bytes = vec![0; HEADER as usize];
+        let read = read_up_to(&journal.file, &mut bytes, 0).at(&files.journal, "read")?;
+        bytes.truncate(read);
+        let length = journal.file.metadata().at(&files.journal, "look at")?.len();
+        match Header::decode(&files.journal, &bytes)? {
+            Some((found, crc)) if found == header && length == HEADER => journal.previous = crc,
+            _ => journal.reset(files, disk, header)?,
+        }
+        Ok(journal)
+    }
+
+    /// Empties the journal: what is appended from now on continues from `header`.
+    pub(crate) fn reset(&mut self, files: &Files, disk: &dyn Disk, header: Header) -> Result<()> {
+        let bytes = header.encode();
+        disk.write_at(&self.file, &bytes, 0).at(&files.journal, "write")?;
+        disk.set_len(&self.file, HEADER).at(&files.journal, "cut")?;
+        // Protects: commits appended from here on are found only under this header's salt.
+        disk.sync(&self.file).at(&files.journal, "sync")?;
+        self.previous = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
+        self.end = HEADER;
+        self.header = header;
+        Ok(())
+    }
+
+    /// The journal of a file just recovered, to be reset before anything is appended; created where there is
+    /// none.
+    pub(crate) fn unread(files: &Files, disk: &dyn Disk, mode: u32) -> Result<Self> {
+        let file = open_or_create(files, disk, mode)?;
+        let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
+        Ok(Self { file, end: HEADER, previous: 0, header })
+    }
+
+    /// Bytes of frames.
+    pub(crate) fn length(&self) -> u64 {
+        self.end - HEADER
+    }
+
+    /// Protects: the transactions appended, before anything of them reaches the data file.
+    pub(crate) fn sync(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
+        disk.sync(&self.file).at(&files.journal, "sync")
+    }
+
+    /// After a failed append: cuts the journal back to the last commit.
+    pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
+        disk.set_len(&self.file, self.end).at(&files.journal, "cut back")
+    }
+
+    /// Begins to append the transaction with the number `commit`.
+    pub(crate) fn begin<'a>(&'a mut self, files: &'a Files, disk: &'a dyn Disk, commit: u64) -> Append<'a> {
+        let (end, previous) = (self.end, self.previous);
+        Append { journal: self, files, disk, commit, end, previous, order: 0, records: 0, frame: new_frame() }
+    }
+}
+
+fn new_frame() -> Vec<u8> {
+    vec![0; FRAME_HEADER]
+}
+
+/// A transaction on its way into the journal; nothing of it counts before [`Append::finish`].
+pub(crate) struct Append<'a> {
+    journal: &'a mut Journal,
+    files: &'a Files,
+    disk: &'a dyn Disk,
+    commit: u64,
+    end: u64,
+    previous: u32,
+    order: u32,
+    records: u32,
+    frame: Vec<u8>,
+}
+
+impl Append<'_> {
+    /// Adds a changed page; pages come in ascending order. `page` has the changes in it.
+    pub(crate) fn page(&mut self, id: PageId, change: &PageChange, page: &Page) -> Result<()> {
+        let pairs = change.len();
+        let whole = pairs > MOST_PAIRS;
+        let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
+        let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
+        if self.frame.len() - FRAME_HEADER + size > MAX_PAYLOAD {
+            self.write(0)?;
+        }
+        let record = RawRecord { page: id.0.into(), crc: change.crc.into(), count: (count as u32).into() };
+        self.frame.extend_from_slice(record.as_bytes());
+        if whole {
+            self.frame.extend_from_slice(page.as_bytes());
+        } else {
+            for (index, _) in change.iter() {
+                self.frame.extend_from_slice(&(index as u16).to_le_bytes());
+            }
+            self.pad(8);
+            for (_, word) in change.iter() {
+                self.frame.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Writes the COMMIT frame. The transaction is durable once the journal is synced.
+    pub(crate) fn finish(mut self, counts: &Counts, metadata: Option<&[u8]>) -> Result<()> {
+        let size = size_of::<RawCommit>() + metadata.map_or(0, |bytes| bytes.len().next_multiple_of(8));
+        if self.frame.len() - FRAME_HEADER + size > MAX_PAYLOAD {
+            self.write(0)?;
+        }
+        let commit = RawCommit {
+            counts: (*counts).into(),
+            has_metadata: u32::from(metadata.is_some()).into(),
+            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
+        };
+        self.frame.extend_from_slice(commit.as_bytes());
+        self.frame.extend_from_slice(metadata.unwrap_or_default());
+        self.pad(8);
+        self.write(COMMIT)?;
+        (self.journal.end, self.journal.previous) = (self.end, self.previous);
+        Ok(())
+    }
+
+    fn pad(&mut self, to: usize) {
+        self.frame.resize(self.frame.len().next_multiple_of(to), 0);
+    }
+
+    fn write(&mut self, flags: u32) -> Result<()> {
+        let mut raw = RawFrame {
+            magic: FRAME_MAGIC,
+            salt: self.journal.header.salt.into(),
+            commit: self.commit.into(),
+            order: self.order.into(),
+            flags: flags.into(),
+            payload: ((self.frame.len() - FRAME_HEADER) as u32).into(),
+            records: self.records.into(),
+            previous: self.previous.into(),
+            reserved: [0; 16],
+            crc: U32::ZERO,
+        };
+        let crc = frame_crc(&raw, &self.frame[FRAME_HEADER..]);
+        raw.crc = crc.into();
+        self.frame[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
+        self.pad(FRAME_ALIGN as usize);
+        let written = self.disk.write_at(&self.journal.file, &self.frame, self.end);
+        written.at(&self.files.journal, "append to")?;
+        self.end += self.frame.len() as u64;
+        self.previous = crc;
+        self.order += 1;
+        self.records = 0;
+        self.frame.truncate(FRAME_HEADER);
+        Ok(())
+    }
+}
+
+/// Bytes of the indices of `count` changed words, padded.
+const fn indices_size(count: usize) -> usize {
+    (2 * count).next_multiple_of(8)
+}
+
+fn frame_crc(raw: &RawFrame, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(raw.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default());
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// The journal's file, if there is one.
+pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
+    match OpenOptions::new().read(true).write(write).open(&files.journal) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at(&files.journal, "open"),
+    }
+}
+
+fn open_or_create(files: &Files, disk: &dyn Disk, mode: u32) -> Result<File> {
+    if let Some(file) = open(files, true)? {
+        return Ok(file);
+    }
+    let file = disk.create(&files.journal, mode).at(&files.journal, "create")?;
+    // Protects: the journal's name, before a commit relies on it.
+    disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    Ok(file)
+}
+
+/// Whether the journal has anything behind its header.
+pub(crate) fn holds_anything(files: &Files) -> Result<bool> {
+    match files.journal.metadata() {
+        Ok(metadata) => Ok(metadata.len() > HEADER),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at(&files.journal, "look at"),
+    }
+}
+
+/// A frame of a transaction that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameAt {
+    pub(crate) offset: u64,
+    payload: usize,
+    /// The frame's bytes with its padding.
+    pub(crate) length: u64,
+}
+
+/// A frame that does not count, with later commits behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Broken {
+    pub(crate) offset: u64,
+    /// The commit that the frame would have belonged to.
+    pub(crate) first: u64,
+    /// The last commit seen behind it.
+    pub(crate) last: u64,
+}
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// `None` if it is not right.
+    pub(crate) header: Option<Header>,
+    /// The frames of all transactions that count, in order.
+    pub(crate) frames: Vec<FrameAt>,
+    /// The number of the last transaction that counts.
+    pub(crate) last: Option<u64>,
+    pub(crate) broken: Option<Broken>,
+}
+
+/// Finds what counts in a journal. `salt` and `base` are the superblock's, used where the header is not right.
+pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Scan> {
+    let length = file.metadata().at(path, "look at")?.len();
+    let mut head = vec![0; HEADER as usize];
+    let read = read_up_to(file, &mut head, 0).at(path, "read")?;
+    head.truncate(read);
+    let decoded = Header::decode(path, &head)?;
+    let header = decoded.map(|(header, _)| header);
+    let mut cursor = Cursor {
+        file,
+        length,
+        salt: header.map_or(salt, |header| header.salt),
+        offset: HEADER,
+        previous: decoded.map(|(_, crc)| crc),
+        commit: header.map_or(base, |header| header.base).saturating_add(1),
+        order: 0,
+        last_page: None,
+    };
+    let mut scan = Scan { header, ..Scan::default() };
+    let mut open_transaction = Vec::new();
+    while let Some((at, is_commit)) = cursor.next_counted().at(path, "read")? {
+        open_transaction.push(at);
+        if is_commit {
+            scan.frames.append(&mut open_transaction);
+            scan.last = Some(cursor.commit);
+            cursor.commit = cursor.commit.saturating_add(1);
+            (cursor.order, cursor.last_page) = (0, None);
+        }
+    }
+    scan.broken = cursor.find_later().at(path, "read")?;
+    Ok(scan)
+}
+
+/// The state that decides whether the next frame counts.
+struct Cursor<'a> {
+    file: &'a File,
+    length: u64,
+    salt: u64,
+    offset: u64,
+    /// `None` before the first frame of a journal whose header is not right.
+    previous: Option<u32>,
+    commit: u64,
+    order: u32,
+    last_page: Option<u64>,
+}
+
+impl Cursor<'_> {
+    /// The frame at the cursor if it counts, and whether it is a COMMIT; the cursor moves behind it.
+    fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
+        let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
+        let in_sequence = self.previous.is_none_or(|crc| crc == raw.previous.get())
+            && raw.commit.get() == self.commit
+            && raw.order.get() == self.order;
+        let Some(content) = Content::parse(&raw, &payload).filter(|_| in_sequence) else { return Ok(None) };
+        let mut last = self.last_page;
+        for record in &content.records {
+            if last.is_some_and(|last| last >= record.page.0) {
+                return Ok(None);
+            }
+            last = Some(record.page.0);
+        }
+        self.last_page = last;
+        self.previous = Some(raw.crc.get());
+        self.order = self.order.saturating_add(1);
+        self.offset += at.length;
+        Ok(Some((at, content.commit.is_some())))
+    }
+
+    /// A frame that is right on its own: magic, salt, length and CRC.
+    fn frame_at(&self, offset: u64) -> io::Result<Option<(FrameAt, RawFrame, Vec<u8>)>> {
+        let mut head = [0; FRAME_HEADER];
+        if self.length.saturating_sub(offset) < FRAME_HEADER as u64
+            || read_up_to(self.file, &mut head, offset)? < FRAME_HEADER
+        {
+            return Ok(None);
+        }
+        let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
+        let payload = raw.payload.get() as usize;
+        let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
+        if raw.magic != FRAME_MAGIC
+            || raw.salt != self.salt
+            || raw.reserved != [0; 16]
+            || payload > MAX_PAYLOAD
+            || length > self.length - offset
+        {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; payload];
+        let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
+        let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
+        Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
+    }
+
+    /// Frames of later commits at or behind the cursor.
+    fn find_later(&self) -> io::Result<Option<Broken>> {
+        let mut broken: Option<Broken> = None;
+        let mut offset = self.offset;
+        while offset < self.length {
+            let step = match self.frame_at(offset)? {
+                Some((at, raw, _)) => {
+                    if raw.commit.get() > self.commit {
+                        let found =
+                            Broken { offset: self.offset, first: self.commit, last: raw.commit.get() };
+                        broken = Some(broken.map_or(found, |b| Broken { last: b.last.max(found.last), ..b }));
+                    }
+                    at.length
+                }
+                None => FRAME_ALIGN,
+            };
+            offset += step;
+        }
+        Ok(broken)
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// A frame's bytes as they are, padding and all.
+pub(crate) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(at.length).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, at.offset)?;
+    Ok(bytes)
+}
+
+/// The payload of a frame, parsed.
+#[derive(Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) records: Vec<Record<'a>>,
+    pub(crate) commit: Option<Commit<'a>>,
+}
+
+/// The changes of one page.
+#[derive(Debug)]
+pub(crate) struct Record<'a> {
+    pub(crate) page: PageId,
+    /// The page's checksum with these changes in it.
+    pub(crate) crc: u32,
+    /// Empty where the words are the whole page.
+    indices: &'a [U16],
+    words: &'a [U64],
+}
+
+/// What a COMMIT frame adds.
+#[derive(Debug)]
+pub(crate) struct Commit<'a> {
+    pub(crate) counts: Counts,
+    pub(crate) metadata: Option<&'a [u8]>,
+}
+
+impl<'a> Content<'a> {
+    /// Of a frame that was found to count, as [`read_frame`] gave it.
+    pub(crate) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
+        let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
+        Self::parse(&raw, rest.get(..at.payload)?)
+    }
+
+    fn parse(raw: &RawFrame, payload: &'a [u8]) -> Option<Self> {
+        let mut rest = payload;
+        let mut records = Vec::new();
+        for _ in 0..raw.records.get() {
+            records.push(Record::parse(&mut rest)?);
+        }
+        let commit = match raw.flags.get() {
+            0 => None,
+            COMMIT => Some(Commit::parse(&mut rest)?),
+            _ => return None,
+        };
+        rest.is_empty().then_some(Self { records, commit })
+    }
+}
+
+impl<'a> Record<'a> {
+    fn parse(rest: &mut &'a [u8]) -> Option<Self> {
+        let (raw, after) = RawRecord::read_from_prefix(rest).ok()?;
+        let count = raw.count.get() as usize;
+        if count == 0 || count > BUCKETS_PER_PAGE as usize {
+            return None;
+        }
+        let whole = count == BUCKETS_PER_PAGE as usize;
+        let (indices, after) = after.split_at_checked(if whole { 0 } else { indices_size(count) })?;
+        let (words, after) = after.split_at_checked(8 * count)?;
+        let (indices, padding) =
+            <[U16]>::ref_from_prefix_with_elems(indices, if whole { 0 } else { count }).ok()?;
+        let ascending = indices.windows(2).all(|pair| pair.first() < pair.last());
+        let in_page = indices.last().is_none_or(|last| u32::from(last.get()) < BUCKETS_PER_PAGE);
+        if !ascending || !in_page || padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        *rest = after;
+        let words = <[U64]>::ref_from_bytes(words).ok()?;
+        Some(Self { page: PageId(raw.page.get()), crc: raw.crc.get(), indices, words })
+    }
+
+    /// The changed words, ascending by index in the page.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (u32, u64)> {
+        let whole = self.indices.is_empty();
+        let indices = self.indices.iter().map(|index| u32::from(index.get()));
+        let all = 0..if whole { BUCKETS_PER_PAGE } else { 0 };
+        all.chain(indices).zip(self.words.iter().map(|word| word.get()))
+    }
+}
+
+impl<'a> Commit<'a> {
+    fn parse(rest: &mut &'a [u8]) -> Option<Self> {
+        let (raw, after) = RawCommit::read_from_prefix(rest).ok()?;
+        let length = raw.metadata_length.get() as usize;
+        let (padded, after) = after.split_at_checked(length.checked_next_multiple_of(8)?)?;
+        let (metadata, padding) = padded.split_at_checked(length)?;
+        let metadata = match raw.has_metadata.get() {
+            0 if length == 0 => None,
+            1 => Some(metadata),
+            _ => return None,
+        };
+        if padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        *rest = after;
+        Some(Self { counts: raw.counts.into(), metadata })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Opening: which locks are taken in which order, and who recovers.
+//!
+//! Invariants (`format-spec/README.md`, section 7):
+//!
+//! 1. The writer lock is touched only under the gate, tried and never waited for, and given up before the
+//!    gate. Held exclusively, it means that its owner has recovered the file.
+//! 2. Nothing is believed of a file before it is compared with what its name leads to *after* the lock: it may
+//!    have been replaced in between.
+//! 3. The folder is synced before anything depends on which file has the name.
+//! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
+//!
+//! Crash cases: an owner that dies frees both locks in any order. Its file still says that it is in use, and
+//! the next to open it recovers.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::disk::Disk;
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, Inode, check_single_name, mode};
+use crate::format::{LIVE, LIVE_STATE, STATE_IDLE, Superblocks};
+use crate::journal::{self, Journal};
+use crate::lock::{Held, existing_lock_file, lock_file};
+use crate::page::Verify;
+use crate::recover::recover;
+use crate::store::{Store, read_superblocks};
+
+/// How often a waiting writer tries again.
+const POLL: Duration = Duration::from_millis(20);
+/// How often a superblock is read again that a live writer may just be writing.
+const TORN_READS: u32 = 50;
+
+/// A file opened for writing, recovered, and marked as in use.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) store: Store,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) lock: Held,
+}
+
+/// Tries an opening until it succeeds or `wait` is over.
+fn poll<T>(path: &Path, wait: Duration, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+    let deadline = Instant::now().checked_add(wait);
+    loop {
+        match attempt()? {
+            Attempt::Done(opened) => return Ok(opened),
+            Attempt::StartOver => {}
+            Attempt::Locked => {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(Error::Locked { path: path.to_owned() });
+                }
+                thread::sleep(POLL.min(wait));
+            }
+        }
+    }
+}
+
+enum Attempt<T> {
+    Done(T),
+    /// The file was replaced meanwhile, or an owner was just dying.
+    StartOver,
+    Locked,
+}
+
+/// Opens an existing filter for writing; [`Error::NotFound`] where there is none.
+pub(crate) fn open_writer(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    verify: Verify,
+    wait: Duration,
+) -> Result<Owned> {
+    poll(&files.data, wait, || try_open_writer(files, disk, verify))
+}
+
+fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Result<Attempt<Owned>> {
+    let path = &files.data;
+    let file = open_data(path, true)?;
+    // Looked at before any lock file is made beside it: a file that is no filter is left alone.
+    settled_superblocks(&file, path, true)?;
+    let gate = Held::exclusive(&file, path)?;
+    let metadata = file.metadata().at(path, "look at")?;
+    let mode = mode(&metadata);
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
+        return Ok(Attempt::Locked);
+    };
+    if files.inode()? != Some(Inode::of(&metadata)) {
+        return Ok(Attempt::StartOver);
+    }
+    check_single_name(path, &metadata)?;
+    let mut store = Store::open(files.clone(), disk.clone(), file, verify)?;
+    // Protects: the name. What was renamed here must not come undone under commits that follow.
+    disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    let mut journal = None;
+    if !store.is_idle() || journal::holds_anything(files)? {
+        journal = Some(recover(&mut store, mode)?);
+    }
+    if verify == Verify::Eager {
+        store.verify_all()?;
+    }
+    let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
+        return Ok(Attempt::StartOver);
+    };
+    store.set_in_use(true)?;
+    drop(gate);
+    files.remove_stale(&**disk)?;
+    Ok(Attempt::Done(Owned { store, journal, lock }))
+}
+
+/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
+pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, mode: u32, wait: Duration) -> Result<Held> {
+    poll(&files.data, wait, || {
+        let Some(lock) = Held::try_exclusive(lock_file(files, &**disk, mode)?, &files.lock)? else {
+            return Ok(Attempt::Locked);
+        };
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data.clone() });
+        }
+        files.remove_stale(&**disk)?;
+        Ok(Attempt::Done(lock))
+    })
+}
+
+fn open_data(path: &Path, write: bool) -> Result<File> {
+    match OpenOptions::new().read(true).write(write).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::NotFound { path: path.to_owned() })
+        }
+        outcome => outcome.at(path, "open"),
+    }
+}
+
+/// A file opened for reading.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) superblocks: Superblocks,
+    pub(crate) inode: Inode,
+    /// The file needs recovery, and this process may not write it: the journal is to be replayed privately.
+    pub(crate) unrecovered: bool,
+}
+
+/// Opens a filter for reading; recovers it first where that is needed and allowed.
+pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>) -> Result<Opened> {
+    loop {
+        match try_open_reader(files, disk)? {
+            Readable::Yes(opened) => return Ok(*opened),
+            Readable::StartOver => {}
+            Readable::NeedsRecovery => match recover_for_reading(files, disk) {
+                Err(Error::Io { source, .. })
+                    if matches!(
+                        source.kind(),
+                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                    ) =>
+                {
+                    if let Readable::Yes(opened) = try_open_unrecovered(files)? {
+                        return Ok(*opened);
+                    }
+                }
+                outcome => outcome?,
+            },
+        }
+    }
+}
+
+enum Readable {
+    Yes(Box<Opened>),
+    StartOver,
+    NeedsRecovery,
+}
+
+fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>) -> Result<Readable> {
+    let path = &files.data;
+    let file = open_data(path, false)?;
+    let _gate = Held::shared(&file, path)?;
+    let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
+    let writer = matches!(lock, Some(None));
+    let metadata = file.metadata().at(path, "look at")?;
+    if files.inode()? != Some(Inode::of(&metadata)) {
+        return Ok(Readable::StartOver);
+    }
+    let superblocks = settled_superblocks(&file, path, writer)?;
+    sync_dir_if_allowed(files, &**disk)?;
+    if !writer && (!is_idle(&file, path)? || journal::holds_anything(files)?) {
+        return Ok(Readable::NeedsRecovery);
+    }
+    let inode = Inode::of(&metadata);
+    Ok(Readable::Yes(Box::new(Opened { file, superblocks, inode, unrecovered: false })))
+}
+
+/// Under the same locks, without writing: for a private replay.
+fn try_open_unrecovered(files: &Files) -> Result<Readable> {
+    let path = &files.data;
+    let file = open_data(path, false)?;
+    let _gate = Held::shared(&file, path)?;
+    let metadata = file.metadata().at(path, "look at")?;
+    let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
+    if matches!(lock, Some(None)) || files.inode()? != Some(Inode::of(&metadata)) {
+        return Ok(Readable::StartOver);
+    }
+    let superblocks = settled_superblocks(&file, path, false)?;
+    let inode = Inode::of(&metadata);
+    Ok(Readable::Yes(Box::new(Opened { file, superblocks, inode, unrecovered: true })))
+}
+
+/// As a writer does, up to the recovery; then says that the file is not in use.
+fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>) -> Result<()> {
+    let path = &files.data;
+    let file = open_data(path, true)?;
+    let gate = Held::exclusive(&file, path)?;
+    let metadata = file.metadata().at(path, "look at")?;
+    let mode = mode(&metadata);
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
+        return Ok(());
+    };
+    if files.inode()? == Some(Inode::of(&metadata)) {
+        let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
+        if !store.is_idle() || journal::holds_anything(files)? {
+            recover(&mut store, mode)?;
+            store.set_in_use(false)?;
+        }
+    }
+    drop(lock);
+    drop(gate);
+    Ok(())
+}
+
+/// The superblocks; read again where a live writer may be in the middle of writing one.
+fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
+    let mut tries = 0;
+    loop {
+        match read_superblocks(file, path)?.check(path) {
+            Err(Error::Superblocks { .. }) if writer && tries < TORN_READS => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn is_idle(file: &File, path: &Path) -> Result<bool> {
+    let mut state = [0; STATE_IDLE.len()];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut state, LIVE + LIVE_STATE).at(path, "read")?;
+    Ok(state == STATE_IDLE)
+}
+
+/// Readers who may not open the folder go on without: they can sync nothing, and then see what others left.
+fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
+    match disk.sync_dir(&files.dir) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        outcome => outcome.at(&files.dir, "sync"),
+    }
+}

@@ -1,0 +1,328 @@
+//! How a filter is created and opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::{Disk, SystemDisk};
+use crate::error::{Error, Result};
+use crate::format::{Geometry, Growth, Identity, Policy};
+use crate::hash::{HashKind, KeyHasher};
+use crate::page::Verify;
+use crate::reader::Reader;
+use crate::sizing::SlotsPerBucket;
+use crate::store::random;
+use crate::writer::Writer;
+
+/// Keys that a filter is created for unless told otherwise.
+const DEFAULT_CAPACITY: u64 = 1_000_000;
+/// The false-positive rate that a filter is created for unless told otherwise.
+const DEFAULT_RATE: f64 = 0.001;
+/// Entries that the search for a free slot looks at. Fewer fill a filter less before it has to double: 500
+/// cost 1 to 1.5 points of load.
+const DEFAULT_MAX_KICKS: u32 = 2000;
+
+/// What a lookup answers where a damaged page keeps it from knowing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnDamage {
+    /// [`Error::Damaged`].
+    #[default]
+    Error,
+    /// That the key is present: a false positive perhaps, but never a false negative.
+    Present,
+}
+
+/// How to create a filter, or to open one.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("seen.gowk");
+/// let mut seen = gowk::Options::new().capacity(100_000).false_positive_rate(1e-3).open(&path)?;
+/// assert!(seen.insert_unique(b"https://example.org/")?);
+/// assert!(!seen.insert_unique(b"https://example.org/")?);
+/// seen.commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    capacity: u64,
+    rate: Option<f64>,
+    slots: Option<SlotsPerBucket>,
+    seed: Option<u64>,
+    hash: HashKind,
+    growth: Growth,
+    max_file_size: Option<u64>,
+    max_rate: Option<f64>,
+    force: bool,
+    pub(crate) max_kicks: u32,
+    pub(crate) void_growth: bool,
+    pub(crate) verify: Verify,
+    pub(crate) on_damage: OnDamage,
+    pub(crate) wait: Duration,
+    pub(crate) progress: Progress,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+type Tell = dyn Fn(u64, u64) + Send + Sync;
+
+/// Whom to tell how far a doubling is.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Option<Arc<Tell>>);
+
+impl Progress {
+    pub(crate) fn tell(&self, done: u64, all: u64) {
+        if let Some(tell) = &self.0 {
+            tell(done, all);
+        }
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Progress(..)" } else { "Progress" })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// A filter for a million keys, with at most one false positive in a thousand lookups of absent keys, that
+    /// doubles itself when it is full.
+    pub fn new() -> Self {
+        Self {
+            capacity: DEFAULT_CAPACITY,
+            rate: None,
+            slots: None,
+            seed: None,
+            hash: HashKind::Xxh3,
+            growth: Growth::Auto,
+            max_file_size: None,
+            max_rate: None,
+            force: false,
+            max_kicks: DEFAULT_MAX_KICKS,
+            void_growth: false,
+            verify: Verify::FirstTouch,
+            on_damage: OnDamage::Error,
+            wait: Duration::ZERO,
+            progress: Progress::default(),
+            disk: Arc::new(SystemDisk),
+        }
+    }
+
+    /// Creation: the distinct keys that the filter takes before it has to double, at least 1.
+    pub fn capacity(mut self, keys: u64) -> Self {
+        self.capacity = keys;
+        self
+    }
+
+    /// Creation: the chance that a key never inserted is found, at full load and before any doubling; above 0
+    /// and below 1. Chooses the slots per bucket. An existing filter of a higher rate is refused with
+    /// [`Error::Rate`].
+    pub fn false_positive_rate(mut self, rate: f64) -> Self {
+        self.rate = Some(rate);
+        self
+    }
+
+    /// Creation: the slots per bucket themselves, in place of a rate.
+    pub fn slots_per_bucket(mut self, slots: SlotsPerBucket) -> Self {
+        self.slots = Some(slots);
+        self
+    }
+
+    /// Creation: the seed of the hash, random unless given. Known seeds let hostile keys be crafted.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Creation: who hashes the keys.
+    pub fn hash(mut self, hash: HashKind) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Creation: whether the filter doubles itself when it is full. Kept in the file.
+    pub fn growth(mut self, growth: Growth) -> Self {
+        self.growth = growth;
+        self
+    }
+
+    /// Creation: bytes that the file may have at most; a doubling beyond is refused. Kept in the file.
+    pub fn max_file_size(mut self, bytes: u64) -> Self {
+        self.max_file_size = Some(bytes);
+        self
+    }
+
+    /// Creation: the expected false-positive rate that a doubled filter, full again, may have at most; a
+    /// doubling beyond is refused. Above 0 and below 1. Kept in the file.
+    pub fn max_false_positive_rate(mut self, rate: f64) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+
+    /// Creation: replace an existing filter, with all its keys.
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// The entries that an insert looks at, at most, in search of a free slot; 2000 unless given.
+    pub fn max_kicks(mut self, entries: u32) -> Self {
+        self.max_kicks = entries;
+        self
+    }
+
+    /// Whether the filter may double although more than half of its entries have no tail left and would be
+    /// copied to both sides; not unless given.
+    pub fn void_growth(mut self, allowed: bool) -> Self {
+        self.void_growth = allowed;
+        self
+    }
+
+    /// When pages are verified against their checksums; each at its first touch unless given.
+    pub fn verify(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// What a reader's lookups answer where a page is damaged; an error unless given.
+    pub fn on_damage(mut self, on_damage: OnDamage) -> Self {
+        self.on_damage = on_damage;
+        self
+    }
+
+    /// How long to wait for another writer to finish; not at all unless given.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Whom a writer tells how far a doubling is that an insert made necessary: regions done, and all there
+    /// are, after each.
+    pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.progress = Progress(Some(Arc::new(tell)));
+        self
+    }
+
+    /// Where changes go, for tests that record, fail or lose them.
+    #[doc(hidden)]
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
+    }
+
+    /// Opens the filter for writing, or creates it where there is none.
+    ///
+    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
+    /// has the filter, and with whatever is wrong with the file or the options.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_or_create(path.as_ref(), self)
+    }
+
+    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
+    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_existing(path.as_ref(), self)
+    }
+
+    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::create(path.as_ref(), self, self.force)
+    }
+
+    /// Opens the filter for reading.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_with(path.as_ref(), self)
+    }
+
+    fn slots(&self) -> Result<SlotsPerBucket> {
+        let rate = match (self.rate, self.slots) {
+            (Some(_), Some(slots)) => {
+                let found = format!("given beside {} slots per bucket", slots.get());
+                return Err(Error::Option { option: "false-positive rate", found, expected: "given alone" });
+            }
+            (None, Some(slots)) => return Ok(slots),
+            (Some(rate), None) => rate,
+            (None, None) => DEFAULT_RATE,
+        };
+        check_rate("false-positive rate", rate)?;
+        SlotsPerBucket::for_rate(rate).ok_or_else(|| Error::Option {
+            option: "false-positive rate",
+            found: rate.to_string(),
+            expected: "at least 1.9e-9, the narrowest reachable (2 slots per bucket)",
+        })
+    }
+
+    /// A new filter's identity and policy, all checked.
+    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+        let slots = self.slots()?;
+        if let Some(rate) = self.max_rate {
+            check_rate("maximal false-positive rate", rate)?;
+        }
+        let too_large = || Error::Option {
+            option: "capacity",
+            found: self.capacity.to_string(),
+            expected: "at least 1, and no more than 2^32 regions of 8192 buckets hold",
+        };
+        if self.capacity == 0 {
+            return Err(too_large());
+        }
+        let base_regions = slots.regions_for(self.capacity).ok_or_else(too_large)?;
+        let geometry = Geometry { slots, base_regions, generation: 0 };
+        if let Some(limit) = self.max_file_size
+            && geometry.file_length() > limit
+        {
+            return Err(Error::Option {
+                option: "maximal file size",
+                found: limit.to_string(),
+                expected: "no less than the new file needs for its capacity",
+            });
+        }
+        let uuid = new_uuid(path)?;
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => random(path)?,
+        };
+        let identity = Identity { uuid, hasher: KeyHasher { kind: self.hash, seed }, geometry };
+        let policy = Policy {
+            growth: self.growth,
+            max_file_size: self.max_file_size.unwrap_or(0),
+            requested_rate: if self.slots.is_some() { 0.0 } else { self.rate.unwrap_or(DEFAULT_RATE) },
+            max_rate: self.max_rate.unwrap_or(0.0),
+            capacity: self.capacity,
+        };
+        Ok((identity, policy))
+    }
+
+    /// Whether an existing filter serves these options.
+    pub(crate) fn check_fits(&self, path: &Path, slots: SlotsPerBucket) -> Result<()> {
+        let rate = slots.false_positive_rate();
+        match self.rate {
+            Some(wanted) if wanted < rate => {
+                check_rate("false-positive rate", wanted)?;
+                Err(Error::Rate { path: path.to_owned(), rate, wanted })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Version 4 (random), variant 1, as RFC 9562 section 5.4 has it.
+pub(crate) fn new_uuid(path: &Path) -> Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random(path)?.to_le_bytes());
+    uuid[8..].copy_from_slice(&random(path)?.to_le_bytes());
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(uuid)
+}
+
+fn check_rate(option: &'static str, rate: f64) -> Result<()> {
+    if rate > 0.0 && rate < 1.0 {
+        return Ok(());
+    }
+    Err(Error::Option { option, found: rate.to_string(), expected: "above 0 and below 1" })
+}

@@ -1,0 +1,516 @@
+//! Lookups from any number of processes and threads, beside a writer or without one.
+//!
+//! Invariants (`format-spec/README.md`, section 7):
+//!
+//! 1. "Absent" is answered only if nothing was applied around the reads: the apply epoch, or else the region's
+//!    own sequence, was even and the same before and after them. "Present" needs no check.
+//! 2. What can be seen is durable: a writer applies only what its journal holds for certain, and a reader that
+//!    finds no writer recovers first.
+//! 3. While a file says that it is superseded, the name is looked at before every answer.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use crate::bucket::{Bucket, BucketId, Width, with_width};
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, Inode};
+use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock};
+use crate::hash::{KeyHash, KeyHasher, RegionId};
+use crate::info::{Facts, Info};
+use crate::journal::{self, HEADER};
+use crate::live::{LiveRead, Published};
+use crate::map::{Map, MapMut};
+use crate::metadata::Metadata;
+use crate::open::{Opened, open_reader};
+use crate::options::{OnDamage, Options};
+use crate::page::{Page, Sealer, Touched, Verify};
+use crate::recover::{Decision, Redo, judge};
+use crate::region::{self, Buckets, Place};
+
+/// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a call waits for a settled view in all.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
+///
+/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one is cheap:
+/// the superblocks and the checksums of pages are verified, the latter as they are touched
+/// ([`Verify`](crate::Verify)); nothing else is read.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    files: Files,
+    options: Options,
+    /// The hash function when the reader was opened, for which callers hold hashes.
+    hasher: KeyHasher,
+    view: ArcSwap<View>,
+    reopening: Mutex<()>,
+}
+
+/// One opening of the file.
+#[derive(Debug)]
+pub(crate) struct View {
+    path: Arc<Path>,
+    inode: Inode,
+    /// The newest superblock at the opening.
+    superblock: Superblock,
+    map: Map,
+    /// What is read in place of the map where the journal had to be replayed privately.
+    replayed: Option<Replayed>,
+    sealer: Sealer,
+    touched: Touched,
+    pub(crate) other_superblock_damaged: bool,
+}
+
+/// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
+#[derive(Debug)]
+struct Replayed {
+    memory: MapMut,
+    epoch: u64,
+    published: Published,
+}
+
+/// A region of a view, verified page by page as it is touched.
+struct ViewRegion<'a> {
+    view: &'a View,
+    region: RegionId,
+}
+
+impl<W: Width> Buckets<W> for ViewRegion<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
+        let bucket = u32::from(id.0);
+        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
+        self.view.verify(page)?;
+        Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
+    }
+}
+
+impl View {
+    fn open(files: &Files, options: &Options) -> Result<Self> {
+        let Opened { file, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
+        let superblock = superblocks.newest;
+        let geometry = superblock.identity.geometry;
+        let map = Map::shared(&file, geometry.file_length()).at(&files.data, "map")?;
+        let mut view = Self {
+            path: files.data.as_path().into(),
+            inode,
+            map,
+            replayed: None,
+            sealer: Sealer::new(&superblock.identity),
+            touched: match options.verify {
+                Verify::Never => Touched::all(),
+                Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
+            },
+            other_superblock_damaged: superblocks.other_damaged,
+            superblock,
+        };
+        if unrecovered {
+            view.replayed = Some(view.replay(files, options, &file)?);
+        }
+        if options.verify == Verify::Eager {
+            view.verify_all()?;
+        }
+        Ok(view)
+    }
+
+    /// Replays the journal into private memory, for a process that may not write.
+    fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
+        if self.map.poisoned() {
+            return Err(Error::Unrecovered { path: files.data.clone() });
+        }
+        let epoch = self.map.epoch();
+        let mut redo = Redo::nothing(&self.superblock);
+        if let Some(journal) = journal::open(files, false)? {
+            // Protects: what is about to be shown. Both are allowed on what was opened for reading.
+            options.disk.sync(&journal).at(&files.journal, "sync")?;
+            options.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+            let Superblock { salt, commit, .. } = self.superblock;
+            let scan = journal::scan(&journal, &files.journal, salt, commit)?;
+            if judge(&scan, &self.superblock, &files.journal)? == Decision::Replay {
+                redo = Redo::read(&self.superblock, &journal, &files.journal, &scan, |_, _| Ok(()))?;
+            }
+        }
+        let geometry = self.superblock.identity.geometry;
+        let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        for (id, change) in redo.overlay.pages() {
+            memory.copy(self.word_of(id), &mut page);
+            change.apply_to(&mut page);
+            for (index, word) in (self.word_of(id)..).zip(page) {
+                memory.set_word(index, word);
+            }
+            memory.set_half(self.sum_of(id), change.crc);
+        }
+        Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
+    }
+
+    /// Whether the view still shows what it should; if not, the file is to be opened anew.
+    #[inline]
+    fn is_current(&self, files: &Files) -> Result<bool> {
+        if let Some(replayed) = &self.replayed
+            && (self.map.epoch() != replayed.epoch || self.map.poisoned() || self.map.is_idle())
+        {
+            return Ok(false);
+        }
+        Ok(!self.map.superseded() || files.inode()? == Some(self.inode))
+    }
+
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
+    }
+
+    pub(crate) fn busy(&self, op: &'static str) -> Error {
+        Error::Busy { path: self.path.to_path_buf(), op }
+    }
+
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    fn word_of(&self, id: PageId) -> usize {
+        ((self.superblock.identity.geometry.data() + id.0 * PAGE) / 8) as usize
+    }
+
+    fn sum_of(&self, id: PageId) -> usize {
+        (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
+    }
+
+    /// A page and its checksum as they are, unverified.
+    fn read(&self, id: PageId, into: &mut Page) -> u32 {
+        match &self.replayed {
+            None => {
+                self.map.copy(self.word_of(id), into);
+                self.map.half(self.sum_of(id))
+            }
+            Some(Replayed { memory, .. }) => {
+                memory.copy(self.word_of(id), into);
+                memory.half(self.sum_of(id))
+            }
+        }
+    }
+
+    #[inline]
+    fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let sum = self.read(id, &mut page);
+        if self.sealer.crc(id, &page) != sum {
+            let region = id.region().0.into();
+            return Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 });
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    fn verify_all(&self) -> Result<()> {
+        (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
+            // Until the next opening, which a caller would have to make for lack of anything better.
+            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
+        })
+    }
+
+    /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
+    /// opened anew first. `Err` if it is damaged.
+    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
+        let read = || {
+            let sum = self.read(id, into);
+            if self.sealer.crc(id, into) == sum {
+                return Ok(());
+            }
+            let region = id.region().0.into();
+            Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+        };
+        self.settled(id.region(), read, Result::is_ok)
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if that takes so long that the writer may have died, or if it gave up.
+    #[inline]
+    fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let epoch = self.map.epoch();
+        let outcome = look();
+        if certain(&outcome) {
+            return Some(outcome);
+        }
+        fence(Ordering::Acquire);
+        if epoch.is_multiple_of(2) && self.map.epoch() == epoch {
+            return Some(outcome);
+        }
+        self.settled_slowly(region, look, certain)
+    }
+
+    #[cold]
+    fn settled_slowly<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let start = Instant::now();
+        let mut pause = Duration::ZERO;
+        loop {
+            let sequence = self.map.sequence(region);
+            if sequence.is_multiple_of(2) {
+                let outcome = look();
+                fence(Ordering::Acquire);
+                if certain(&outcome) || self.map.sequence(region) == sequence {
+                    return Some(outcome);
+                }
+            }
+            if self.map.poisoned() || start.elapsed() > PATIENCE {
+                return None;
+            }
+            if pause.is_zero() {
+                thread::yield_now();
+                pause = Duration::from_micros(1);
+            } else {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+        }
+    }
+
+    fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        let found = with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |found| matches!(found, Ok(true)))
+        })?;
+        Some(match found {
+            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
+            outcome => outcome,
+        })
+    }
+
+    fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::count(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |_| false)
+        })
+    }
+
+    /// Counters and metadata as of the last commit; `None` while one is being applied.
+    pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
+        let published = match &self.replayed {
+            Some(replayed) => replayed.published.clone(),
+            None => self.map.published()?,
+        };
+        let Superblock { commit, counts, metadata, .. } = &self.superblock;
+        if published.commit == *commit {
+            // The superblock has a checksum; the live area has none.
+            return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
+        }
+        Some(Metadata::decode(&self.path, &published.metadata).map(|metadata| (published, metadata)))
+    }
+}
+
+impl Reader {
+    /// Opens a filter for reading, with [`Options::new`].
+    ///
+    /// Recovers the file first if its last writer died, which needs permission to write; a process without it
+    /// replays the journal into memory of its own. Fails with [`Error::NotFound`] where there is no filter,
+    /// and with whatever is wrong with the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().read(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Self> {
+        let files = Files::new(path)?;
+        let view = View::open(&files, options)?;
+        let hasher = view.superblock.identity.hasher;
+        let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
+        Ok(Self(Arc::new(Shared { files, options: options.clone(), hasher, view, reopening })))
+    }
+
+    /// The hash of a key under the seed of the filter, as it was when this reader was opened.
+    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+        self.0.hasher.hash(key).ok_or_else(|| self.caller_hashes())
+    }
+
+    fn caller_hashes(&self) -> Error {
+        Error::CallerHashes { path: self.0.files.data.clone() }
+    }
+
+    /// Whether the key is present, as of the last commit: false only if it was never inserted, or was removed.
+    /// An absent key is found present at the rate that [`Info::expected_false_positive_rate`] gives.
+    ///
+    /// Fails with [`Error::CallerHashes`] if the caller hashes this filter's keys, with [`Error::Damaged`] at a
+    /// damaged page unless told to answer "present" there ([`OnDamage`](crate::OnDamage)), with
+    /// [`Error::Busy`] if a writer stopped in the middle of a commit and does not go on, and with whatever is
+    /// wrong with a file that has taken this one's place.
+    #[inline]
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let on_damage = self.0.options.on_damage;
+        self.look(|view| match view.superblock.identity.hasher.hash(key) {
+            Some(hash) => view.contains(hash, on_damage),
+            None => Some(Err(self.caller_hashes())),
+        })
+    }
+
+    /// As [`contains`](Self::contains), for a key hashed before. Fails with [`Error::Replaced`] if another
+    /// filter with another seed has taken this one's place since.
+    #[inline]
+    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
+        let on_damage = self.0.options.on_damage;
+        self.look(|view| match self.check_hasher(view) {
+            Ok(()) => view.contains(hash, on_damage),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn check_hasher(&self, view: &View) -> Result<()> {
+        if view.superblock.identity.hasher == self.0.hasher {
+            return Ok(());
+        }
+        Err(Error::Replaced { path: self.0.files.data.clone() })
+    }
+
+    /// Looks up many keys: `found` gets one answer a key, in their order. Errors as for
+    /// [`contains`](Self::contains).
+    pub fn contains_batch<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+        found.clear();
+        found.reserve(keys.len());
+        for key in keys {
+            found.push(self.contains(key.as_ref())?);
+        }
+        Ok(())
+    }
+
+    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count
+    /// too, so this is never too low. Errors as for [`contains`](Self::contains).
+    pub fn count(&self, key: &[u8]) -> Result<u32> {
+        self.look(|view| match view.superblock.identity.hasher.hash(key) {
+            Some(hash) => view.count(hash),
+            None => Some(Err(self.caller_hashes())),
+        })
+    }
+
+    /// As [`count`](Self::count), for a key hashed before.
+    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
+        self.look(|view| match self.check_hasher(view) {
+            Ok(()) => view.count(hash),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The filter as of its last commit.
+    pub fn info(&self) -> Result<Info> {
+        let journal = &self.0.files.journal;
+        let journal_length = match journal.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
+        };
+        self.look(|view| {
+            let published = view.published()?;
+            Some(published.map(|(published, _)| {
+                Info::from(Facts {
+                    identity: view.superblock.identity,
+                    policy: view.superblock.policy,
+                    counts: published.counts,
+                    commit: published.commit,
+                    journal_length,
+                })
+            }))
+        })
+    }
+
+    /// The metadata as of the last commit.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.look(|view| Some(view.published()?.map(|(_, metadata)| metadata)))
+    }
+
+    /// The current view of the file.
+    pub(crate) fn view(&self) -> Result<Arc<View>> {
+        self.current(Instant::now())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.files.data
+    }
+
+    /// Answers from a current view, opening the file anew as often as it takes.
+    #[inline]
+    fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
+        {
+            let view = self.0.view.load();
+            if view.is_current(&self.0.files)?
+                && let Some(answer) = answer(&view)
+            {
+                return answer;
+            }
+        }
+        self.look_again(answer)
+    }
+
+    #[cold]
+    fn look_again<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
+        let start = Instant::now();
+        loop {
+            let view = self.current(start)?;
+            if let Some(answer) = answer(&view) {
+                return answer;
+            }
+            self.reopen(&view)?;
+            if start.elapsed() > DEADLINE {
+                return Err(self.busy());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn current(&self, start: Instant) -> Result<Arc<View>> {
+        loop {
+            let view = self.0.view.load_full();
+            if view.is_current(&self.0.files)? {
+                return Ok(view);
+            }
+            self.reopen(&view)?;
+            if start.elapsed() > DEADLINE {
+                return Err(self.busy());
+            }
+        }
+    }
+
+    fn busy(&self) -> Error {
+        Error::Busy { path: self.0.files.data.clone(), op: "read" }
+    }
+
+    /// Opens the file anew, unless another thread has done so since `seen`.
+    fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+        let _one_at_a_time = self.0.reopening.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(seen, &self.0.view.load()) {
+            self.0.view.store(Arc::new(View::open(&self.0.files, &self.0.options)?));
+        }
+        Ok(())
+    }
+}

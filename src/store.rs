@@ -1,0 +1,267 @@
+//! A filter file opened for writing: its pages, its superblocks, and applying a transaction to it.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. Nothing of a transaction is applied before the journal that holds it is synced.
+//! 2. The journal is retired only after the data it covers is synced, and both superblocks name that commit.
+//! 3. A page is verified before it is first changed: damage is never sealed under a fresh checksum.
+//!
+//! Crash cases: dying while applying leaves regions half-written; the journal redoes them. Dying between the
+//! two superblocks leaves them one checkpoint apart; the newer one counts, and the journal is behind it. Dying
+//! before the journal is reset leaves commits that the superblock has already; they are retired.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use crate::disk::Disk;
+use crate::error::{Error, IoContext, Result};
+use crate::files::Files;
+use crate::format::{
+    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks,
+    SLOT, STATE_IDLE, STATE_IN_USE, Superblock,
+};
+use crate::hash::RegionId;
+use crate::journal::{Header, Journal};
+use crate::live::{Live, LiveRead, Published};
+use crate::map::Map;
+use crate::overlay::{Overlay, RegionChange};
+use crate::page::{Page, Sealer, Touched, Verify};
+
+/// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
+const PAGES_WORTH_ONE_WRITE: usize = 4;
+
+/// A random number for a seed or a salt.
+pub(crate) fn random(path: &std::path::Path) -> Result<u64> {
+    getrandom::u64().map_err(std::io::Error::from).at(path, "get random numbers for")
+}
+
+/// The raw superblocks of an open file.
+pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
+    let metadata = file.metadata().at(path, "look at")?;
+    if metadata.is_dir() {
+        return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
+    }
+    let length = metadata.len();
+    let mut head = vec![0; length.min(2 * SLOT) as usize];
+    file.read_exact_at(&mut head, 0).at(path, "read")?;
+    Ok(RawSuperblocks::new(head, length))
+}
+
+/// A published file, mapped and open for writing. Whoever has one holds the writer lock.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) files: Files,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) file: File,
+    pub(crate) map: Map,
+    pub(crate) live: Live,
+    pub(crate) sealer: Sealer,
+    touched: Touched,
+    /// The newest superblock: the last checkpoint.
+    pub(crate) checkpoint: Superblock,
+    /// The slot it is in.
+    slot: usize,
+}
+
+impl Store {
+    /// Checks and maps the file; nothing is changed.
+    pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
+        let path = &files.data;
+        let superblocks = read_superblocks(&file, path)?.check(path)?;
+        let bits = superblocks.read_only_features;
+        if bits != 0 {
+            return Err(Error::Features { path: path.clone(), bits, access: "writing" });
+        }
+        Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)
+    }
+
+    /// From a file whose superblock is known.
+    pub(crate) fn assemble(
+        files: Files,
+        disk: Arc<dyn Disk>,
+        file: File,
+        checkpoint: Superblock,
+        slot: usize,
+        verify: Verify,
+    ) -> Result<Self> {
+        let geometry = checkpoint.identity.geometry;
+        let map = Map::shared(&file, geometry.file_length()).at(&files.data, "map")?;
+        let live = Live::map(&file, &files.data, geometry)?;
+        let sealer = Sealer::new(&checkpoint.identity);
+        let touched = match verify {
+            Verify::Never => Touched::all(),
+            Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
+        };
+        Ok(Self { files, disk, file, map, live, sealer, touched, checkpoint, slot })
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.map.is_idle()
+    }
+
+    pub(crate) fn verify_all(&self) -> Result<()> {
+        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.verify(id))
+    }
+
+    fn word_of(&self, id: PageId) -> usize {
+        ((self.checkpoint.identity.geometry.data() + id.0 * PAGE) / 8) as usize
+    }
+
+    fn sum_of(&self, id: PageId) -> usize {
+        (self.checkpoint.identity.geometry.sums() / 4 + id.0) as usize
+    }
+
+    /// The page as it is in the file, unverified.
+    pub(crate) fn read(&self, id: PageId, into: &mut Page) {
+        self.map.copy(self.word_of(id), into);
+    }
+
+    /// The page's checksum as it is in the file.
+    pub(crate) fn sum(&self, id: PageId) -> u32 {
+        self.map.half(self.sum_of(id))
+    }
+
+    /// Checks the page against its checksum, unless that was done before.
+    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) {
+            return Ok(());
+        }
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        self.read(id, &mut page);
+        if self.sealer.crc(id, &page) != self.sum(id) {
+            let region = id.region().0.into();
+            return Err(Error::Damaged { path: self.files.data.clone(), region, page: id.0 });
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    /// A bucket of a page that is intact.
+    #[inline]
+    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
+        let id = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE);
+        self.verify(id)?;
+        Ok(self.map.word(self.word_of(id) + usize::from(bucket) % BUCKETS_PER_PAGE as usize))
+    }
+
+    /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.
+    pub(crate) fn seal(
+        &self,
+        overlay: &mut Overlay,
+        mut each: impl FnMut(PageId, &crate::overlay::PageChange, &Page) -> Result<()>,
+    ) -> Result<()> {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        for region in overlay.ascending() {
+            for (id, change) in overlay.region_mut(region).pages_mut(region) {
+                self.read(id, &mut page);
+                change.apply_to(&mut page);
+                change.crc = self.sealer.crc(id, &page);
+                each(id, change, &page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
+    pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
+        self.live.begin();
+        for region in overlay.ascending() {
+            self.live.bump_sequence(region);
+            self.write_region(region, overlay.region(region))?;
+            self.live.bump_sequence(region);
+        }
+        self.live.end(published);
+        Ok(())
+    }
+
+    /// Writes the changed pages of a region and their checksums.
+    pub(crate) fn write_region(&self, region: RegionId, change: Option<&RegionChange>) -> Result<()> {
+        let Some(change) = change else { return Ok(()) };
+        let changed: Vec<PageId> = change.pages(region).map(|(id, _)| id).collect();
+        let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return Ok(()) };
+        if changed.len() >= PAGES_WORTH_ONE_WRITE {
+            return self.write_pages(change, *first, *last);
+        }
+        changed.iter().try_for_each(|id| self.write_pages(change, *id, *id))
+    }
+
+    /// Writes the pages from `first` to `last`, all of one region; those unchanged are written as they are.
+    fn write_pages(&self, change: &RegionChange, first: PageId, last: PageId) -> Result<()> {
+        let path = &self.files.data;
+        let mut pages = [[0; BUCKETS_PER_PAGE as usize]; PAGES_PER_REGION as usize];
+        let mut sums = [0; PAGES_PER_REGION as usize];
+        let count = (last.0 - first.0 + 1) as usize;
+        for ((id, page), sum) in (first.0..=last.0).map(PageId).zip(&mut pages).zip(&mut sums) {
+            self.read(id, page);
+            *sum = self.sum(id);
+            if let Some(change) = change.page(id.in_region()) {
+                change.apply_to(page);
+                *sum = change.crc;
+            }
+        }
+        let data = 8 * self.word_of(first) as u64;
+        self.disk.write_at(&self.file, pages[..count].as_bytes(), data).at(path, "write")?;
+        let sums_at = 4 * self.sum_of(first) as u64;
+        self.disk.write_at(&self.file, sums[..count].as_bytes(), sums_at).at(path, "write")
+    }
+
+    /// Makes everything applied so far part of the file itself, and empties the journal.
+    pub(crate) fn checkpoint(
+        &mut self,
+        journal: &mut Journal,
+        published: &Published,
+        superblock: Superblock,
+    ) -> Result<()> {
+        debug_assert_eq!(superblock.commit, published.commit);
+        let salt = random(&self.files.data)?;
+        // Protects: the pages, before any superblock says that the journal is not needed for them.
+        self.sync()?;
+        let superblock = Superblock { salt, ..superblock };
+        self.write_superblocks(superblock)?;
+        journal.reset(&self.files, &*self.disk, self.journal_header())
+    }
+
+    /// Writes both slots, the older or damaged one first: at any moment one of them is whole.
+    pub(crate) fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
+        let path = self.files.data.clone();
+        for _ in 0..2 {
+            let slot = 1 - self.slot;
+            let id = self.checkpoint.id + 1;
+            let next = Superblock { id, ..superblock.clone() };
+            self.disk.write_at(&self.file, &next.encode(&path)?, slot as u64 * SLOT).at(&path, "write")?;
+            // Protects: the slot just written, before the other one is.
+            self.sync()?;
+            (self.checkpoint, self.slot) = (next, slot);
+        }
+        Ok(())
+    }
+
+    /// What the journal of this checkpoint begins with.
+    pub(crate) fn journal_header(&self) -> Header {
+        let Superblock { identity, commit, salt, .. } = &self.checkpoint;
+        Header { uuid: identity.uuid, generation: identity.geometry.generation, salt: *salt, base: *commit }
+    }
+
+    /// Says on the medium that the file is in use, or that it is not.
+    pub(crate) fn set_in_use(&self, in_use: bool) -> Result<()> {
+        let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
+        let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
+        written.at(&self.files.data, "write")?;
+        // In use: before anything else may be changed. Idle: after everything else is on the medium, with
+        // the live area that the next reader will believe.
+        self.sync()
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.disk.sync(&self.file).at(&self.files.data, "sync")
+    }
+
+    /// Where a bucket lies in the map, for prefetching.
+    #[allow(dead_code)]
+    pub(crate) fn bucket_index(&self, region: RegionId, bucket: u16) -> usize {
+        self.word_of(PageId::new(region, 0)) + usize::from(bucket) % BUCKETS_PER_REGION as usize
+    }
+}

@@ -1,0 +1,187 @@
+//! The open transaction: what it changes, as its writer sees it and nobody else.
+
+use crate::bucket::{Bucket, BucketId, Width, with_width};
+use crate::counts::Counts;
+use crate::error::{Error, Result};
+use crate::format::{BUCKETS_PER_PAGE, Identity};
+use crate::hash::{KeyHash, RegionId};
+use crate::metadata::Metadata;
+use crate::overlay::{Overlay, RegionChange};
+use crate::region::{self, Buckets, BucketsMut, Inserted, Place, Search};
+use crate::store::Store;
+use crate::unpublished::Unpublished;
+
+/// Where changes go.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Over a published file, which stays as it is until the commit.
+    Published(Box<Store>, Overlay),
+    /// Straight into a file that the commit publishes, in the place of the old one if there is one.
+    Unpublished(Unpublished, Option<Box<Store>>),
+}
+
+impl Work {
+    /// What the file is that the transaction works on.
+    pub(crate) fn identity(&self) -> Identity {
+        match self {
+            Self::Published(store, _) => store.checkpoint.identity,
+            Self::Unpublished(file, _) => file.identity,
+        }
+    }
+
+    /// The published file, if there is one yet.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        match self {
+            Self::Published(store, _) => Some(store),
+            Self::Unpublished(_, old) => old.as_deref(),
+        }
+    }
+}
+
+/// Everything a transaction can change.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    pub(crate) work: Work,
+    pub(crate) counts: Counts,
+    pub(crate) metadata: Metadata,
+    search: Search,
+}
+
+/// The changes that a view of a published region sees.
+trait Changes {
+    fn get(&self, page: u32, index: u32) -> Option<u64>;
+}
+
+impl Changes for Option<&RegionChange> {
+    fn get(&self, page: u32, index: u32) -> Option<u64> {
+        self.and_then(|change| change.page(page)).and_then(|page| page.get(index))
+    }
+}
+
+impl Changes for &mut RegionChange {
+    fn get(&self, page: u32, index: u32) -> Option<u64> {
+        Some(&**self).get(page, index)
+    }
+}
+
+/// One region as the transaction sees it; `C` says whether it may be changed.
+enum View<'a, C> {
+    Published(&'a Store, RegionId, C),
+    Unpublished(&'a Unpublished, RegionId),
+}
+
+/// A bucket's page in its region, and its index there.
+const fn in_page(bucket: BucketId) -> (u32, u32) {
+    (bucket.0 as u32 / BUCKETS_PER_PAGE, bucket.0 as u32 % BUCKETS_PER_PAGE)
+}
+
+impl<W: Width, C: Changes> Buckets<W> for View<'_, C> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&mut self, bucket: BucketId) -> Result<Bucket<W>> {
+        Ok(Bucket::new(match self {
+            Self::Published(store, region, changes) => {
+                let (page, index) = in_page(bucket);
+                match changes.get(page, index) {
+                    Some(word) => word,
+                    None => store.bucket(*region, bucket.0)?,
+                }
+            }
+            Self::Unpublished(file, region) => file.bucket(*region, bucket.0),
+        }))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for View<'_, &mut RegionChange> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        match self {
+            Self::Published(_, _, change) => {
+                let (page, index) = in_page(id);
+                change.page_mut(page).set(index, bucket.0);
+            }
+            Self::Unpublished(file, region) => file.set_bucket(*region, id.0, bucket.0),
+        }
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
+        Self { work, counts, metadata, search: Search::new() }
+    }
+
+    fn region_of(&self, hash: KeyHash) -> (RegionId, u64) {
+        hash.region(self.work.identity().geometry.regions())
+    }
+
+    fn view(&self, region: RegionId) -> View<'_, Option<&RegionChange>> {
+        match &self.work {
+            Work::Published(store, overlay) => View::Published(store, region, overlay.region(region)),
+            Work::Unpublished(file, _) => View::Unpublished(file, region),
+        }
+    }
+
+    fn view_mut(work: &mut Work, region: RegionId) -> View<'_, &mut RegionChange> {
+        match work {
+            Work::Published(store, overlay) => View::Published(store, region, overlay.region_mut(region)),
+            Work::Unpublished(file, _) => View::Unpublished(file, region),
+        }
+    }
+
+    pub(crate) fn contains(&self, hash: KeyHash) -> Result<bool> {
+        let (id, rem) = self.region_of(hash);
+        with_width!(self.work.identity().geometry.slots, W => {
+            region::contains(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+        })
+    }
+
+    pub(crate) fn count(&self, hash: KeyHash) -> Result<u32> {
+        let (id, rem) = self.region_of(hash);
+        with_width!(self.work.identity().geometry.slots, W => {
+            region::count(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+        })
+    }
+
+    /// Stores one more copy; the region is the key's.
+    pub(crate) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<(Inserted, RegionId)> {
+        let (id, rem) = self.region_of(hash);
+        let slots = self.work.identity().geometry.slots;
+        let inserted = with_width!(slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            region::insert(&mut Self::view_mut(&mut self.work, id), place, max_kicks, &mut self.search)
+        })?;
+        match inserted {
+            Inserted::Stored => {
+                self.counts.inserted += 1;
+                self.counts.by_tail[slots.fresh_tail_bits() as usize] += 1;
+            }
+            Inserted::DuplicateLimit => self.counts.unrecorded += 1,
+            Inserted::Quarantined | Inserted::NoPath => {}
+        }
+        Ok((inserted, id))
+    }
+
+    /// Goes on in `file`, which holds all this one does after a doubling.
+    pub(crate) fn moved_to(self, file: Unpublished) -> Self {
+        let old = match self.work {
+            Work::Published(store, _) => Some(store),
+            Work::Unpublished(_, old) => old,
+        };
+        Self { work: Work::Unpublished(file, old), counts: self.counts.doubled(), ..self }
+    }
+
+    /// Removes one copy; false if there was none.
+    pub(crate) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
+        let (id, rem) = self.region_of(hash);
+        let removed = with_width!(self.work.identity().geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            region::remove(&mut Self::view_mut(&mut self.work, id), place)
+        })?;
+        if let Some(count) = removed.and_then(|tail| self.counts.by_tail.get_mut(tail as usize)) {
+            *count = count.saturating_sub(1);
+            self.counts.removed += 1;
+        }
+        Ok(removed.is_some())
+    }
+}

@@ -1,0 +1,160 @@
+//! A filter file that nobody else can see yet: a new one being filled, or one doubled into.
+//!
+//! It is a temporary file in the filter's folder, written without a journal, and sealed and synced once when it
+//! is published. Dropping it removes it. `format-spec/README.md`, section 8.
+//!
+//! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
+//! file is removed by the next writer.
+
+use std::fs::{File, Metadata as FileMetadata};
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use crate::disk::Disk;
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, dress_as};
+use crate::format::{
+    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT, STATE_IN_USE,
+    Superblock,
+};
+use crate::hash::RegionId;
+use crate::live::{Live, Published};
+use crate::map::MapMut;
+use crate::page::{Sealer, Verify};
+use crate::store::Store;
+
+/// The buckets of one region.
+pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
+
+/// Checksums computed before they are written together.
+const SUMS_A_WRITE: usize = 16_384;
+
+/// An unpublished file, open for writing.
+#[derive(Debug)]
+pub(crate) struct Unpublished {
+    files: Files,
+    disk: Arc<dyn Disk>,
+    file: tempfile::NamedTempFile,
+    map: MapMut,
+    pub(crate) identity: Identity,
+}
+
+impl Unpublished {
+    /// An empty one, of its full length; with the permissions and the owner of `model`, else with `mode`.
+    pub(crate) fn create(
+        files: &Files,
+        disk: &Arc<dyn Disk>,
+        identity: Identity,
+        mode: u32,
+        model: Option<&FileMetadata>,
+    ) -> Result<Self> {
+        Self::fill(files, disk, identity, mode, model, |_| Ok(()))
+    }
+
+    /// One whose regions `write` writes before it is mapped: cheaper than storing every word through the map.
+    pub(crate) fn fill(
+        files: &Files,
+        disk: &Arc<dyn Disk>,
+        identity: Identity,
+        mode: u32,
+        model: Option<&FileMetadata>,
+        write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
+    ) -> Result<Self> {
+        let needed = identity.geometry.file_length();
+        let available = fs2::available_space(&files.dir).at(&files.dir, "ask for the free space of")?;
+        if available < needed {
+            return Err(Error::NoSpace { path: files.data.clone(), needed, available });
+        }
+        let file = files.temporary(&**disk, mode)?;
+        let path = file.path();
+        if let Some(model) = model {
+            dress_as(file.as_file(), path, model)?;
+        }
+        disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
+        write(&mut |region, words| {
+            let offset = identity.geometry.region_at(region);
+            disk.write_at(file.as_file(), words.as_bytes(), offset).at(&files.data, "write the new file for")
+        })?;
+        let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
+        Ok(Self { files: files.clone(), disk: disk.clone(), map, file, identity })
+    }
+
+    fn word_of(&self, region: RegionId) -> usize {
+        (self.identity.geometry.region_at(region) / 8) as usize
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
+        self.map.word(self.word_of(region) + usize::from(bucket))
+    }
+
+    #[inline]
+    pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
+        self.map.set_word(self.word_of(region) + usize::from(bucket), word);
+    }
+
+    pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
+        self.map.copy(self.word_of(region), into);
+    }
+
+    fn write_sums(&self) -> Result<()> {
+        let geometry = self.identity.geometry;
+        let sealer = Sealer::new(&self.identity);
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let mut sums = Vec::with_capacity(SUMS_A_WRITE);
+        let mut offset = geometry.sums();
+        for id in (0..geometry.pages()).map(PageId) {
+            self.map.copy(((geometry.data() + id.0 * PAGE) / 8) as usize, &mut page);
+            sums.push(sealer.crc(id, &page));
+            if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {
+                self.write(sums.as_bytes(), offset)?;
+                offset += 4 * sums.len() as u64;
+                sums.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.disk.write_at(self.file.as_file(), bytes, offset).at(&self.files.data, "write the new file for")
+    }
+
+    /// Makes the file whole under its temporary name, to be synced. May be repeated.
+    pub(crate) fn seal(&self, superblock: &Superblock, published: &Published) -> Result<()> {
+        self.write_sums()?;
+        let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
+        self.write(&superblock.encode(&self.files.data)?, 0)?;
+        self.write(&older.encode(&self.files.data)?, SLOT)?;
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.publish(published);
+        self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.disk.sync(self.file.as_file()).at(&self.files.data, "sync the new file for")
+    }
+
+    /// Gives a sealed file the filter's name. If this fails, the name is as it was.
+    pub(crate) fn rename(&self, replace: bool) -> Result<()> {
+        self.disk.rename(self.file.path(), &self.files.data, replace).at(&self.files.data, "publish")
+    }
+
+    /// The file as any other, after it was renamed.
+    pub(crate) fn into_store(self, superblock: Superblock) -> Result<Store> {
+        let Self { files, disk, file, .. } = self;
+        let (file, temporary): (File, _) = file.into_parts();
+        // Its name has changed; there is nothing to remove.
+        let _ = temporary.keep();
+        // All checksums were computed here, from these very pages.
+        Store::assemble(files, disk, file, superblock, 0, Verify::Never)
+    }
+
+    /// Where it will be published, and through what it is written.
+    pub(crate) fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
+        (&self.files, &self.disk)
+    }
+
+    pub(crate) fn file_metadata(&self) -> std::io::Result<FileMetadata> {
+        self.file.as_file().metadata()
+    }
+}

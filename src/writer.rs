@@ -1,0 +1,637 @@
+//! The one process that changes a filter.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
+//! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
+//! 3. After a failed sync, or a failed write while applying, nobody knows what the disk holds. The writer is
+//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A
+//!    sync is never repeated.
+
+use std::path::Path;
+
+use crate::error::{Error, GrowthRefusal, IoContext, Result};
+use crate::files::{Files, mode};
+use crate::format::{Growth, Identity, Policy, Superblock};
+use crate::grow::{self, Source};
+use crate::hash::{KeyHash, RegionId};
+use crate::info::{Facts, Info};
+use crate::journal::{Header, Journal};
+use crate::live::Published;
+use crate::lock::Held;
+use crate::metadata::Metadata;
+use crate::open::{Owned, lock_absent, open_writer};
+use crate::options::Options;
+use crate::overlay::Overlay;
+use crate::region::Inserted;
+use crate::store::{Store, random};
+use crate::transaction::{Transaction, Work};
+use crate::unpublished::Unpublished;
+
+/// Bytes of commits in the journal after which they are checkpointed.
+const CHECKPOINT_AT: u64 = 64 << 20;
+/// Permission bits of a new filter, before the process's umask.
+const NEW_FILE_MODE: u32 = 0o666;
+
+/// A filter open for writing: one at a time over all processes.
+///
+/// All changes belong to a transaction: this writer sees them at once, and nobody else before
+/// [`commit`](Self::commit). Dropping the writer rolls the open transaction back and closes the file;
+/// [`close`](Self::close) does the same and reports errors.
+///
+/// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
+/// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
+/// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
+/// failure whose outcome is unknown.
+#[derive(Debug)]
+pub struct Writer {
+    files: Files,
+    options: Options,
+    /// `None` once poisoned or closed.
+    open: Option<Box<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    transaction: Transaction,
+    /// What rolling back returns to.
+    committed: Committed,
+    policy: Policy,
+    /// Opened before the first commit, or by recovery.
+    journal: Option<Journal>,
+    lock: Held,
+}
+
+#[derive(Clone, Debug)]
+struct Committed {
+    commit: u64,
+    counts: crate::counts::Counts,
+    metadata: Metadata,
+    /// What a new filter was created as, for rolling back before its first commit.
+    identity: Identity,
+}
+
+/// How a step of a commit failed.
+enum Failure {
+    /// Nothing happened; the transaction is whole.
+    Clean(Error),
+    /// The outcome is unknown.
+    Poison(Error),
+}
+
+impl Writer {
+    pub(crate) fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
+        loop {
+            match Self::open_existing(path, options) {
+                Err(Error::NotFound { .. }) => {}
+                outcome => return outcome,
+            }
+            match Self::create(path, options, false) {
+                // Somebody else was faster.
+                Err(Error::Exists { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    pub(crate) fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        let files = Files::new(path)?;
+        let Owned { store, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let writer = Self::over(files, options, store, journal, lock);
+        options.check_fits(path, writer.open()?.transaction.work.identity().geometry.slots)?;
+        Ok(writer)
+    }
+
+    fn over(files: Files, options: &Options, store: Store, journal: Option<Journal>, lock: Held) -> Self {
+        let Superblock { identity, policy, commit, counts, metadata, .. } = store.checkpoint.clone();
+        let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
+        let work = Work::Published(Box::new(store), Overlay::default());
+        let transaction = Transaction::new(work, counts, metadata);
+        let open = Open { transaction, committed, policy, journal, lock };
+        Self { files, options: options.clone(), open: Some(Box::new(open)) }
+    }
+
+    pub(crate) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
+        let files = Files::new(path)?;
+        let (identity, policy) = options.design(path)?;
+        if force && files.inode()?.is_some() {
+            return Self::replace(files, options, identity, policy);
+        }
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data });
+        }
+        let counts = crate::counts::Counts::default();
+        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, NEW_FILE_MODE, None);
+        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
+    }
+
+    /// A new filter whose first commit will publish what `fill` makes.
+    pub(crate) fn create_filled(
+        files: Files,
+        options: &Options,
+        policy: Policy,
+        counts: crate::counts::Counts,
+        metadata: Metadata,
+        fill: impl FnOnce(&Files) -> Result<Unpublished>,
+    ) -> Result<Self> {
+        let lock = lock_absent(&files, &options.disk, NEW_FILE_MODE, options.wait)?;
+        let file = fill(&files)?;
+        let identity = file.identity;
+        let transaction = Transaction::new(Work::Unpublished(file, None), counts, metadata);
+        let committed = Committed {
+            commit: 0,
+            counts: crate::counts::Counts::default(),
+            metadata: Metadata::default(),
+            identity,
+        };
+        let open = Open { transaction, committed, policy, journal: None, lock };
+        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
+    }
+
+    /// Publishes an empty filter over an existing one.
+    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
+        let Owned { mut store, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let mut journal = match journal {
+            Some(journal) => journal,
+            None => journal_of(&store)?,
+        };
+        let published =
+            published(store.checkpoint.commit, store.checkpoint.counts, &store.checkpoint.metadata, &files)?;
+        let superblock = store.checkpoint.clone();
+        store.checkpoint(&mut journal, &published, superblock)?;
+        let model = store.file.metadata().at(&files.data, "look at")?;
+        let file = Unpublished::create(&files, &options.disk, identity, mode(&model), Some(&model))?;
+        let mut writer = Self::over(files, options, store, Some(journal), lock);
+        if let Some(mut open) = writer.open.take() {
+            open.transaction = open.transaction.moved_to(file);
+            open.transaction.counts = crate::counts::Counts::default();
+            open.transaction.metadata = Metadata::default();
+            open.policy = policy;
+            writer.open = Some(open);
+        }
+        writer.commit()?;
+        Ok(writer)
+    }
+
+    fn open(&self) -> Result<&Open> {
+        self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    fn open_mut(&mut self) -> Result<&mut Open> {
+        self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    /// The hash of a key under this filter's seed.
+    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+        let hash = self.open()?.transaction.work.identity().hasher.hash(key);
+        hash.ok_or_else(|| Error::CallerHashes { path: self.files.data.clone() })
+    }
+
+    /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
+    /// present at the rate that [`Info::expected_false_positive_rate`] gives.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.contains_hash(self.hash(key)?)
+    }
+
+    /// As [`contains`](Self::contains).
+    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
+        self.open()?.transaction.contains(hash)
+    }
+
+    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it
+    /// count too, so this is never too low.
+    pub fn count(&self, key: &[u8]) -> Result<u32> {
+        self.count_hash(self.hash(key)?)
+    }
+
+    /// As [`count`](Self::count).
+    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
+        self.open()?.transaction.count(hash)
+    }
+
+    /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
+    ///
+    /// Doubles the filter if it has no room. Fails with [`Error::DuplicateLimit`] if the copies that fit are
+    /// stored already, and with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not
+    /// double; the transaction stays whole.
+    pub fn insert(&mut self, key: &[u8]) -> Result<()> {
+        self.insert_hash(self.hash(key)?)
+    }
+
+    /// As [`insert`](Self::insert).
+    pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
+        loop {
+            let max_kicks = self.options.max_kicks;
+            let transaction = &mut self.open_mut()?.transaction;
+            match transaction.insert(hash, max_kicks)? {
+                (Inserted::Stored | Inserted::Quarantined, _) => return Ok(()),
+                (Inserted::DuplicateLimit, _) => {
+                    let limit = 2 * transaction.work.identity().geometry.slots.get();
+                    return Err(Error::DuplicateLimit { path: self.files.data.clone(), limit });
+                }
+                (Inserted::NoPath, region) => self.make_room(region)?,
+            }
+        }
+    }
+
+    /// Stores the key unless it is found already; returns whether it was stored.
+    ///
+    /// A key that is taken for another one is not stored of its own. Such skipped inserts are counted, and
+    /// removals are refused from then on: they could take the entry that the skipped key lives on. Errors as
+    /// for [`insert`](Self::insert).
+    pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
+        self.insert_unique_hash(self.hash(key)?)
+    }
+
+    /// As [`insert_unique`](Self::insert_unique).
+    pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        let transaction = &mut self.open_mut()?.transaction;
+        if transaction.contains(hash)? {
+            transaction.counts.unrecorded += 1;
+            return Ok(false);
+        }
+        self.insert_hash(hash).map(|()| true)
+    }
+
+    /// Removes one copy of the key; returns false if there was none.
+    ///
+    /// Remove only what was inserted: removing a key that was not can take the entry of another key that
+    /// matches it, which is then lost. Fails with [`Error::UnsafeRemove`] if the filter has answered inserts
+    /// without storing; [`remove_unchecked`](Self::remove_unchecked) goes on all the same.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.remove_hash(self.hash(key)?)
+    }
+
+    /// As [`remove`](Self::remove).
+    pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        let unrecorded = self.open()?.transaction.counts.unrecorded;
+        if unrecorded > 0 {
+            return Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded });
+        }
+        self.remove_hash_unchecked(hash)
+    }
+
+    /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
+    /// removed entry are lost with it.
+    pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
+        self.remove_hash_unchecked(self.hash(key)?)
+    }
+
+    /// As [`remove_unchecked`](Self::remove_unchecked).
+    pub fn remove_hash_unchecked(&mut self, hash: KeyHash) -> Result<bool> {
+        self.open_mut()?.transaction.remove(hash)
+    }
+
+    /// Inserts all keys as [`insert`](Self::insert) does, and returns those refused, by their index and with
+    /// the reason: copies beyond the limit, or no room. Fails as a whole on any other error; what was inserted
+    /// before it then belongs to the transaction still.
+    pub fn insert_batch<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
+        let mut refused = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            match self.insert(key.as_ref()) {
+                Ok(()) => {}
+                Err(error) if error.refuses_one_key() => refused.push((index, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does: of equal keys in the batch, the first
+    /// counts. `stored` gets one answer a key: it was stored. Otherwise as
+    /// [`insert_batch`](Self::insert_batch).
+    pub fn insert_unique_batch<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        stored: &mut Vec<bool>,
+    ) -> Result<Vec<(usize, Error)>> {
+        stored.clear();
+        let mut refused = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            match self.insert_unique(key.as_ref()) {
+                Ok(new) => stored.push(new),
+                Err(error) if error.refuses_one_key() => {
+                    stored.push(false);
+                    refused.push((index, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The metadata as the transaction has it.
+    pub fn metadata(&self) -> Result<&Metadata> {
+        Ok(&self.open()?.transaction.metadata)
+    }
+
+    /// The metadata to change, committed and rolled back with the keys.
+    pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
+        Ok(&mut self.open_mut()?.transaction.metadata)
+    }
+
+    /// The filter as the open transaction has it.
+    pub fn info(&self) -> Result<Info> {
+        let Open { transaction, committed, policy, journal, .. } = self.open()?;
+        Ok(Info::from(Facts {
+            identity: transaction.work.identity(),
+            policy: *policy,
+            counts: transaction.counts,
+            commit: committed.commit,
+            journal_length: journal.as_ref().map_or(0, Journal::length),
+        }))
+    }
+
+    /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback
+    /// undoes it. Refused with [`Error::Growth`] where a limit forbids it.
+    pub fn grow(&mut self) -> Result<()> {
+        self.grow_with(&mut |_, _| {})
+    }
+
+    /// As [`grow`](Self::grow); `progress` is told the regions done, and all there are, after each.
+    pub fn grow_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.double(None, progress)
+    }
+
+    fn make_room(&mut self, region: RegionId) -> Result<()> {
+        let path = &self.files.data;
+        let Open { transaction, policy, .. } = self.open()?;
+        if policy.growth == Growth::Never {
+            let counts = &transaction.counts;
+            let slots = transaction.work.identity().geometry.slots_in_all();
+            let load = (counts.entries() + counts.universal) as f64 / slots as f64;
+            return Err(Error::Full { path: path.clone(), region: region.0.into(), load });
+        }
+        let progress = self.options.progress.clone();
+        self.double(Some(region), &mut |done, all| progress.tell(done, all))
+    }
+
+    fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let void_allowed = self.options.void_growth;
+        let Open { transaction, policy, .. } = self.open()?;
+        let geometry = transaction.work.identity().geometry;
+        let reason: Option<GrowthRefusal> =
+            grow::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
+        if let Some(reason) = reason {
+            return Err(Error::Growth { path: self.files.data.clone(), reason });
+        }
+        let source = match &transaction.work {
+            Work::Published(store, overlay) => Source::Published(store, overlay),
+            Work::Unpublished(file, _) => Source::Unpublished(file),
+        };
+        let doubled = grow::double(source, progress)?;
+        if let Some(mut open) = self.open.take() {
+            open.transaction = open.transaction.moved_to(doubled);
+            self.open = Some(open);
+        }
+        Ok(())
+    }
+
+    /// Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does
+    /// nothing.
+    ///
+    /// After a failed sync, or a failed write while applying, the outcome is unknown until the filter is opened
+    /// again, and every later call fails with [`Error::Poisoned`]. After any other error the transaction is
+    /// whole, and may be committed again or rolled back.
+    pub fn commit(&mut self) -> Result<()> {
+        let open = self.take()?;
+        let (open, outcome) = open.commit(&self.files, &self.options);
+        self.open = open;
+        outcome
+    }
+
+    /// Forgets all changes since the last commit. Fails only where a filter not yet published cannot be made
+    /// anew; the writer is then closed.
+    pub fn rollback(&mut self) -> Result<()> {
+        self.open = Some(self.take()?.rolled_back(&self.files, &self.options)?);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Box<Open>> {
+        self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    /// Rolls the open transaction back, makes the file whole without its journal, and gives up the lock.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let Open { transaction, committed, policy, journal, lock } = *open;
+        let (Work::Published(mut store, _) | Work::Unpublished(_, Some(mut store))) = transaction.work else {
+            return Ok(());
+        };
+        if let Some(mut journal) = journal.filter(|journal| journal.length() > 0) {
+            let published = published(committed.commit, committed.counts, &committed.metadata, &self.files)?;
+            let superblock = superblock(&store, &committed, policy);
+            store.checkpoint(&mut journal, &published, superblock)?;
+        }
+        store.set_in_use(false)?;
+        drop(lock);
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // What fails here is left to the recovery of the next opening; `close` reports it.
+        let _ = self.shut();
+    }
+}
+
+fn published(
+    commit: u64,
+    counts: crate::counts::Counts,
+    metadata: &Metadata,
+    files: &Files,
+) -> Result<Published> {
+    Ok(Published { commit, counts, metadata: metadata.encode(&files.data)? })
+}
+
+fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superblock {
+    Superblock {
+        policy,
+        commit: committed.commit,
+        counts: committed.counts,
+        metadata: committed.metadata.clone(),
+        ..store.checkpoint.clone()
+    }
+}
+
+/// The journal of a store that needed no recovery.
+fn journal_of(store: &Store) -> Result<Journal> {
+    let model = store.file.metadata().at(&store.files.data, "look at")?;
+    Journal::create(&store.files, &*store.disk, mode(&model), store.journal_header())
+}
+
+impl Open {
+    /// What is left of the writer, nothing if it is poisoned, and how the commit went.
+    fn commit(mut self: Box<Self>, files: &Files, options: &Options) -> (Option<Box<Self>>, Result<()>) {
+        let next = Committed {
+            commit: self.committed.commit + 1,
+            counts: self.transaction.counts,
+            metadata: self.transaction.metadata.clone(),
+            identity: self.transaction.work.identity(),
+        };
+        if matches!(self.transaction.work, Work::Unpublished(..)) {
+            return self.publish(files, options, next);
+        }
+        match self.commit_journaled(files, next) {
+            Ok(()) => (Some(self), Ok(())),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
+        match failure {
+            Failure::Clean(error) => (Some(self), Err(error)),
+            Failure::Poison(error) => {
+                if let Some(store) = self.transaction.work.store() {
+                    store.live.set_poisoned(true);
+                }
+                (None, Err(error))
+            }
+        }
+    }
+
+    /// Through the journal, then into the file.
+    fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
+        let Work::Published(store, overlay) = &mut self.transaction.work else { return Ok(()) };
+        let metadata_changed = next.metadata != self.committed.metadata;
+        if overlay.is_empty() && next.counts == self.committed.counts && !metadata_changed {
+            return Ok(());
+        }
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store).map_err(Failure::Clean)?),
+        };
+        let disk = store.disk.clone();
+        let mut append = journal.begin(files, &*disk, next.commit);
+        let appended = store
+            .seal(overlay, |id, change, page| append.page(id, change, page))
+            .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&published.metadata)));
+        if let Err(error) = appended {
+            let cut = journal.cut_back(files, &*disk);
+            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(error) });
+        }
+        // Protects: the whole transaction, before anything of it reaches the data file.
+        journal.sync(files, &*disk).map_err(Failure::Poison)?;
+        store.apply(overlay, &published).map_err(Failure::Poison)?;
+        overlay.clear();
+        self.committed = next;
+        if journal.length() > CHECKPOINT_AT {
+            let superblock = superblock(store, &self.committed, self.policy);
+            store.checkpoint(journal, &published, superblock).map_err(Failure::Poison)?;
+        }
+        Ok(())
+    }
+
+    /// By giving the transaction's own file the filter's name.
+    fn publish(
+        mut self: Box<Self>,
+        files: &Files,
+        options: &Options,
+        next: Committed,
+    ) -> (Option<Box<Self>>, Result<()>) {
+        let superblock = match self.prepare(files, &next) {
+            Ok(superblock) => superblock,
+            Err(failure) => return self.failed(failure),
+        };
+        let Work::Unpublished(file, old) = self.transaction.work else { return (None, Ok(())) };
+        if let Some(old) = &old {
+            old.live.set_superseded(true);
+        }
+        if let Err(error) = file.rename(old.is_some()) {
+            if let Some(old) = &old {
+                old.live.set_superseded(false);
+            }
+            self.transaction.work = Work::Unpublished(file, old);
+            return self.failed(Failure::Clean(error));
+        }
+        // Protects: the new file's name, before the journal of the old one is emptied.
+        let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
+        let journal = synced.and_then(|()| match (self.journal.take(), &old) {
+            (Some(journal), None) => Ok(journal),
+            (journal, _) => continued(journal, files, &file, &superblock),
+        });
+        match journal.and_then(|journal| Ok((journal, file.into_store(superblock)?))) {
+            Ok((journal, store)) => {
+                self.committed = next;
+                self.journal = Some(journal);
+                self.transaction.work = Work::Published(Box::new(store), Overlay::default());
+                (Some(self), Ok(()))
+            }
+            // The old file stays superseded: readers go by the name, whatever it leads to.
+            Err(error) => (None, Err(error)),
+        }
+    }
+
+    /// All that a publication does before the rename.
+    fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, Failure> {
+        let Work::Unpublished(file, old) = &self.transaction.work else {
+            return Err(Failure::Clean(Error::Poisoned { path: files.data.clone() }));
+        };
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let superblock = Superblock {
+            id: 2,
+            identity: file.identity,
+            policy: self.policy,
+            commit: next.commit,
+            salt: random(&files.data).map_err(Failure::Clean)?,
+            counts: next.counts,
+            metadata: next.metadata.clone(),
+        };
+        file.seal(&superblock, &published).map_err(Failure::Clean)?;
+        // Protects: all of the file, before it has the filter's name.
+        file.sync().map_err(Failure::Poison)?;
+        if old.is_none() {
+            // A journal that somebody left here when he removed its filter must not meet the new one.
+            let journal = continued(self.journal.take(), files, file, &superblock);
+            self.journal = Some(journal.map_err(Failure::Poison)?);
+        }
+        Ok(superblock)
+    }
+
+    /// As after the last commit.
+    fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
+        let Committed { counts, metadata, identity, .. } = self.committed.clone();
+        let work = match self.transaction.work {
+            Work::Published(store, _) | Work::Unpublished(_, Some(store)) => {
+                Work::Published(store, Overlay::default())
+            }
+            Work::Unpublished(file, None) => {
+                drop(file);
+                let file = Unpublished::create(files, &options.disk, identity, NEW_FILE_MODE, None)?;
+                Work::Unpublished(file, None)
+            }
+        };
+        self.transaction = Transaction::new(work, counts, metadata);
+        Ok(self)
+    }
+}
+
+/// The journal, emptied, as the one of an unpublished file; created where there is none.
+fn continued(
+    journal: Option<Journal>,
+    files: &Files,
+    file: &Unpublished,
+    next: &Superblock,
+) -> Result<Journal> {
+    let (_, disk) = file.surroundings();
+    let header = Header {
+        uuid: next.identity.uuid,
+        generation: next.identity.geometry.generation,
+        salt: next.salt,
+        base: next.commit,
+    };
+    if let Some(mut journal) = journal {
+        journal.reset(files, &**disk, header)?;
+        return Ok(journal);
+    }
+    let model = file.file_metadata().at(&files.data, "look at")?;
+    Journal::create(files, &**disk, mode(&model), header)
+}
