@@ -27,6 +27,8 @@ pub trait Disk: Debug + Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Returns once the names in a folder are on the medium.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Bytes that files in a folder may still take.
+    fn available(&self, dir: &Path) -> io::Result<u64>;
 }
 
 /// The operating system's files.
@@ -77,6 +79,10 @@ impl Disk for SystemDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir)?.sync_all()
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        fs2::available_space(dir)
     }
 }
 

@@ -62,7 +62,7 @@ impl Unpublished {
         write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
     ) -> Result<Self> {
         let needed = identity.geometry.file_length();
-        let available = fs2::available_space(&files.dir).at(&files.dir, "ask for the free space of")?;
+        let available = disk.available(&files.dir).at(&files.dir, "ask for the free space of")?;
         if available < needed {
             return Err(Error::NoSpace { path: files.data.clone(), needed, available });
         }

@@ -1,0 +1,998 @@
+#!/usr/bin/env python3
+"""Reads gowk files, format 1.0. Python 3.8 or later, standard library only.
+
+Written from README.md beside it and laid out in the order of its sections, whose numbers the comments give.
+It shares no code with gowk, and is meant to be read next to the specification.
+
+    decode.py FILE               verify every checksum, replay the journal in memory, print statistics as JSON
+    decode.py FILE --check       read keys from standard input, one a line, and print those that are present
+    decode.py --examples         print the worked examples of section 3.4 and 8.2
+    decode.py --self-test        check the hash, the tables and the examples of README.md
+
+Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage found (each damaged page and its region is
+named on standard error), 2 the file cannot be read at all, or disagrees with itself.
+"""
+
+import argparse
+import json
+import math
+import mmap
+import os
+import re
+import struct
+import sys
+import zlib
+from array import array
+
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+M64 = (1 << 64) - 1
+M32 = (1 << 32) - 1
+
+
+class Refused(Exception):
+    """The file cannot be read, or disagrees with itself: exit status 2."""
+
+
+class Damage(Exception):
+    """Pages do not match their checksums: exit status 1. Holds (page, reason) pairs."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 2. Conventions
+
+MAGIC = bytes.fromhex("89676f776b0d0a1a")
+JOURNAL_MAGIC = b"gowkjrnl"
+FRAME_MAGIC = b"gowkfram"
+MAJOR, MINOR = 1, 0
+
+PAGE = 4096
+BUCKETS_PER_PAGE = 512
+PAGES_PER_REGION = 16
+BUCKETS_PER_REGION = 8192
+REGION = 65536
+MAX_REGIONS = 1 << 32
+
+SLOT = 65536
+METADATA_AT = 4096
+METADATA_LIMIT = 49152
+SLOT_CRC_AT = 65532
+
+LIVE = 131072
+LIVE_SEQUENCES = 53248
+
+JOURNAL_HEADER = 512
+FRAME_ALIGN = 512
+FRAME_HEADER = 64
+FRAME_PAYLOAD_LIMIT = 16777216
+COMMIT_FLAG = 1
+TAIL_LENGTHS = 32
+COUNTS = 8 * (4 + TAIL_LENGTHS)
+
+
+def align(value, to):
+    return -(-value // to) * to
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 3.1 The hash: XXH3, 128 bits, with a 64-bit seed and the default secret
+
+SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671f"
+    "cb79e64eccc0e578825ad07dccff7221b8084674f743248ee03590e6813a264c"
+    "3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
+    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364"
+    "eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e"
+    "2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
+)
+P32_1, P32_2, P32_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
+P64_1, P64_2, P64_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+P64_4, P64_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+MX1, MX2 = 0x165667919E3779F9, 0x9FB21C651E98DF25
+
+
+def _u32(data, at):
+    return int.from_bytes(data[at:at + 4], "little")
+
+
+def _u64(data, at):
+    return int.from_bytes(data[at:at + 8], "little")
+
+
+def _swap32(x):
+    return int.from_bytes(x.to_bytes(4, "little"), "big")
+
+
+def _swap64(x):
+    return int.from_bytes(x.to_bytes(8, "little"), "big")
+
+
+def _fold(a, b):
+    product = a * b
+    return (product & M64) ^ (product >> 64)
+
+
+def _avalanche_xxh64(h):
+    h ^= h >> 33
+    h = h * P64_2 & M64
+    h ^= h >> 29
+    h = h * P64_3 & M64
+    return h ^ h >> 32
+
+
+def _avalanche(h):
+    h ^= h >> 37
+    h = h * MX1 & M64
+    return h ^ h >> 32
+
+
+# The parts of the secret that short keys meet, combined once.
+_FLIP_0 = (_u64(SECRET, 64) ^ _u64(SECRET, 72), _u64(SECRET, 80) ^ _u64(SECRET, 88))
+_FLIP_1 = (_u32(SECRET, 0) ^ _u32(SECRET, 4), _u32(SECRET, 8) ^ _u32(SECRET, 12))
+_FLIP_4 = _u64(SECRET, 16) ^ _u64(SECRET, 24)
+_FLIP_9 = (_u64(SECRET, 32) ^ _u64(SECRET, 40), _u64(SECRET, 48) ^ _u64(SECRET, 56))
+
+
+def xxh3_128(data, seed):
+    """(high half, low half)."""
+    length = len(data)
+    if length > 240:
+        return _long(data, length, seed)
+    if length > 128:
+        return _129_to_240(data, length, seed)
+    if length > 16:
+        return _17_to_128(data, length, seed)
+    if length > 8:
+        return _9_to_16(data, length, seed)
+    if length > 3:
+        return _4_to_8(data, length, seed)
+    if length > 0:
+        return _1_to_3(data, length, seed)
+    return _avalanche_xxh64(seed ^ _FLIP_0[1]), _avalanche_xxh64(seed ^ _FLIP_0[0])
+
+
+def _1_to_3(data, length, seed):
+    low = data[0] << 16 | data[length >> 1] << 24 | data[length - 1] | length << 8
+    high = _swap32(low)
+    high = (high << 13 | high >> 19) & M32
+    return (
+        _avalanche_xxh64(high ^ (_FLIP_1[1] - seed & M64)),
+        _avalanche_xxh64(low ^ (_FLIP_1[0] + seed & M64)),
+    )
+
+
+def _4_to_8(data, length, seed):
+    seed ^= _swap32(seed & M32) << 32
+    keyed = (_u32(data, 0) + (_u32(data, length - 4) << 32)) ^ (_FLIP_4 + seed & M64)
+    product = keyed * (P64_1 + (length << 2) & M64)
+    low, high = product & M64, product >> 64
+    high = high + (low << 1) & M64
+    low ^= high >> 3
+    low ^= low >> 35
+    low = low * MX2 & M64
+    low ^= low >> 28
+    return _avalanche(high), low
+
+
+def _9_to_16(data, length, seed):
+    low, high = _u64(data, 0), _u64(data, length - 8)
+    product = (low ^ high ^ (_FLIP_9[0] - seed & M64)) * P64_1
+    product_low = (product & M64) + ((length - 1) << 54) & M64
+    high ^= _FLIP_9[1] + seed & M64
+    product_high = (product >> 64) + high + (high & M32) * (P32_2 - 1) & M64
+    product_low ^= _swap64(product_high)
+    product = product_low * P64_2
+    return _avalanche((product >> 64) + product_high * P64_2 & M64), _avalanche(product & M64)
+
+
+def _mix16(data, at, secret_at, seed):
+    return _fold(
+        _u64(data, at) ^ (_u64(SECRET, secret_at) + seed & M64),
+        _u64(data, at + 8) ^ (_u64(SECRET, secret_at + 8) - seed & M64),
+    )
+
+
+def _mix32(low, high, data, first, second, secret_at, seed):
+    low = low + _mix16(data, first, secret_at, seed) & M64
+    low ^= _u64(data, second) + _u64(data, second + 8) & M64
+    high = high + _mix16(data, second, secret_at + 16, seed) & M64
+    high ^= _u64(data, first) + _u64(data, first + 8) & M64
+    return low, high
+
+
+def _finish_medium(low, high, length, seed):
+    return (
+        -_avalanche(low * P64_1 + high * P64_4 + (length - seed) * P64_2 & M64) & M64,
+        _avalanche(low + high & M64),
+    )
+
+
+def _17_to_128(data, length, seed):
+    low, high = length * P64_1 & M64, 0
+    for i in range((length - 1) // 32, -1, -1):
+        low, high = _mix32(low, high, data, 16 * i, length - 16 * (i + 1), 32 * i, seed)
+    return _finish_medium(low, high, length, seed)
+
+
+def _129_to_240(data, length, seed):
+    low, high = length * P64_1 & M64, 0
+    for i in range(4):
+        low, high = _mix32(low, high, data, 32 * i, 32 * i + 16, 32 * i, seed)
+    low, high = _avalanche(low), _avalanche(high)
+    for i in range(4, length // 32):
+        low, high = _mix32(low, high, data, 32 * i, 32 * i + 16, 3 + 32 * (i - 4), seed)
+    low, high = _mix32(low, high, data, length - 16, length - 32, 136 - 17 - 16, -seed & M64)
+    return _finish_medium(low, high, length, seed)
+
+
+def _long(data, length, seed):
+    secret = bytearray()
+    for at in range(0, 192, 16):
+        secret += (_u64(SECRET, at) + seed & M64).to_bytes(8, "little")
+        secret += (_u64(SECRET, at + 8) - seed & M64).to_bytes(8, "little")
+    acc = [P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1]
+
+    def accumulate(at, secret_at):
+        words = struct.unpack_from("<8Q", data, at)
+        keys = struct.unpack_from("<8Q", secret, secret_at)
+        for lane in range(8):
+            key = words[lane] ^ keys[lane]
+            acc[lane ^ 1] = acc[lane ^ 1] + words[lane] & M64
+            acc[lane] = acc[lane] + (key & M32) * (key >> 32) & M64
+
+    def merge(secret_at, start):
+        for i in range(0, 8, 2):
+            start += _fold(acc[i] ^ _u64(secret, secret_at + 8 * i), acc[i + 1] ^ _u64(secret, secret_at + 8 * i + 8))
+        return _avalanche(start & M64)
+
+    # A block is 16 stripes of 64 bytes; the accumulators are scrambled after each but the last.
+    stripes = (length - 1) // 64
+    for stripe in range(stripes):
+        accumulate(64 * stripe, 8 * (stripe % 16))
+        if stripe % 16 == 15:
+            keys = struct.unpack_from("<8Q", secret, 128)
+            for lane in range(8):
+                acc[lane] = (acc[lane] ^ acc[lane] >> 47 ^ keys[lane]) * P32_1 & M64
+    accumulate(length - 64, 192 - 64 - 7)
+    return merge(192 - 64 - 11, ~(length * P64_2) & M64), merge(11, length * P64_1 & M64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 3.2 and 3.3 Region, buckets, tag and tail
+
+
+def offset_table(tag_bits):
+    path = os.path.join(HERE, "offset-t%d.txt" % tag_bits)
+    with open(path, encoding="ascii") as lines:
+        return [int(value, 16) for value in lines.read().split()]
+
+
+class Width:
+    """What follows from n."""
+
+    HEADROOM = {2: 0.80, 3: 0.90, 4: 0.93, 5: 0.945, 6: 0.955, 7: 0.96}
+
+    def __init__(self, slots):
+        self.slots = slots
+        self.bits = 64 // slots
+        self.tag_bits = 6 if slots >= 4 else 10
+        self.tail_bits = self.bits - self.tag_bits - 1
+        self.universal = 1 << (self.bits - 1)
+        self.mask = (1 << self.bits) - 1
+        self.offsets = offset_table(self.tag_bits)
+
+    def place(self, position, local, regions):
+        """(region, rem, i1, tag, i2, fresh slot) of a hash."""
+        product = position * regions
+        region, rem = product >> 64, product & M64
+        first = local & 0x1FFF
+        tag = local >> (64 - self.tag_bits)
+        tail = rem >> (64 - self.tail_bits)
+        slot = tag << (self.bits - self.tag_bits) | tail << 1 | 1
+        return region, rem, first, tag, first ^ self.offsets[tag], slot
+
+    def rate_at_full_load(self):
+        return 2 * self.slots * 2.0 ** -(self.tag_bits + self.tail_bits)
+
+    def regions_for(self, keys):
+        return max(1, math.ceil(keys / (BUCKETS_PER_REGION * self.slots * self.HEADROOM[self.slots])))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 4. Slots and buckets
+
+
+def matches(entry, query):
+    """All bits above the entry's lowest set bit agree; an empty slot matches nothing."""
+    return entry != 0 and (entry ^ query) & ~(entry ^ (entry - 1)) == 0
+
+
+def bucket_matches(word, query, width):
+    while word:
+        if matches(word & width.mask, query):
+            return True
+        word >>= width.bits
+    return False
+
+
+def split_slot(slot, width):
+    """8.1: what a slot leaves in the left and in the right child, 0 for nothing."""
+    tail_part = (1 << (width.bits - width.tag_bits)) - 1
+    tail = slot & tail_part
+    if tail & tail_part >> 1 == 0:
+        return slot, slot
+    moved = slot & ~tail_part | tail << 1 & tail_part
+    return (0, moved) if tail >> width.tail_bits else (moved, 0)
+
+
+def expected_rate(by_tail, universal, width, slots):
+    """4.9"""
+    weight = sum(count * 2.0 ** -(width.tag_bits + tail) for tail, count in enumerate(by_tail))
+    return -math.expm1(-(weight + universal) * 2 * width.slots / slots)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.1 to 5.4 The file
+
+
+class Geometry:
+    def __init__(self, slots, base_regions, generation):
+        self.width = Width(slots)
+        self.regions = base_regions << generation
+        self.pages = self.regions * PAGES_PER_REGION
+        self.slots = self.regions * BUCKETS_PER_REGION * slots
+        self.sums = LIVE + align(LIVE_SEQUENCES + 4 * self.regions, PAGE)
+        self.data = align(self.sums + align(4 * self.pages, PAGE), REGION)
+        self.file_length = self.data + self.regions * REGION
+
+
+class Counts:
+    def __init__(self, data, at):
+        values = struct.unpack_from("<%dQ" % (4 + TAIL_LENGTHS), data, at)
+        self.inserted, self.removed, self.unrecorded, self.universal = values[:4]
+        self.by_tail = list(values[4:])
+        self.entries = sum(self.by_tail)
+
+    def fit(self, geometry):
+        longest = geometry.width.tail_bits
+        return not any(self.by_tail[longest + 1:]) and self.entries + self.universal <= geometry.slots
+
+
+def metadata(data):
+    """5.3: a list of (name, value); None if it is not well formed."""
+    entries, at = [], 0
+    while at < len(data):
+        if at + 8 > len(data):
+            return None
+        name_length, zero, value_length = struct.unpack_from("<HHI", data, at)
+        end = at + 8 + name_length + value_length
+        if zero != 0 or end > len(data):
+            return None
+        name = bytes(data[at + 8:at + 8 + name_length])
+        try:
+            name.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        if entries and entries[-1][0] >= name:
+            return None
+        entries.append((name, bytes(data[end - value_length:end])))
+        at = end
+    return entries
+
+
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQ16sQQ288sII")
+assert SUPERBLOCK.size == 504
+
+
+class Superblock:
+    """A slot whose magic and CRC are right; `check` does the rest of 5.6."""
+
+    def __init__(self, slot):
+        self.bytes = slot
+        (_, self.major, self.minor, self.reserved_0, self.incompatible, self.read_only_compatible, self.compatible,
+         self.id, self.uuid, self.seed, self.hash_id, self.n, canary, self.base_regions, self.generation, self.growth,
+         self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
+         self.capacity, self.reserved_1, self.commit, self.salt, counts, self.metadata_length,
+         self.reserved_2) = SUPERBLOCK.unpack_from(slot, 0)
+        self.canary = int.from_bytes(canary, "little")
+        self.counts = Counts(counts, 0)
+
+    @staticmethod
+    def sealed(slot):
+        """The superblock in these 65536 bytes, or None."""
+        if len(slot) < SLOT or slot[:8] != MAGIC or zlib.crc32(slot[:SLOT_CRC_AT]) != _u32(slot, SLOT_CRC_AT):
+            return None
+        return Superblock(slot)
+
+    def identity(self):
+        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation
+
+    def check(self):
+        if self.major != MAJOR:
+            raise Refused("format version %d.%d, but this program reads %d.x" % (self.major, self.minor, MAJOR))
+        if self.incompatible != 0:
+            raise Refused("uses unknown features %#x" % self.incompatible)
+        if not 2 <= self.n <= 7:
+            raise Refused("n is %d, not 2 to 7" % self.n)
+        if not 1 <= self.base_regions <= MAX_REGIONS:
+            raise Refused("n0 is %d, not 1 to 2^32" % self.base_regions)
+        if self.generation > 32 or self.base_regions << self.generation > MAX_REGIONS:
+            raise Refused("g is %d, too much for n0 = %d" % (self.generation, self.base_regions))
+        geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation)
+        for name, found, expected in (
+            ("live", self.live, LIVE),
+            ("sums", self.sums, geometry.sums),
+            ("data", self.data, geometry.data),
+            ("file length", self.file_length, geometry.file_length),
+        ):
+            if found != expected:
+                raise Refused("superblock field `%s` is %d, not %d" % (name, found, expected))
+        if self.hash_id not in (0, 1):
+            raise Refused("hash id is %d, not 0 or 1" % self.hash_id)
+        if self.hash_id == 1:
+            high, low = xxh3_128(b"gowk", self.seed)
+            expected = high << 64 | low
+        else:
+            expected = 0
+        if self.canary != expected:
+            raise Refused("the canary does not match the hash function")
+        if self.growth not in (0, 1):
+            raise Refused("growth is %d, not 0 or 1" % self.growth)
+        for rate in (self.requested_rate, self.max_rate):
+            if not 0.0 <= rate <= 1.0:  # refuses what is not a number, too
+                raise Refused("a false-positive rate is not from 0 to 1")
+        if not self.counts.fit(geometry):
+            raise Refused("the counts do not fit the file")
+        if self.metadata_length > METADATA_LIMIT:
+            raise Refused("metadata of %d bytes, more than %d" % (self.metadata_length, METADATA_LIMIT))
+        end = METADATA_AT + self.metadata_length
+        self.metadata = metadata(self.bytes[METADATA_AT:end])
+        if self.metadata is None:
+            raise Refused("the metadata is not well formed")
+        if self.minor <= MINOR and (
+            self.reserved_0 or self.reserved_2 or any(self.reserved_1)
+            or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
+        ):
+            raise Refused("a reserved byte of the superblock is not 0")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.6 Checks at opening
+
+
+def open_superblock(data):
+    """The newest superblock of a file, checked."""
+    slots = [bytes(data[0:SLOT]), bytes(data[SLOT:2 * SLOT])]
+    valid = [block for block in map(Superblock.sealed, slots) if block]
+    if not valid:
+        claims = [slot for slot in slots if slot[:8] == MAGIC and len(slot) >= 512]
+        if not claims:
+            raise Refused("not a gowk filter")
+        if len(data) < 2 * SLOT:
+            raise Refused("%d bytes long, less than two superblocks" % len(data))
+        majors = {int.from_bytes(slot[8:10], "little") for slot in claims}
+        if len(majors) == 1 and max(majors) > MAJOR:
+            raise Refused("format version %d, but this program reads %d.x" % (max(majors), MAJOR))
+        raise Refused("both superblocks are damaged")
+    valid.sort(key=lambda block: -block.id)
+    newest = valid[0]
+    newest.check()
+    if len(valid) == 2:
+        valid[1].check()
+        if valid[1].identity() != newest.identity() or valid[1].id == newest.id:
+            raise Refused("the two superblocks contradict each other")
+    else:
+        print("note: one of the two superblocks is damaged", file=sys.stderr)
+    if len(data) != newest.geometry.file_length:
+        raise Refused("%d bytes long, but its superblock says %d" % (len(data), newest.geometry.file_length))
+    return newest
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 6. The journal
+
+
+class Journal:
+    """What a journal file holds, by the rules of 6.4."""
+
+    def __init__(self, data, block):
+        self.transactions = []  # (commit number, [(page, crc, indices, words)], counts, metadata or None)
+        self.after = []  # commit numbers of frames beyond the end that prove damage
+        header = data[:JOURNAL_HEADER]
+        self.header_right = (
+            len(header) == JOURNAL_HEADER and header[:8] == JOURNAL_MAGIC and zlib.crc32(header[:508]) == _u32(header, 508)
+        )
+        if self.header_right:
+            _, self.major, minor, self.g, self.uuid, self.salt, self.base = struct.unpack_from("<8sHHI16sQQ", header)
+            if self.major != MAJOR:
+                raise Refused("journal format version %d.%d, but this program reads %d.x" % (self.major, minor, MAJOR))
+            previous = _u32(header, 508)
+        else:
+            # Without a header, only frames that continue the superblock are looked for.
+            self.g, self.uuid, self.salt, self.base = block.generation, block.uuid, block.salt, block.commit
+            previous = None
+        self.scan(data, previous)
+
+    def scan(self, data, previous):
+        at, number, order, records, last_page = JOURNAL_HEADER, self.base + 1, 0, [], -1
+        while True:
+            frame = self.frame(data, at)
+            if frame is None:
+                break
+            payload, commit, frame_order, flags, pages, frame_previous, crc, length = frame
+            if commit != number or frame_order != order or previous not in (None, frame_previous):
+                break
+            parsed = parse_payload(payload, pages, flags, last_page)
+            if parsed is None:
+                break
+            found, last_page, counts, changed = parsed
+            records += found
+            previous, order, at = crc, order + 1, at + length
+            if flags & COMMIT_FLAG:
+                self.transactions.append((number, records, counts, changed))
+                number, order, records, last_page = number + 1, 0, [], -1
+        # What does not count ends the journal, unless frames of a later commit lie there or behind.
+        self.broken_at = at
+        while at < len(data):
+            frame = self.frame(data, at)
+            if frame is not None and frame[1] > number:
+                self.after.append(frame[1])
+            at += frame[-1] if frame is not None else FRAME_ALIGN
+
+    def frame(self, data, at):
+        """The frame that starts at `at` if it is right on its own."""
+        if data[at:at + 8] != FRAME_MAGIC or at + FRAME_HEADER > len(data):
+            return None
+        (_, salt, commit, order, flags, payload_length, pages, previous, *reserved, crc) = struct.unpack_from(
+            "<8sQQIIIIIIIIII", data, at)
+        length = align(FRAME_HEADER + payload_length, FRAME_ALIGN)
+        if salt != self.salt or any(reserved) or payload_length > FRAME_PAYLOAD_LIMIT or at + length > len(data):
+            return None
+        payload = data[at + FRAME_HEADER:at + FRAME_HEADER + payload_length]
+        if zlib.crc32(payload, zlib.crc32(data[at:at + 60])) != crc:
+            return None
+        return payload, commit, order, flags, pages, previous, crc, length
+
+
+def parse_payload(payload, pages, flags, last_page):
+    """6.3: (page records, last page, counts, metadata) or None."""
+    if flags not in (0, COMMIT_FLAG):
+        return None
+    records, at = [], 0
+    for _ in range(pages):
+        if at + 16 > len(payload):
+            return None
+        page, crc, count = struct.unpack_from("<QII", payload, at)
+        at += 16
+        if page <= last_page or not 1 <= count <= BUCKETS_PER_PAGE:
+            return None
+        last_page = page
+        index_bytes = 0 if count == BUCKETS_PER_PAGE else align(2 * count, 8)
+        if at + index_bytes + 8 * count > len(payload):
+            return None
+        if count == BUCKETS_PER_PAGE:
+            indices = range(BUCKETS_PER_PAGE)
+        else:
+            indices = struct.unpack_from("<%dH" % count, payload, at)
+            if indices[-1] >= BUCKETS_PER_PAGE or any(b <= a for a, b in zip(indices, indices[1:])):
+                return None
+            if any(payload[at + 2 * count:at + index_bytes]):
+                return None
+        words = payload[at + index_bytes:at + index_bytes + 8 * count]
+        at += index_bytes + 8 * count
+        records.append((page, crc, indices, words))
+    counts = changed = None
+    if flags == COMMIT_FLAG:
+        if at + COUNTS + 8 > len(payload):
+            return None
+        counts = Counts(payload, at)
+        follows, length = struct.unpack_from("<II", payload, at + COUNTS)
+        at += COUNTS + 8
+        if follows not in (0, 1) or (length and not follows):
+            return None
+        end = at + align(length, 8)
+        if end > len(payload) or any(payload[at + length:end]):
+            return None
+        if follows:
+            changed = payload[at:at + length]
+        at = end
+    return (records, last_page, counts, changed) if at == len(payload) else None
+
+
+def decide(journal, block):
+    """6.7: the transactions to replay; raises Refused where nothing may be done."""
+    counted = journal.transactions[-1][0] if journal.transactions else None
+    lost = max(journal.after, default=None)
+    if counted is None and lost is None:
+        return []
+    if journal.uuid != block.uuid:
+        raise Refused("the journal belongs to another filter, and holds commits")
+    last = max(number for number in (counted, lost) if number is not None)
+    continues = not journal.header_right or (
+        journal.g == block.generation and journal.salt == block.salt and journal.base == block.commit)
+    if lost is not None and lost > block.commit and continues:
+        raise Refused("the journal is damaged at byte %d, and commits up to %d lie behind it" % (journal.broken_at, lost))
+    if counted is None and lost <= block.commit:
+        return []
+    if journal.g > block.generation or (last > block.commit and not continues):
+        raise Refused("the journal holds commits up to %d, but the filter ends at commit %d of another history"
+                      % (last, block.commit))
+    return journal.transactions if continues and counted > block.commit else []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 5.5 Pages, with the journal's changes on top
+
+
+class Filter:
+    def __init__(self, data, journal_bytes):
+        self.data = data
+        self.block = open_superblock(data)
+        self.geometry = self.block.geometry
+        self.counts, self.commit = self.block.counts, self.block.commit
+        self.metadata = self.block.metadata
+        self.changed = {}  # page: (bytes, CRC)
+        if journal_bytes:
+            journal = Journal(journal_bytes, self.block)
+            for transaction in decide(journal, self.block):
+                self.replay(*transaction)
+
+    def replay(self, number, records, counts, changed):
+        for page, crc, indices, words in records:
+            if page >= self.geometry.pages:
+                raise Refused("the journal names page %d, but the filter has %d" % (page, self.geometry.pages))
+            content = bytearray(self.page(page))
+            for i, index in enumerate(indices):
+                content[8 * index:8 * index + 8] = words[8 * i:8 * i + 8]
+            self.changed[page] = bytes(content), crc
+        if not counts.fit(self.geometry):
+            raise Refused("the counts of commit %d do not fit the file" % number)
+        self.counts, self.commit = counts, number
+        if changed is not None:
+            self.metadata = metadata(changed)
+            if self.metadata is None or len(changed) > METADATA_LIMIT:
+                raise Refused("the metadata of commit %d is not well formed" % number)
+
+    def page(self, page):
+        if page in self.changed:
+            return self.changed[page][0]
+        at = self.geometry.data + PAGE * page
+        return self.data[at:at + PAGE]
+
+    def recorded_crc(self, page):
+        if page in self.changed:
+            return self.changed[page][1]
+        return _u32(self.data, self.geometry.sums + 4 * page)
+
+    def page_crc(self, page, content):
+        prefix = self.block.uuid + struct.pack("<IQ", self.block.generation, page)
+        return zlib.crc32(content, zlib.crc32(prefix))
+
+    def verify(self):
+        """Reads everything; the entries found, by tail length, and the quarantined buckets."""
+        width = self.geometry.width
+        bits, mask, universal = width.bits, width.mask, width.universal
+        quarantined_word = sum(universal << (bits * lane) for lane in range(width.slots))
+        stray = M64 ^ ((1 << (bits * width.slots)) - 1)
+        lowest = [0] * 65  # entries by the position of their lowest set bit, from 1
+        universals = quarantined = 0
+        damage = []
+        for page in range(self.geometry.pages):
+            content = self.page(page)
+            if self.page_crc(page, content) != self.recorded_crc(page):
+                damage.append((page, "does not match its checksum"))
+                continue
+            words = array("Q", content)
+            if sys.byteorder == "big":
+                words.byteswap()
+            for word in words:
+                if word == quarantined_word:
+                    quarantined += 1
+                    universals += width.slots
+                    continue
+                if word & stray:
+                    damage.append((page, "has bits outside of every slot"))
+                    break
+                while word:
+                    slot = word & mask
+                    if slot == universal:
+                        damage.append((page, "has a universal slot beside others"))
+                        word = 0
+                    else:
+                        lowest[(slot & -slot).bit_length()] += 1
+                        word >>= bits
+            if any(lowest[width.tail_bits + 2:]):
+                damage.append((page, "has a slot with a tag and no end of its tail"))
+                lowest[width.tail_bits + 2:] = [0] * (63 - width.tail_bits)
+        if damage:
+            raise Damage(damage)
+        by_tail = [lowest[width.tail_bits + 1 - tail] for tail in range(width.tail_bits + 1)]
+        return by_tail, universals, quarantined
+
+    def statistics(self, journal_length):
+        width, block, counts = self.geometry.width, self.block, self.counts
+        by_tail, universals, quarantined = self.verify()
+        stored = counts.by_tail[:width.tail_bits + 1]
+        if by_tail != stored:
+            raise Refused("a scan finds entries by tail length %s, but the counts say %s" % (by_tail, stored))
+        if universals != counts.universal:
+            raise Refused("a scan finds %d universal slots, but the counts say %d" % (universals, counts.universal))
+        uuid = block.uuid.hex()
+        return {
+            "format": "%d.%d" % (block.major, block.minor),
+            "uuid": "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:])),
+            "slots_per_bucket": block.n,
+            "base_regions": block.base_regions,
+            "generation": block.generation,
+            "regions": self.geometry.regions,
+            "entries": counts.entries,
+            "load": (counts.entries + counts.universal) / self.geometry.slots,
+            "bits_per_key": len(self.data) * 8 / counts.entries if counts.entries else None,
+            "entries_by_tail": by_tail,
+            "expected_false_positive_rate": expected_rate(by_tail, universals, width, self.geometry.slots),
+            "commit": self.commit,
+            "file_length": len(self.data),
+            "journal_length": journal_length,
+            "quarantined_buckets": quarantined,
+        }
+
+    def contains(self, key):
+        """4.3. The page is verified before it is believed."""
+        width = self.geometry.width
+        high, low = xxh3_128(key, self.block.seed)
+        region, _, first, _, second, query = width.place(high, low, self.geometry.regions)
+        for bucket in (first, second):
+            page = region * PAGES_PER_REGION + bucket // BUCKETS_PER_PAGE
+            if page not in self.verified:
+                content = self.page(page)
+                if self.page_crc(page, content) != self.recorded_crc(page):
+                    raise Damage([(page, "does not match its checksum")])
+                self.verified[page] = content
+            if bucket_matches(_u64(self.verified[page], 8 * (bucket % BUCKETS_PER_PAGE)), query, width):
+                return True
+        return False
+
+    def check(self, keys, out):
+        if self.block.hash_id != 1:
+            raise Refused("the filter was created for keys hashed by the caller")
+        self.verified = {}
+        for key in keys:
+            if self.contains(key):
+                out.write(key + b"\n")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# 7. Locks: this program only reads, and only while no writer has the file
+
+
+def open_files(path):
+    """The file's bytes and the journal's. The gate stays locked until the process ends."""
+    path = os.path.realpath(path)
+    while True:
+        file = open(path, "rb")
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_SH)  # the gate
+            try:
+                lock = open(path + "-lock", "rb")
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the writer lock
+                open_files.keep = lock
+            except FileNotFoundError:
+                pass  # where the lock file does not exist, no writer does
+            except BlockingIOError:
+                raise Refused("a writer has it open; close it first")
+        opened, named = os.fstat(file.fileno()), os.stat(path)
+        if (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino):
+            break
+        file.close()
+    try:
+        with open(path + "-journal", "rb") as journal:
+            journal_bytes = journal.read()
+    except FileNotFoundError:
+        journal_bytes = b""
+    if opened.st_size == 0:
+        return file, b"", journal_bytes
+    return file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), journal_bytes
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The worked examples of 3.4 and 8.2
+
+KEYS = [b"", b"gowk", b"cuckoo", b"https://example.org/a", b"\0"]
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+
+
+def key_text(key):
+    return key.hex() if key else "-"
+
+
+def place_examples():
+    rows = []
+    for n in range(7, 1, -1):
+        width = Width(n)
+        for key, seed, regions in (
+            (KEYS[0], 0, 1), (KEYS[1], 0, 3), (KEYS[2], 1, 1), (KEYS[2], 1, 3), (KEYS[2], 1, 6),
+            (KEYS[3], 0x0123456789ABCDEF, 1000), (KEYS[4], M64, MAX_REGIONS),
+        ):
+            high, low = xxh3_128(key, seed)
+            region, rem, first, tag, second, slot = width.place(high, low, regions)
+            rows.append((n, "0x%016x" % seed, key_text(key), regions, "0x%016x" % high,
+                         "0x%016x" % low, region, "0x%016x" % rem, first, tag, second,
+                         "0x%0*x" % (-(-width.bits // 4), slot), "0x%016x" % slot))
+    head = ("n", "seed", "key", "R", "pos", "loc", "region", "rem", "i1", "tag", "i2", "slot", "word")
+    return table(head, rows)
+
+
+def split_examples():
+    rows = []
+    for n in range(7, 1, -1):
+        width = Width(n)
+        high, low = xxh3_128(KEYS[2], 1)
+        stored = None
+        for generation in range(width.tail_bits + 2):
+            region, _, _, _, _, fresh = width.place(high, low, 3 << generation)
+            if stored is None:
+                stored = fresh
+            else:
+                stored = split_slot(stored, width)[region & 1]
+            assert matches(stored, fresh)
+            tail = width.tail_bits + 1 - (stored & -stored).bit_length()
+            if generation <= 2 or generation >= width.tail_bits:
+                digits = -(-width.bits // 4)
+                rows.append((n, generation, 3 << generation, region, tail, "0x%0*x" % (digits, stored),
+                             "0x%0*x" % (digits, fresh)))
+    return table(("n", "g", "R", "region", "tail bits", "stored slot", "fresh slot"), rows)
+
+
+def width_table():
+    rows = []
+    for n in range(7, 1, -1):
+        width = Width(n)
+        geometry = Geometry(n, width.regions_for(50_000_000), 0)
+        rate = width.rate_at_full_load()
+        rows.append((n, width.bits, width.tag_bits, width.tail_bits, "%.3g" % rate, width.HEADROOM[n],
+                     geometry.regions, "%.2f" % (geometry.file_length / 50e6)))
+    return table(("n", "W", "T", "fresh tail bits", "full-load rate", "rho", "R for 50 M keys", "bytes a key at 50 M"),
+                 rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Self-test
+
+# XXH3-128 of the first `length` bytes of (i * 131 + 7) mod 256, i = 0, 1, ..., by the reference implementation.
+KNOWN = [
+    # length, seed, hash
+    (0, 0x9e3779b97f4a7c15, 0xd142977a2cca554b4ca5176998171787),
+    (1, 0x0, 0x495b62073ef70ca44c5cca45d0f4811f),
+    (2, 0x9e3779b97f4a7c15, 0x729f8aae8729063c28a7b77c08c091eb),
+    (3, 0x0, 0x390cdc5b4a895dd76e3e2670e61106ac),
+    (4, 0x9e3779b97f4a7c15, 0x7e5d191bd8d354e6c63af37da30d5d08),
+    (5, 0x0, 0xd9da89da8d7e169a62853c5f1a6eda6e),
+    (8, 0x9e3779b97f4a7c15, 0x9b51bcd70be038f68a88691d5cecb7b6),
+    (9, 0x0, 0x664c7ca18afd62558c7b67fd458a936b),
+    (12, 0x9e3779b97f4a7c15, 0xfe7263475bad3e1e442320da91f80ffa),
+    (16, 0x9e3779b97f4a7c15, 0xd5f6fdbf62cdc6811097f793402c818a),
+    (17, 0x0, 0x66fc23f6439dbd778d96ef110fcdebb4),
+    (31, 0x0, 0xd8201bc2fedefe5ccee425163875b69b),
+    (32, 0x9e3779b97f4a7c15, 0x731432cbcc022e378113676252dbe0c7),
+    (33, 0x0, 0x7228d9284a8116f6f8994653f4bfe6da),
+    (64, 0x9e3779b97f4a7c15, 0x6c800fcd18b46b3260ce1b9d00ac1042),
+    (65, 0x0, 0x9397df27b7a9871385326f4078a61329),
+    (96, 0x9e3779b97f4a7c15, 0x4b06b5d340f2cb0279cd945d75928ca3),
+    (97, 0x0, 0x9cfc8c7d6e7815c8bb385623e598c6d4),
+    (128, 0x9e3779b97f4a7c15, 0x98b7168a26969c3618528564127001a4),
+    (129, 0x0, 0x98cd36ccbb5579264545b3a09738e31a),
+    (160, 0x9e3779b97f4a7c15, 0xdeee7a04eaa55fe211e6bcbf53d46961),
+    (191, 0x0, 0x09c837328ea1c7869e291024d5135c77),
+    (192, 0x9e3779b97f4a7c15, 0xdb2a44f809de3f092043d6fe63291ca7),
+    (239, 0x0, 0x6e78178133d2c10bd0329d9f9566468d),
+    (240, 0x9e3779b97f4a7c15, 0xde30c63ee85a3579fcac543705c8c541),
+    (241, 0x0, 0xb53840fe3fedf161956cae592c67279e),
+    (256, 0x9e3779b97f4a7c15, 0x32f10ace78688c3492999d62f0815eef),
+    (512, 0x9e3779b97f4a7c15, 0xef18b85fd10899cc36385c68aa6755ea),
+    (1024, 0x9e3779b97f4a7c15, 0xa888bfdf08883f70d8cf6b464541f232),
+    (1025, 0x0, 0x621af7b8277effa466c4487c41e127a7),
+    (1088, 0x9e3779b97f4a7c15, 0x587a0c6b2bc695fa050512fe2d81f442),
+    (2048, 0x9e3779b97f4a7c15, 0xa6eec3389bcb8b729f2f0261a2592b60),
+    (5000, 0x9e3779b97f4a7c15, 0x7eb32cc3d9430d4e2b84b035a03235c8),
+]
+
+
+def self_test():
+    pattern = bytes((i * 131 + 7) % 256 for i in range(5000))
+    for length, seed, expected in KNOWN:
+        high, low = xxh3_128(pattern[:length], seed)
+        assert high << 64 | low == expected, "XXH3-128 of %d bytes under seed %#x" % (length, seed)
+    for tag_bits, in_line, in_page in ((6, 12, 44), (10, 0, 896)):
+        offsets = offset_table(tag_bits)
+        assert len(offsets) == 1 << tag_bits and all(0 < value < BUCKETS_PER_REGION for value in offsets)
+        assert sum(value < 8 for value in offsets) == in_line
+        assert sum(8 <= value < BUCKETS_PER_PAGE for value in offsets) == in_page
+        span = {0}
+        for value in offsets:
+            span |= {value >> 9 ^ other for other in span}
+        assert len(span) == PAGES_PER_REGION
+    assert set(range(8, 512)) <= set(offset_table(10))
+    for n in range(2, 8):
+        width = Width(n)
+        assert width.tail_bits >= 2
+        for local in range(0, M64, M64 // 61):
+            *_, first, tag, second, query = width.place(local ^ 0x5555555555555555, local, 3)
+            assert second ^ width.offsets[tag] == first != second
+            assert matches(query, query) and matches(width.universal, query) and not matches(0, query)
+            assert not matches(query, query ^ 2)
+    with open(os.path.join(HERE, "README.md"), encoding="utf-8") as text:
+        readme = text.read()
+    for expected in (place_examples(), split_examples(), width_table()):
+        assert "\n".join(expected) in readme, "README.md lacks the table that begins %s" % expected[0]
+    constants = dict(re.findall(r"^\| ([A-Za-z0-9 -]+) \| ([0-9a-f ]+) \|$", readme, re.M))
+    for name, value in (
+        ("page size", PAGE), ("buckets per page", BUCKETS_PER_PAGE), ("pages per region", PAGES_PER_REGION),
+        ("buckets per region", BUCKETS_PER_REGION), ("region size", REGION), ("max regions", MAX_REGIONS),
+        ("superblock slot size", SLOT), ("metadata offset", METADATA_AT), ("metadata limit", METADATA_LIMIT),
+        ("slot CRC offset", SLOT_CRC_AT), ("live offset", LIVE), ("live sequences offset", LIVE_SEQUENCES),
+        ("journal header size", JOURNAL_HEADER), ("frame alignment", FRAME_ALIGN), ("frame header size", FRAME_HEADER),
+        ("frame payload limit", FRAME_PAYLOAD_LIMIT), ("tail lengths", TAIL_LENGTHS), ("counts size", COUNTS),
+    ):
+        assert constants.get(name) == str(value), "README.md: constant `%s`" % name
+    for name, value in (
+        ("magic", MAGIC), ("journal magic", JOURNAL_MAGIC), ("frame magic", FRAME_MAGIC),
+        ("state idle", b"gowkidle"), ("state in use", b"gowkbusy"), ("canary key", b"gowk"),
+    ):
+        assert bytes.fromhex(constants.get(name, "")) == value, "README.md: constant `%s`" % name
+    print("ok")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def lines(stream):
+    """Keys, one a line: an empty line is a key, a carriage return is kept, the last newline may be missing."""
+    for line in stream:
+        yield line[:-1] if line.endswith(b"\n") else line
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Reads gowk files, format 1.0.")
+    parser.add_argument("file", nargs="?", metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="print the keys of standard input that are present")
+    parser.add_argument("--examples", action="store_true", help="print the worked examples of the specification")
+    parser.add_argument("--self-test", action="store_true", help="check this program and README.md")
+    options = parser.parse_args()
+    if options.self_test:
+        self_test()
+    if options.examples:
+        print("\n".join(width_table() + [""] + place_examples() + [""] + split_examples()))
+    if options.file is None:
+        if not (options.self_test or options.examples):
+            parser.error("FILE is missing")
+        return 0
+    try:
+        file, data, journal_bytes = open_files(options.file)
+        contents = Filter(data, journal_bytes)
+        if options.check:
+            contents.check(lines(sys.stdin.buffer), sys.stdout.buffer)
+        else:
+            print(json.dumps(contents.statistics(max(0, len(journal_bytes) - JOURNAL_HEADER))))
+    except Damage as damage:
+        for page, reason in damage.args[0]:
+            print("%s: page %d (region %d) %s" % (options.file, page, page // PAGES_PER_REGION, reason), file=sys.stderr)
+        return 1
+    except Refused as refused:
+        print("%s: %s" % (options.file, refused), file=sys.stderr)
+        return 2
+    except OSError as error:
+        print("%s: %s" % (options.file, error.strerror or error), file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
