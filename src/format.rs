@@ -41,8 +41,8 @@ const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 /// The live area's start, and in it the header, the copy of the metadata and the sequences.
 pub(crate) const LIVE: u64 = 2 * SLOT;
 pub(crate) const LIVE_STATE: u64 = 0;
-pub(crate) const LIVE_SUPERSEDED: u64 = 8;
-pub(crate) const LIVE_POISONED: u64 = 12;
+/// Two flags, looked at together: superseded in the low half of the word, poisoned in the high half.
+pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1320;
@@ -151,7 +151,7 @@ pub(crate) struct Policy {
     pub(crate) max_file_size: u64,
     /// The rate asked for at creation; 0 if slots were.
     pub(crate) requested_rate: f64,
-    /// Growth stops when the expected rate has reached it; 0 is no limit.
+    /// The expected rate that the filter may have when doubled and full again; 0 is no limit.
     pub(crate) max_rate: f64,
     /// Keys asked for at creation.
     pub(crate) capacity: u64,

@@ -14,11 +14,15 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::counts::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::{
-    Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_METADATA, LIVE_METADATA_LENGTH, LIVE_POISONED,
-    LIVE_SEQUENCES, LIVE_STATE, LIVE_SUPERSEDED, METADATA_LIMIT, RawCounts, STATE_IDLE,
+    Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
+    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
 use crate::map::{Map, MapMut};
+
+/// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
+const SUPERSEDED: u64 = u32::MAX as u64;
+const POISONED: u64 = SUPERSEDED << 32;
 
 const fn word(offset: u64) -> usize {
     (offset / 8) as usize
@@ -48,59 +52,66 @@ impl Live {
 
     /// Tells readers to look at the path before they answer; or takes it back.
     pub(crate) fn set_superseded(&self, superseded: bool) {
-        self.0.set_half(half(LIVE_SUPERSEDED), u32::from(superseded));
-        fence(Ordering::SeqCst);
+        self.set_flag(SUPERSEDED, superseded);
     }
 
     /// Tells readers that the writer gave up in the middle: they must open the file anew.
     pub(crate) fn set_poisoned(&self, poisoned: bool) {
-        self.0.set_half(half(LIVE_POISONED), u32::from(poisoned));
+        self.set_flag(POISONED, poisoned);
+    }
+
+    fn set_flag(&self, flag: u64, set: bool) {
+        let flags = self.0.word(word(LIVE_FLAGS));
+        self.0.set_word(word(LIVE_FLAGS), if set { flags | flag } else { flags & !flag });
         fence(Ordering::SeqCst);
     }
 
     /// Before anything of a commit is applied.
     pub(crate) fn begin(&self) {
-        self.bump_epoch();
+        self.step_epoch(next_odd);
     }
 
     /// After all of a commit was applied: publishes what readers are told of it.
     pub(crate) fn end(&self, published: &Published) {
         self.publish(published);
-        self.bump_epoch();
+        self.step_epoch(next_even);
     }
 
-    fn bump_epoch(&self) {
+    fn step_epoch(&self, step: fn(u64) -> u64) {
         fence(Ordering::SeqCst);
         let epoch = self.0.word(word(LIVE_EPOCH));
-        self.0.set_word(word(LIVE_EPOCH), epoch.wrapping_add(1));
+        self.0.set_word(word(LIVE_EPOCH), step(epoch));
         fence(Ordering::SeqCst);
     }
 
-    /// Before a region is changed, and after.
-    pub(crate) fn bump_sequence(&self, region: RegionId) {
+    /// Before a region is changed.
+    pub(crate) fn begin_region(&self, region: RegionId) {
+        self.step_sequence(region, next_odd);
+    }
+
+    /// After a region was changed.
+    pub(crate) fn end_region(&self, region: RegionId) {
+        self.step_sequence(region, next_even);
+    }
+
+    fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) {
         fence(Ordering::SeqCst);
         let index = half(LIVE_SEQUENCES) + region.0 as usize;
-        self.0.set_half(index, self.0.half(index).wrapping_add(1));
+        // The low half of the step: sequences wrap, after two thousand million commits to one region.
+        self.0.set_half(index, step(self.0.half(index).into()) as u32);
         fence(Ordering::SeqCst);
     }
 
     /// Before recovery: everything odd, whatever a dead writer or a power cut left here, and never back.
     pub(crate) fn begin_recovery(&self, regions: u64) {
-        self.0.set_word(word(LIVE_EPOCH), self.0.word(word(LIVE_EPOCH)) | 1);
-        for index in sequences(regions) {
-            self.0.set_half(index, self.0.half(index) | 1);
-        }
-        fence(Ordering::SeqCst);
+        self.step_epoch(next_odd);
+        (0..regions).for_each(|region| self.begin_region(RegionId(region as u32)));
     }
 
     /// After recovery: everything even, higher than any reader can have seen.
     pub(crate) fn end_recovery(&self, regions: u64, published: &Published) {
-        fence(Ordering::SeqCst);
-        for index in sequences(regions) {
-            self.0.set_half(index, self.0.half(index).wrapping_add(1));
-        }
-        self.set_superseded(false);
-        self.set_poisoned(false);
+        (0..regions).for_each(|region| self.end_region(RegionId(region as u32)));
+        self.0.set_word(word(LIVE_FLAGS), 0);
         self.end(published);
     }
 
@@ -118,9 +129,14 @@ impl Live {
     }
 }
 
-fn sequences(regions: u64) -> impl Iterator<Item = usize> {
-    let first = half(LIVE_SEQUENCES);
-    first..first + regions as usize
+/// From an even number the next, from an odd one (of a writer that died) the one after that.
+const fn next_odd(number: u64) -> u64 {
+    number.wrapping_add(1) | 1
+}
+
+/// The inverse case: even again, and higher than before.
+const fn next_even(number: u64) -> u64 {
+    (number | 1).wrapping_add(1)
 }
 
 /// Up to eight bytes as a little-endian word.
@@ -138,12 +154,24 @@ pub(crate) trait LiveRead {
         self.live_word(LIVE_STATE) == u64::from_le_bytes(STATE_IDLE)
     }
 
+    /// Whether any flag is set that keeps readers from answering right away.
+    #[inline]
+    fn flagged(&self) -> bool {
+        self.live_word(LIVE_FLAGS) != 0
+    }
+
     fn superseded(&self) -> bool {
-        self.live_half(LIVE_SUPERSEDED) != 0
+        self.live_word(LIVE_FLAGS) & SUPERSEDED != 0
     }
 
     fn poisoned(&self) -> bool {
-        self.live_half(LIVE_POISONED) != 0
+        self.live_word(LIVE_FLAGS) & POISONED != 0
+    }
+
+    /// Whether the file must be recovered before it is used, for all that the live area says: a writer died
+    /// with it, or gave up, or bits have rotted that no writer would have left so.
+    fn is_unsettled(&self) -> bool {
+        !self.is_idle() || self.poisoned() || !self.epoch().is_multiple_of(2)
     }
 
     /// Loads that follow in program order are not done before this one.

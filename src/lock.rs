@@ -44,12 +44,6 @@ impl Held {
         Ok(free.then_some(Self(file)))
     }
 
-    /// An exclusive lock, unless somebody holds one of either kind.
-    pub(crate) fn try_exclusive(file: File, path: &Path) -> Result<Option<Self>> {
-        let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&file))).at(path, "lock")?;
-        Ok(free.then_some(Self(file)))
-    }
-
     /// A shared lock made exclusive, unless somebody else holds one too; it is then lost, as the conversion is
     /// not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {

@@ -22,9 +22,11 @@ use std::time::{Duration, Instant};
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode, check_single_name, mode};
-use crate::format::{LIVE, LIVE_STATE, STATE_IDLE, Superblocks};
+use crate::format::Superblocks;
 use crate::journal::{self, Journal};
+use crate::live::LiveRead;
 use crate::lock::{Held, existing_lock_file, lock_file};
+use crate::map::Map;
 use crate::page::Verify;
 use crate::recover::recover;
 use crate::store::{Store, read_superblocks};
@@ -95,7 +97,7 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
     // Protects: the name. What was renamed here must not come undone under commits that follow.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
-    if !store.is_idle() || journal::holds_anything(files)? {
+    if store.needs_recovery()? {
         journal = Some(recover(&mut store, mode)?);
     }
     if verify == Verify::Eager {
@@ -113,9 +115,16 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
 pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, mode: u32, wait: Duration) -> Result<Held> {
     poll(&files.data, wait, || {
-        let Some(lock) = Held::try_exclusive(lock_file(files, &**disk, mode)?, &files.lock)? else {
+        // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
+        // it was recovered. While it is held, nobody else can publish one.
+        let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
             return Ok(Attempt::Locked);
         };
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data.clone() });
+        }
+        let Some(lock) = lock.try_into_exclusive(&files.lock)? else { return Ok(Attempt::Locked) };
+        // The conversion gives up the lock for a moment.
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data.clone() });
         }
@@ -133,37 +142,42 @@ fn open_data(path: &Path, write: bool) -> Result<File> {
     }
 }
 
-/// A file opened for reading.
+/// A file opened and mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: File,
+    pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
     pub(crate) inode: Inode,
-    /// The file needs recovery, and this process may not write it: the journal is to be replayed privately.
-    pub(crate) unrecovered: bool,
+    /// The file needs recovery, and this process may not write it: the journal is to be replayed privately,
+    /// while these locks keep writers away.
+    pub(crate) unrecovered: Option<Locks>,
+}
+
+/// The writer lock and the gate, given up in this order.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    _lock: Option<Held>,
+    _gate: Held,
 }
 
 /// Opens a filter for reading; recovers it first where that is needed and allowed.
 pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>) -> Result<Opened> {
+    let mut may_recover = true;
     loop {
-        match try_open_reader(files, disk)? {
+        match try_open_reader(files, disk, may_recover)? {
             Readable::Yes(opened) => return Ok(*opened),
             Readable::StartOver => {}
             Readable::NeedsRecovery => match recover_for_reading(files, disk) {
-                Err(Error::Io { source, .. })
-                    if matches!(
-                        source.kind(),
-                        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-                    ) =>
-                {
-                    if let Readable::Yes(opened) = try_open_unrecovered(files)? {
-                        return Ok(*opened);
-                    }
-                }
+                Err(Error::Io { source, .. }) if is_forbidden(&source) => may_recover = false,
                 outcome => outcome?,
             },
         }
     }
+}
+
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 enum Readable {
@@ -172,38 +186,32 @@ enum Readable {
     NeedsRecovery,
 }
 
-fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>) -> Result<Readable> {
+fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>, may_recover: bool) -> Result<Readable> {
     let path = &files.data;
     let file = open_data(path, false)?;
-    let _gate = Held::shared(&file, path)?;
+    let gate = Held::shared(&file, path)?;
     let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
     let writer = matches!(lock, Some(None));
+    let locks = Locks { _lock: lock.flatten(), _gate: gate };
     let metadata = file.metadata().at(path, "look at")?;
-    if files.inode()? != Some(Inode::of(&metadata)) {
+    let inode = Inode::of(&metadata);
+    if files.inode()? != Some(inode) {
         return Ok(Readable::StartOver);
     }
     let superblocks = settled_superblocks(&file, path, writer)?;
+    let length = superblocks.newest.identity.geometry.file_length();
+    let map = Map::shared(&file, length).at(path, "map")?;
+    // Protects: the name. What is shown must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
-    if !writer && (!is_idle(&file, path)? || journal::holds_anything(files)?) {
-        return Ok(Readable::NeedsRecovery);
+    let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
+    if !writer && (opened.map.is_unsettled() || journal::holds_anything(files)?) {
+        if may_recover {
+            return Ok(Readable::NeedsRecovery);
+        }
+        check_single_name(path, &metadata)?;
+        opened.unrecovered = Some(locks);
     }
-    let inode = Inode::of(&metadata);
-    Ok(Readable::Yes(Box::new(Opened { file, superblocks, inode, unrecovered: false })))
-}
-
-/// Under the same locks, without writing: for a private replay.
-fn try_open_unrecovered(files: &Files) -> Result<Readable> {
-    let path = &files.data;
-    let file = open_data(path, false)?;
-    let _gate = Held::shared(&file, path)?;
-    let metadata = file.metadata().at(path, "look at")?;
-    let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
-    if matches!(lock, Some(None)) || files.inode()? != Some(Inode::of(&metadata)) {
-        return Ok(Readable::StartOver);
-    }
-    let superblocks = settled_superblocks(&file, path, false)?;
-    let inode = Inode::of(&metadata);
-    Ok(Readable::Yes(Box::new(Opened { file, superblocks, inode, unrecovered: true })))
+    Ok(Readable::Yes(Box::new(opened)))
 }
 
 /// As a writer does, up to the recovery; then says that the file is not in use.
@@ -217,8 +225,9 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>) -> Result<()> {
         return Ok(());
     };
     if files.inode()? == Some(Inode::of(&metadata)) {
+        check_single_name(path, &metadata)?;
         let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
-        if !store.is_idle() || journal::holds_anything(files)? {
+        if store.needs_recovery()? {
             recover(&mut store, mode)?;
             store.set_in_use(false)?;
         }
@@ -242,16 +251,10 @@ fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superbl
     }
 }
 
-fn is_idle(file: &File, path: &Path) -> Result<bool> {
-    let mut state = [0; STATE_IDLE.len()];
-    std::os::unix::fs::FileExt::read_exact_at(file, &mut state, LIVE + LIVE_STATE).at(path, "read")?;
-    Ok(state == STATE_IDLE)
-}
-
 /// Readers who may not open the folder go on without: they can sync nothing, and then see what others left.
 fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
     match disk.sync_dir(&files.dir) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) if is_forbidden(&error) => Ok(()),
         outcome => outcome.at(&files.dir, "sync"),
     }
 }

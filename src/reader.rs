@@ -99,10 +99,9 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
 
 impl View {
     fn open(files: &Files, options: &Options) -> Result<Self> {
-        let Opened { file, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
+        let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
         let superblock = superblocks.newest;
         let geometry = superblock.identity.geometry;
-        let map = Map::shared(&file, geometry.file_length()).at(&files.data, "map")?;
         let mut view = Self {
             path: files.data.as_path().into(),
             inode,
@@ -116,8 +115,9 @@ impl View {
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
         };
-        if unrecovered {
+        if let Some(locks) = unrecovered {
             view.replayed = Some(view.replay(files, options, &file)?);
+            drop(locks);
         }
         if options.verify == Verify::Eager {
             view.verify_all()?;
@@ -133,9 +133,8 @@ impl View {
         let epoch = self.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
-            // Protects: what is about to be shown. Both are allowed on what was opened for reading.
+            // Protects: what is about to be shown. Allowed on what was opened for reading only.
             options.disk.sync(&journal).at(&files.journal, "sync")?;
-            options.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
             let Superblock { salt, commit, .. } = self.superblock;
             let scan = journal::scan(&journal, &files.journal, salt, commit)?;
             if judge(&scan, &self.superblock, &files.journal)? == Decision::Replay {
@@ -160,11 +159,14 @@ impl View {
     #[inline]
     fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed
-            && (self.map.epoch() != replayed.epoch || self.map.poisoned() || self.map.is_idle())
+            && (self.map.epoch() != replayed.epoch || self.map.is_idle())
         {
             return Ok(false);
         }
-        Ok(!self.map.superseded() || files.inode()? == Some(self.inode))
+        if !self.map.flagged() {
+            return Ok(true);
+        }
+        Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {

@@ -15,10 +15,10 @@ use crate::format::{BUCKETS_PER_REGION, MAX_REGIONS};
 /// |---|---|---|---|
 /// | 2 | 32 | 1.9e-9 | 5.01 |
 /// | 3 | 21 | 5.7e-6 | 2.97 |
-/// | 4 | 16 | 0.024 % | 2.15 |
+/// | 4 | 16 | 0.024 % | 2.16 |
 /// | 5 | 12 | 0.49 % | 1.70 |
 /// | 6 | 10 | 2.3 % | 1.40 |
-/// | 7 | 9 | 5.5 % | 1.19 |
+/// | 7 | 9 | 5.5 % | 1.20 |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotsPerBucket {
     /// 32 bits each.
@@ -113,12 +113,12 @@ mod tests {
 
     #[test]
     fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
-        let bytes_a_key = [5.01, 2.97, 2.15, 1.70, 1.40, 1.19];
+        let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
         for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
             let regions = slots.regions_for(50_000_000).unwrap_or(0);
             let bytes = crate::format::Geometry { slots, base_regions: regions, generation: 0 }.file_length();
             let actual = bytes as f64 / 50e6;
-            assert!((actual / expected - 1.0).abs() < 0.01, "{slots:?}: {actual}");
+            assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
         }
     }
 

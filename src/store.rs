@@ -98,8 +98,9 @@ impl Store {
         Ok(Self { files, disk, file, map, live, sealer, touched, checkpoint, slot })
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.map.is_idle()
+    /// Whether the file must be recovered before it is used.
+    pub(crate) fn needs_recovery(&self) -> Result<bool> {
+        Ok(self.map.is_unsettled() || crate::journal::holds_anything(&self.files)?)
     }
 
     pub(crate) fn verify_all(&self) -> Result<()> {
@@ -169,9 +170,9 @@ impl Store {
     pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
         self.live.begin();
         for region in overlay.ascending() {
-            self.live.bump_sequence(region);
+            self.live.begin_region(region);
             self.write_region(region, overlay.region(region))?;
-            self.live.bump_sequence(region);
+            self.live.end_region(region);
         }
         self.live.end(published);
         Ok(())

@@ -119,8 +119,9 @@ fn filters_are_nearly_full_before_they_double() {
 fn inserts_and_removals_across_doublings_agree_with_a_model() {
     const OPERATIONS: u64 = 5_000_000;
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
+    let mut writer = Options::new().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let mut model: HashMap<u64, u32> = HashMap::new();
+    let mut crowded = 0;
     let mut state = 1u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -129,9 +130,13 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
     for step in 0..OPERATIONS {
         let i = random() % 3_500_000;
         if random() % 10 < 7 {
-            if model.get(&i).is_none_or(|copies| *copies < 4) {
-                writer.insert(&key(i)).unwrap();
-                *model.entry(i).or_default() += 1;
+            if model.get(&i).is_none_or(|copies| *copies < 3) {
+                match writer.insert(&key(i)) {
+                    Ok(()) => *model.entry(i).or_default() += 1,
+                    // Copies of a few keys can crowd one pair of buckets; they must not double the filter.
+                    Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => crowded += 1,
+                    Err(error) => panic!("{error}"),
+                }
             }
         } else if let Some(copies) = model.get_mut(&i) {
             assert!(writer.remove(&key(i)).unwrap(), "a stored key was not there to remove");
@@ -148,6 +153,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
     assert!(writer.info().unwrap().generation >= 6);
     commit_and_verify(&mut writer, &path(&dir));
     assert!(model.iter().all(|(i, copies)| writer.count(&key(*i)).unwrap() >= *copies));
+    assert!(crowded < 100, "{crowded}");
     let copies: u64 = model.values().map(|copies| u64::from(*copies)).sum();
     assert_eq!(writer.info().unwrap().inserted - writer.info().unwrap().removed, copies);
 }
@@ -224,9 +230,11 @@ fn every_limit_refuses_with_its_own_error_and_leaves_the_transaction_whole() {
     let rate = SlotsPerBucket::Four.false_positive_rate() * 1.6;
     let cases: [(&str, Options, fn(&Error) -> bool); 4] = [
         ("never", Options::new().growth(Growth::Never), |error| matches!(error, Error::Full { .. })),
-        ("size", Options::new().max_file_size(one_doubling), |error| {
-            matches!(error, Error::Growth { reason: GrowthRefusal::FileSize { limit, .. }, .. } if *limit == 512 << 10)
-        }),
+        (
+            "size",
+            Options::new().max_file_size(one_doubling),
+            |error| matches!(error, Error::Growth { reason: GrowthRefusal::FileSize { limit, .. }, .. } if *limit == 512 << 10),
+        ),
         ("rate", Options::new().max_false_positive_rate(rate), |error| {
             matches!(error, Error::Growth { reason: GrowthRefusal::Rate { .. }, .. })
         }),
