@@ -64,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) checkpoint: Superblock,
     /// The slot it is in.
     slot: usize,
+    /// The other slot was damaged at opening, and has not been written since.
+    pub(crate) other_damaged: bool,
 }
 
 impl Store {
@@ -75,7 +77,9 @@ impl Store {
         if bits != 0 {
             return Err(Error::Features { path: path.clone(), bits, access: "writing" });
         }
-        Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)
+        let other_damaged = superblocks.other_damaged;
+        let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
+        Ok(Self { other_damaged, ..store })
     }
 
     /// From a file whose superblock is known.
@@ -95,7 +99,7 @@ impl Store {
             Verify::Never => Touched::all(),
             Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
         };
-        Ok(Self { files, disk, file, map, live, sealer, touched, checkpoint, slot })
+        Ok(Self { files, disk, file, map, live, sealer, touched, checkpoint, slot, other_damaged: false })
     }
 
     /// Whether the file must be recovered before it is used.
@@ -237,6 +241,7 @@ impl Store {
             self.sync()?;
             (self.checkpoint, self.slot) = (next, slot);
         }
+        self.other_damaged = false;
         Ok(())
     }
 

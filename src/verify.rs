@@ -80,7 +80,7 @@ impl Reader {
 }
 
 /// Counts the entries of a page; false if a slot or a bucket is not as writers leave them.
-fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
+pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
     let mut well_formed = true;
     for word in page {
         let bucket = Bucket::<W>::new(*word);

@@ -24,6 +24,7 @@ use crate::open::{Owned, lock_absent, open_writer};
 use crate::options::Options;
 use crate::overlay::Overlay;
 use crate::region::Inserted;
+use crate::repair::{Repair, quarantine};
 use crate::store::{Store, random};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::Unpublished;
@@ -355,6 +356,44 @@ impl Writer {
         self.double(None, progress)
     }
 
+    /// Gives up what is damaged, so that the rest serves: see [`Repair`]. Rolls the open transaction back, and
+    /// commits.
+    ///
+    /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
+    /// Fails as [`commit`](Self::commit) does.
+    pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+        self.rollback()?;
+        let transaction = &mut self.open_mut()?.transaction;
+        let Work::Published(store, overlay) = &mut transaction.work else { return Ok(Repair::default()) };
+        let (quarantined, counts) = quarantine(store, overlay, &transaction.counts, progress)?;
+        let recounted = quarantined.is_empty() && counts != transaction.counts;
+        let superblock = store.other_damaged;
+        transaction.counts = counts;
+        self.commit()?;
+        if superblock {
+            self.checkpoint()?;
+        }
+        Ok(Repair { quarantined, superblock, recounted })
+    }
+
+    /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB
+    /// of journal. Opening the filter after a crash is faster then. Fails with what is wrong with the disk, and
+    /// the writer is then poisoned.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        let mut open = self.take()?;
+        match open.checkpoint(&self.files) {
+            Ok(()) => {
+                self.open = Some(open);
+                Ok(())
+            }
+            Err(error) => {
+                let (left, outcome) = open.failed(Failure::Poison(error));
+                self.open = left;
+                outcome
+            }
+        }
+    }
+
     fn make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
         let Open { transaction, policy, .. } = self.open()?;
@@ -420,16 +459,14 @@ impl Writer {
 
     fn shut(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let Open { transaction, committed, policy, journal, lock } = *open;
-        let (Work::Published(mut store, _) | Work::Unpublished(_, Some(mut store))) = transaction.work else {
-            return Ok(());
-        };
-        if let Some(mut journal) = journal.filter(|journal| journal.length() > 0) {
-            let published = published(committed.commit, committed.counts, &committed.metadata, &self.files)?;
-            let superblock = superblock(&store, &committed, policy);
-            store.checkpoint(&mut journal, &published, superblock)?;
+        let mut open = open;
+        if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
+            open.checkpoint(&self.files)?;
         }
-        store.set_in_use(false)?;
+        let Open { transaction, lock, .. } = *open;
+        if let Some(store) = transaction.work.store() {
+            store.set_in_use(false)?;
+        }
         drop(lock);
         Ok(())
     }
@@ -497,6 +534,22 @@ impl Open {
         }
     }
 
+    /// Makes the published file, if there is one, hold all that was committed.
+    fn checkpoint(&mut self, files: &Files) -> Result<()> {
+        let (Work::Published(store, _) | Work::Unpublished(_, Some(store))) = &mut self.transaction.work
+        else {
+            return Ok(());
+        };
+        let Committed { commit, counts, metadata, .. } = &self.committed;
+        let published = published(*commit, *counts, metadata, files)?;
+        let superblock = superblock(store, &self.committed, self.policy);
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store)?),
+        };
+        store.checkpoint(journal, &published, superblock)
+    }
+
     /// Through the journal, then into the file.
     fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
         let Work::Published(store, overlay) = &mut self.transaction.work else { return Ok(()) };
@@ -524,8 +577,7 @@ impl Open {
         overlay.clear();
         self.committed = next;
         if journal.length() > CHECKPOINT_AT {
-            let superblock = superblock(store, &self.committed, self.policy);
-            store.checkpoint(journal, &published, superblock).map_err(Failure::Poison)?;
+            self.checkpoint(files).map_err(Failure::Poison)?;
         }
         Ok(())
     }

@@ -1,0 +1,66 @@
+//! Giving up damaged pages without giving a wrong answer.
+//!
+//! What a damaged page held is lost, and its keys cannot be told from any others. So each of its slots becomes
+//! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
+//! negatives; the price is in the expected false-positive rate. `format-spec/README.md`, section 9.
+
+use crate::bucket::{Bucket, with_width};
+use crate::counts::Counts;
+use crate::error::Result;
+use crate::format::{BUCKETS_PER_PAGE, PageId};
+use crate::overlay::Overlay;
+use crate::store::Store;
+use crate::verify::{DamagedPage, tally};
+
+/// What [`Writer::repair`](crate::Writer::repair) did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Repair {
+    /// The pages whose slots now match everything, ascending.
+    pub quarantined: Vec<DamagedPage>,
+    /// A damaged superblock was written anew from the other one.
+    pub superblock: bool,
+    /// The counters were wrong, and are now those of a scan.
+    pub recounted: bool,
+}
+
+impl Repair {
+    /// Whether nothing needed repair.
+    pub fn is_empty(&self) -> bool {
+        let Self { quarantined, superblock, recounted } = self;
+        quarantined.is_empty() && !superblock && !recounted
+    }
+}
+
+/// Puts quarantined pages into `overlay` in the place of all that are damaged or malformed, and counts what the
+/// file then holds; the totals that no scan can see are taken from `counts`.
+pub(crate) fn quarantine(
+    store: &Store,
+    overlay: &mut Overlay,
+    counts: &Counts,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Vec<DamagedPage>, Counts)> {
+    let geometry = store.checkpoint.identity.geometry;
+    let mut quarantined = Vec::new();
+    let mut found = Counts { universal: 0, by_tail: Default::default(), ..*counts };
+    let mut page = [0; BUCKETS_PER_PAGE as usize];
+    for id in (0..geometry.pages()).map(PageId) {
+        store.read(id, &mut page);
+        let mut on_page = Counts::default();
+        let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
+        if !sound || store.verify(id).is_err() {
+            let universal = with_width!(geometry.slots, W => Bucket::<W>::QUARANTINED.0);
+            let change = overlay.region_mut(id.region()).page_mut(id.in_region());
+            (0..BUCKETS_PER_PAGE).for_each(|index| change.set(index, universal));
+            quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
+            on_page = Counts::default();
+            on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots.get());
+        }
+        found.universal += on_page.universal;
+        for (all, here) in found.by_tail.iter_mut().zip(on_page.by_tail) {
+            *all += here;
+        }
+        progress(id.0 + 1, geometry.pages());
+    }
+    Ok((quarantined, found))
+}
