@@ -123,10 +123,7 @@ impl<W: Width> Slot<W> {
     /// Bits of tail, 0 (*void*) to `TAIL_BITS`; `None` for slots without one: empty, universal, or malformed
     /// (a tag with nothing behind it, which no writer stores).
     pub(crate) const fn tail_length(self) -> Option<u32> {
-        match W::TAIL_BITS.checked_sub(self.0.trailing_zeros()) {
-            Some(length) if self.0 != 0 => Some(length),
-            _ => None,
-        }
+        W::TAIL_BITS.checked_sub(self.0.trailing_zeros())
     }
 
     /// The other bucket of an entry found in `bucket`; its own inverse.
@@ -234,7 +231,7 @@ impl<W: Width> Bucket<W> {
         let less = (entries | Self::HIGH).wrapping_sub(Self::ONES);
         let occupied = (less | entries) & Self::HIGH;
         let ignored = (entries ^ less) & !(less & Self::HIGH);
-        let differs = (entries ^ Self::ONES.wrapping_mul(query.0 as u64)) & !ignored & Self::LANES;
+        let differs = (entries ^ Self::ONES.wrapping_mul(query.0 as u64)) & !ignored;
         let unequal = ((differs & Self::BODY) + Self::BODY) | differs;
         Self::lanes(occupied & !unequal)
     }

@@ -7,8 +7,9 @@ use crate::files::{Files, mode};
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, PAGES_PER_REGION, PageId};
 use crate::hash::RegionId;
 use crate::options::{Options, new_uuid};
-use crate::reader::{Reader, View};
+use crate::reader::Reader;
 use crate::unpublished::Unpublished;
+use crate::view::View;
 use crate::writer::Writer;
 
 /// How often a copy starts over because commits came in between.
@@ -37,7 +38,7 @@ impl Reader {
         let view = self.view()?;
         let Some(published) = view.published() else { return Ok(None) };
         let (before, metadata) = published?;
-        let superblock = view.superblock();
+        let superblock = &view.superblock;
         let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
         let options = Options::new();
         let files = Files::new(destination)?;
@@ -67,7 +68,7 @@ fn copy_regions(
     write: &mut dyn FnMut(RegionId, &[u64; BUCKETS_PER_REGION as usize]) -> Result<()>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let regions = view.superblock().identity.geometry.regions();
+    let regions = view.superblock.identity.geometry.regions();
     let mut words = [0; BUCKETS_PER_REGION as usize];
     for number in 0..regions {
         let region = RegionId(number as u32);

@@ -1,7 +1,8 @@
 //! A persistent, crash-safe, on-disk cuckoo filter.
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bucket;
+mod commit;
 mod copy;
 mod counts;
 #[doc(hidden)]
@@ -31,6 +32,7 @@ mod store;
 mod transaction;
 mod unpublished;
 mod verify;
+mod view;
 mod writer;
 
 pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};

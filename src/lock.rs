@@ -24,7 +24,7 @@ pub(crate) struct Held(File);
 impl Held {
     /// Waits for others to give up exclusive locks.
     pub(crate) fn shared(file: &File, path: &Path) -> Result<Self> {
-        Self::wait(file, path, |file| FileExt::lock_shared(file))
+        Self::wait(file, path, FileExt::lock_shared)
     }
 
     /// Waits for others to give up all locks.

@@ -41,11 +41,6 @@ impl Map {
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
         copy(&self.0, index, into);
     }
-
-    /// Tells the kernel that accesses follow no order, so that it reads no more than is asked for.
-    pub(crate) fn advise_random(&self) -> io::Result<()> {
-        self.0.advise(memmap2::Advice::Random)
-    }
 }
 
 /// A mapping that is read and written.

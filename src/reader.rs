@@ -1,14 +1,9 @@
 //! Lookups from any number of processes and threads, beside a writer or without one.
 //!
-//! Invariants (`format-spec/README.md`, section 7):
-//!
-//! 1. "Absent" is answered only if nothing was applied around the reads: the apply epoch, or else the region's
-//!    own sequence, was even and the same before and after them. "Present" needs no check.
-//! 2. What can be seen is durable: a writer applies only what its journal holds for certain, and a reader that
-//!    finds no writer recovers first.
-//! 3. While a file says that it is superseded, the name is looked at before every answer.
+//! The invariant (`format-spec/README.md`, section 7): "absent" is answered only if nothing was applied around
+//! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
+//! "Present" needs no check.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,19 +14,17 @@ use arc_swap::ArcSwap;
 
 use crate::bucket::{Bucket, BucketId, Width, with_width};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock};
+use crate::files::Files;
+use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::hash::{KeyHash, KeyHasher, RegionId};
 use crate::info::{Facts, Info};
-use crate::journal::{self, HEADER};
-use crate::live::{LiveRead, Published};
-use crate::map::{Map, MapMut};
+use crate::journal::HEADER;
+use crate::live::LiveRead;
 use crate::metadata::Metadata;
-use crate::open::{Opened, open_reader};
 use crate::options::{OnDamage, Options};
-use crate::page::{Page, Sealer, Touched, Verify};
-use crate::recover::{Decision, Redo, judge};
+use crate::page::Page;
 use crate::region::{self, Buckets, Place};
+use crate::view::View;
 
 /// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -54,286 +47,6 @@ struct Shared {
     hasher: KeyHasher,
     view: ArcSwap<View>,
     reopening: Mutex<()>,
-}
-
-/// One opening of the file.
-#[derive(Debug)]
-pub(crate) struct View {
-    path: Arc<Path>,
-    inode: Inode,
-    /// The newest superblock at the opening.
-    superblock: Superblock,
-    map: Map,
-    /// What is read in place of the map where the journal had to be replayed privately.
-    replayed: Option<Replayed>,
-    sealer: Sealer,
-    touched: Touched,
-    pub(crate) other_superblock_damaged: bool,
-}
-
-/// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
-#[derive(Debug)]
-struct Replayed {
-    memory: MapMut,
-    epoch: u64,
-    published: Published,
-}
-
-/// A region of a view, verified page by page as it is touched.
-struct ViewRegion<'a> {
-    view: &'a View,
-    region: RegionId,
-}
-
-impl<W: Width> Buckets<W> for ViewRegion<'_> {
-    type Error = Error;
-
-    #[inline]
-    fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
-        let bucket = u32::from(id.0);
-        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
-        self.view.verify(page)?;
-        Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
-    }
-}
-
-impl View {
-    fn open(files: &Files, options: &Options) -> Result<Self> {
-        let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
-        let superblock = superblocks.newest;
-        let geometry = superblock.identity.geometry;
-        let mut view = Self {
-            path: files.data.as_path().into(),
-            inode,
-            map,
-            replayed: None,
-            sealer: Sealer::new(&superblock.identity),
-            touched: match options.verify {
-                Verify::Never => Touched::all(),
-                Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
-            },
-            other_superblock_damaged: superblocks.other_damaged,
-            superblock,
-        };
-        if let Some(locks) = unrecovered {
-            view.replayed = Some(view.replay(files, options, &file)?);
-            drop(locks);
-        }
-        if options.verify == Verify::Eager {
-            view.verify_all()?;
-        }
-        Ok(view)
-    }
-
-    /// Replays the journal into private memory, for a process that may not write.
-    fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
-        if self.map.poisoned() {
-            return Err(Error::Unrecovered { path: files.data.clone() });
-        }
-        let epoch = self.map.epoch();
-        let mut redo = Redo::nothing(&self.superblock);
-        if let Some(journal) = journal::open(files, false)? {
-            // Protects: what is about to be shown. Allowed on what was opened for reading only.
-            options.disk.sync(&journal).at(&files.journal, "sync")?;
-            let Superblock { salt, commit, .. } = self.superblock;
-            let scan = journal::scan(&journal, &files.journal, salt, commit)?;
-            if judge(&scan, &self.superblock, &files.journal)? == Decision::Replay {
-                redo = Redo::read(&self.superblock, &journal, &files.journal, &scan, |_, _| Ok(()))?;
-            }
-        }
-        let geometry = self.superblock.identity.geometry;
-        let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
-        for (id, change) in redo.overlay.pages() {
-            memory.copy(self.word_of(id), &mut page);
-            change.apply_to(&mut page);
-            for (index, word) in (self.word_of(id)..).zip(page) {
-                memory.set_word(index, word);
-            }
-            memory.set_half(self.sum_of(id), change.crc);
-        }
-        Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
-    }
-
-    /// Whether the view still shows what it should; if not, the file is to be opened anew.
-    #[inline]
-    fn is_current(&self, files: &Files) -> Result<bool> {
-        if let Some(replayed) = &self.replayed
-            && (self.map.epoch() != replayed.epoch || self.map.is_idle())
-        {
-            return Ok(false);
-        }
-        if !self.map.flagged() {
-            return Ok(true);
-        }
-        Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
-    }
-
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
-    }
-
-    pub(crate) fn busy(&self, op: &'static str) -> Error {
-        Error::Busy { path: self.path.to_path_buf(), op }
-    }
-
-    pub(crate) fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    fn word_of(&self, id: PageId) -> usize {
-        ((self.superblock.identity.geometry.data() + id.0 * PAGE) / 8) as usize
-    }
-
-    fn sum_of(&self, id: PageId) -> usize {
-        (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> u64 {
-        self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
-    }
-
-    /// A page and its checksum as they are, unverified.
-    fn read(&self, id: PageId, into: &mut Page) -> u32 {
-        match &self.replayed {
-            None => {
-                self.map.copy(self.word_of(id), into);
-                self.map.half(self.sum_of(id))
-            }
-            Some(Replayed { memory, .. }) => {
-                memory.copy(self.word_of(id), into);
-                memory.half(self.sum_of(id))
-            }
-        }
-    }
-
-    #[inline]
-    fn verify(&self, id: PageId) -> Result<()> {
-        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
-    }
-
-    fn verify_page(&self, id: PageId) -> Result<()> {
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
-        let sum = self.read(id, &mut page);
-        if self.sealer.crc(id, &page) != sum {
-            let region = id.region().0.into();
-            return Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 });
-        }
-        self.touched.insert(id);
-        Ok(())
-    }
-
-    fn verify_all(&self) -> Result<()> {
-        (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
-            // Until the next opening, which a caller would have to make for lack of anything better.
-            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
-        })
-    }
-
-    /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
-    /// opened anew first. `Err` if it is damaged.
-    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
-        let read = || {
-            let sum = self.read(id, into);
-            if self.sealer.crc(id, into) == sum {
-                return Ok(());
-            }
-            let region = id.region().0.into();
-            Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
-        };
-        self.settled(id.region(), read, Result::is_ok)
-    }
-
-    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
-    /// `None` if that takes so long that the writer may have died, or if it gave up.
-    #[inline]
-    fn settled<T>(
-        &self,
-        region: RegionId,
-        mut look: impl FnMut() -> T,
-        certain: impl Fn(&T) -> bool,
-    ) -> Option<T> {
-        let epoch = self.map.epoch();
-        let outcome = look();
-        if certain(&outcome) {
-            return Some(outcome);
-        }
-        fence(Ordering::Acquire);
-        if epoch.is_multiple_of(2) && self.map.epoch() == epoch {
-            return Some(outcome);
-        }
-        self.settled_slowly(region, look, certain)
-    }
-
-    #[cold]
-    fn settled_slowly<T>(
-        &self,
-        region: RegionId,
-        mut look: impl FnMut() -> T,
-        certain: impl Fn(&T) -> bool,
-    ) -> Option<T> {
-        let start = Instant::now();
-        let mut pause = Duration::ZERO;
-        loop {
-            let sequence = self.map.sequence(region);
-            if sequence.is_multiple_of(2) {
-                let outcome = look();
-                fence(Ordering::Acquire);
-                if certain(&outcome) || self.map.sequence(region) == sequence {
-                    return Some(outcome);
-                }
-            }
-            if self.map.poisoned() || start.elapsed() > PATIENCE {
-                return None;
-            }
-            if pause.is_zero() {
-                thread::yield_now();
-                pause = Duration::from_micros(1);
-            } else {
-                thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(5));
-            }
-        }
-    }
-
-    fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
-        let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(geometry.regions());
-        let found = with_width!(geometry.slots, W => {
-            let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
-            self.settled(region, look, |found| matches!(found, Ok(true)))
-        })?;
-        Some(match found {
-            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
-            outcome => outcome,
-        })
-    }
-
-    fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
-        let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(geometry.regions());
-        with_width!(geometry.slots, W => {
-            let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::count(&mut ViewRegion { view: self, region }, place);
-            self.settled(region, look, |_| false)
-        })
-    }
-
-    /// Counters and metadata as of the last commit; `None` while one is being applied.
-    pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
-        let published = match &self.replayed {
-            Some(replayed) => replayed.published.clone(),
-            None => self.map.published()?,
-        };
-        let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit {
-            // The superblock has a checksum; the live area has none.
-            return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
-        }
-        Some(Metadata::decode(&self.path, &published.metadata).map(|metadata| (published, metadata)))
-    }
 }
 
 impl Reader {
@@ -514,5 +227,139 @@ impl Reader {
             self.0.view.store(Arc::new(View::open(&self.0.files, &self.0.options)?));
         }
         Ok(())
+    }
+}
+
+/// A region of a view, verified page by page as it is touched.
+struct ViewRegion<'a> {
+    view: &'a View,
+    region: RegionId,
+}
+
+impl<W: Width> Buckets<W> for ViewRegion<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
+        let bucket = u32::from(id.0);
+        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
+        self.view.verify(page)?;
+        Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
+    }
+}
+
+/// Lookups in one opening of the file.
+impl View {
+    #[inline]
+    fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let sum = self.read(id, &mut page);
+        if self.sealer.crc(id, &page) != sum {
+            let region = id.region().0.into();
+            return Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 });
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    pub(crate) fn verify_all(&self) -> Result<()> {
+        (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
+            // Until the next opening, which a caller would have to make for lack of anything better.
+            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
+        })
+    }
+
+    /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
+    /// opened anew first. `Err` if it is damaged.
+    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
+        let read = || {
+            let sum = self.read(id, into);
+            if self.sealer.crc(id, into) == sum {
+                return Ok(());
+            }
+            let region = id.region().0.into();
+            Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+        };
+        self.settled(id.region(), read, Result::is_ok)
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if that takes so long that the writer may have died, or if it gave up.
+    #[inline]
+    fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let epoch = self.map.epoch();
+        let outcome = look();
+        if certain(&outcome) {
+            return Some(outcome);
+        }
+        fence(Ordering::Acquire);
+        if epoch.is_multiple_of(2) && self.map.epoch() == epoch {
+            return Some(outcome);
+        }
+        self.settled_slowly(region, look, certain)
+    }
+
+    #[cold]
+    fn settled_slowly<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let start = Instant::now();
+        let mut pause = Duration::ZERO;
+        loop {
+            let sequence = self.map.sequence(region);
+            if sequence.is_multiple_of(2) {
+                let outcome = look();
+                fence(Ordering::Acquire);
+                if certain(&outcome) || self.map.sequence(region) == sequence {
+                    return Some(outcome);
+                }
+            }
+            if self.map.poisoned() || start.elapsed() > PATIENCE {
+                return None;
+            }
+            if pause.is_zero() {
+                thread::yield_now();
+                pause = Duration::from_micros(1);
+            } else {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        let found = with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |found| matches!(found, Ok(true)))
+        })?;
+        Some(match found {
+            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
+            outcome => outcome,
+        })
+    }
+
+    pub(crate) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::count(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |_| false)
+        })
     }
 }

@@ -156,7 +156,7 @@ const ROOT: usize = usize::MAX;
 
 impl Search {
     pub(crate) fn new() -> Self {
-        Self { steps: Vec::new(), visited: vec![0; (1 << 16) / 64] }
+        Self { steps: Vec::new(), visited: vec![0; 8192 / 64] }
     }
 
     /// Adds a step unless its bucket is among them already; true if it was added.

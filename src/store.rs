@@ -20,8 +20,8 @@ use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
 use crate::format::{
-    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks,
-    SLOT, STATE_IDLE, STATE_IN_USE, Superblock,
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks, SLOT, STATE_IDLE,
+    STATE_IN_USE, Superblock,
 };
 use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
@@ -263,11 +263,5 @@ impl Store {
 
     pub(crate) fn sync(&self) -> Result<()> {
         self.disk.sync(&self.file).at(&self.files.data, "sync")
-    }
-
-    /// Where a bucket lies in the map, for prefetching.
-    #[allow(dead_code)]
-    pub(crate) fn bucket_index(&self, region: RegionId, bucket: u16) -> usize {
-        self.word_of(PageId::new(region, 0)) + usize::from(bucket) % BUCKETS_PER_REGION as usize
     }
 }

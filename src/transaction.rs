@@ -65,7 +65,7 @@ impl Changes for &mut RegionChange {
 }
 
 /// One region as the transaction sees it; `C` says whether it may be changed.
-enum View<'a, C> {
+enum RegionView<'a, C> {
     Published(&'a Store, RegionId, C),
     Unpublished(&'a Unpublished, RegionId),
 }
@@ -75,7 +75,7 @@ const fn in_page(bucket: BucketId) -> (u32, u32) {
     (bucket.0 as u32 / BUCKETS_PER_PAGE, bucket.0 as u32 % BUCKETS_PER_PAGE)
 }
 
-impl<W: Width, C: Changes> Buckets<W> for View<'_, C> {
+impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
     type Error = Error;
 
     #[inline]
@@ -93,7 +93,7 @@ impl<W: Width, C: Changes> Buckets<W> for View<'_, C> {
     }
 }
 
-impl<W: Width> BucketsMut<W> for View<'_, &mut RegionChange> {
+impl<W: Width> BucketsMut<W> for RegionView<'_, &mut RegionChange> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         match self {
@@ -115,17 +115,19 @@ impl Transaction {
         hash.region(self.work.identity().geometry.regions())
     }
 
-    fn view(&self, region: RegionId) -> View<'_, Option<&RegionChange>> {
+    fn view(&self, region: RegionId) -> RegionView<'_, Option<&RegionChange>> {
         match &self.work {
-            Work::Published(store, overlay) => View::Published(store, region, overlay.region(region)),
-            Work::Unpublished(file, _) => View::Unpublished(file, region),
+            Work::Published(store, overlay) => RegionView::Published(store, region, overlay.region(region)),
+            Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
         }
     }
 
-    fn view_mut(work: &mut Work, region: RegionId) -> View<'_, &mut RegionChange> {
+    fn view_mut(work: &mut Work, region: RegionId) -> RegionView<'_, &mut RegionChange> {
         match work {
-            Work::Published(store, overlay) => View::Published(store, region, overlay.region_mut(region)),
-            Work::Unpublished(file, _) => View::Unpublished(file, region),
+            Work::Published(store, overlay) => {
+                RegionView::Published(store, region, overlay.region_mut(region))
+            }
+            Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
         }
     }
 

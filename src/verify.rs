@@ -48,7 +48,7 @@ impl Reader {
     /// Fails only where the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
-        let geometry = view.superblock().identity.geometry;
+        let geometry = view.superblock.identity.geometry;
         let before = view.published();
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
         let mut found = Counts::default();

@@ -1,0 +1,119 @@
+//! The command line: one module a verb, and beside them what several verbs share.
+//!
+//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]; only [`main`]
+//! turns them into an exit code and a line on standard error.
+
+mod check;
+mod completions;
+mod copy;
+mod count;
+mod create;
+mod creation;
+mod dedup;
+mod failure;
+mod feed;
+mod grow;
+mod info;
+mod insert;
+mod json;
+mod keys;
+mod output;
+mod progress;
+mod quantity;
+mod remove;
+mod split;
+mod stop;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// A set of keys on disk in about two bytes a key: has this key been seen?
+///
+/// FILE is a cuckoo filter. It never forgets a key, and takes a key that was never inserted for a present one
+/// at a known, small rate. One process writes to it at a time; any number read it meanwhile. It survives
+/// crashes, and doubles itself when it is full.
+///
+/// Keys are the arguments after FILE, else the lines of each --input, else those of standard input.
+#[derive(Parser)]
+#[command(name = "gowk", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Gowk {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  zcat urls.gz | gowk dedup seen.gowk > new.txt     lines never seen before, in their order
+  gowk check seen.gowk https://example.org/         exit 0 if it is there, 1 if not
+  gowk info seen.gowk                               size, load, expected false-positive rate
+
+Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 130 and 143 stopped \
+by SIGINT and SIGTERM.";
+
+#[derive(Subcommand)]
+enum Verb {
+    Create(create::Create),
+    Insert(insert::Insert),
+    Remove(remove::Remove),
+    Check(check::Check),
+    Count(count::Count),
+    Dedup(dedup::Dedup),
+    Info(info::Print),
+    Verify(verify::Verify),
+    Copy(copy::Copy),
+    Grow(grow::Grow),
+    Completions(completions::Completions),
+}
+
+/// How a verb ended that met no error.
+enum Outcome {
+    /// What was asked for is done, or was found.
+    Done,
+    /// A key was not found, or damage was.
+    NotFound,
+    /// A signal stopped it; what it had taken is committed.
+    Stopped(i32),
+}
+
+pub(crate) fn main() -> ExitCode {
+    let outcome = match Gowk::parse().verb {
+        Verb::Create(verb) => verb.run(),
+        Verb::Insert(verb) => verb.run(),
+        Verb::Remove(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
+        Verb::Count(verb) => verb.run(),
+        Verb::Dedup(verb) => verb.run(),
+        Verb::Info(verb) => verb.run(),
+        Verb::Verify(verb) => verb.run(),
+        Verb::Copy(verb) => verb.run(),
+        Verb::Grow(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::NotFound) => ExitCode::from(1),
+        // As shells report a process that died of the signal.
+        Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
+        Err(failure) => {
+            // Whoever closed our output does not want to read about it.
+            if !failure.is_broken_pipe() {
+                output::note(&failure);
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_of_all_verbs_are_consistent() {
+        super::Gowk::command().debug_assert();
+    }
+}

@@ -1,0 +1,35 @@
+//! `gowk copy`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Reader;
+
+use super::Outcome;
+use super::failure::Failure;
+use super::progress::Progress;
+
+/// Copy a filter, as of one commit, to a new file
+///
+/// Copies what a writer has committed, while it goes on; `cp` would miss what still is in the journal. The
+/// copy has a uuid of its own.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk copy seen.gowk backup/seen.gowk")]
+pub(super) struct Copy {
+    /// Filter to copy
+    file: PathBuf,
+
+    /// Where to; must not exist
+    dest: PathBuf,
+}
+
+impl Copy {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let progress = Progress::new("copying");
+        let reader = Reader::open(&self.file)?;
+        reader.copy_to(&self.dest, &mut |done, all| progress.tell(done, all))?;
+        Ok(Outcome::Done)
+    }
+}

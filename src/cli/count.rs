@@ -1,0 +1,41 @@
+//! `gowk count`
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Reader;
+
+use super::Outcome;
+use super::failure::Failure;
+use super::keys::KeyArgs;
+use super::output::Output;
+
+/// Print how many copies of each key are stored: COUNT, a tab, KEY
+///
+/// The number is never too low; keys that the filter takes for this one count too. It is at most twice the
+/// slots per bucket.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk count sessions.gowk 8c9f1d7e")]
+pub(super) struct Count {
+    /// Filter to look into
+    file: PathBuf,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+impl Count {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        self.keys.check()?;
+        let reader = Reader::open(&self.file)?;
+        let mut output = Output::standard(self.keys.separator())?;
+        self.keys.start()?.each_batch(&mut output, |output, keys| {
+            keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Outcome::Done)
+    }
+}

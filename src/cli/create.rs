@@ -1,0 +1,49 @@
+//! `gowk create`
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::creation::{Shape, refused};
+use super::failure::Failure;
+use super::feed::LockArgs;
+use super::{Outcome, quantity};
+
+/// Create an empty filter
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk create seen.gowk --capacity 50_000_000
+  gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
+
+A bucket has 64 bits. False positives when full, and bytes a key in a filter for 50 million keys:
+  7 slots  5.5 %  1.2 B     5 slots   0.49 %  1.7 B     3 slots  5.7e-6  3.0 B
+  6 slots  2.3 %  1.4 B     4 slots  0.024 %  2.2 B     2 slots  1.9e-9  5.0 B")]
+pub(super) struct Create {
+    /// Filter to create
+    file: PathBuf,
+
+    /// Distinct keys that the filter takes before it has to double
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
+    capacity: u64,
+
+    #[command(flatten)]
+    shape: Shape,
+
+    /// Replace an existing filter, and forget its keys
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+impl Create {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let options = self.lock.apply(self.shape.options(self.capacity)).force(self.force);
+        let mut writer = options.create(&self.file).map_err(|error| refused(&self.file, error))?;
+        writer.commit()?;
+        writer.close()?;
+        Ok(Outcome::Done)
+    }
+}

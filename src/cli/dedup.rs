@@ -1,0 +1,49 @@
+//! `gowk dedup`
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::creation::{Shape, refused};
+use super::failure::Failure;
+use super::feed::FeedArgs;
+use super::{Outcome, quantity};
+
+/// Print keys seen for the first time, and remember them
+///
+/// Keys are printed in the order in which they come. The filter is created if it is not there; on an existing
+/// one the options of creation are ignored, but for a lower false-positive rate than the filter's, which is an
+/// error. A key that is new but taken for another one is not printed; that happens at the false-positive rate.
+///
+/// Keys are committed after they are printed: a crash can repeat a line, never lose one. SIGINT and SIGTERM
+/// commit what was printed; if the output is closed early, what was not yet committed is forgotten.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  zcat urls.gz | gowk dedup seen.gowk > new.txt
+  tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
+  find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process")]
+pub(super) struct Dedup {
+    /// Filter to remember keys in
+    file: PathBuf,
+
+    /// Creation: distinct keys that the filter takes before it has to double
+    #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
+    capacity: u64,
+
+    #[command(flatten, next_help_heading = "Creation")]
+    shape: Shape,
+
+    #[command(flatten, next_help_heading = "Options")]
+    feed: FeedArgs,
+}
+
+impl Dedup {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let open =
+            |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
+        self.feed.run(self.shape.options(self.capacity), open, |writer, key, output| {
+            if writer.insert_unique(key)? { output.key(key) } else { Ok(()) }
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a verb stopped: always one line, which names the file and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use gowk::Error;
+
+use super::split::LONGEST_KEY;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("{}", WithRemedy(.0))]
+    Filter(#[from] Error),
+
+    /// What the library says of the options, which name no file.
+    #[error("{}: {error}", file.display())]
+    Creation { file: PathBuf, error: Error },
+
+    #[error("{input}: cannot {op}: {source}; check the path given with --input")]
+    Input { input: String, op: &'static str, source: io::Error },
+
+    #[error(
+        "{input}: {unit} {number} is longer than {LONGEST_KEY} bytes, the most that a key may have; shorten it"
+    )]
+    TooLong { input: String, unit: &'static str, number: u64 },
+
+    #[error("standard output: cannot write: {0}; make room there and run the command again")]
+    Output(#[source] io::Error),
+
+    #[error("cannot {op}: {source}; try again when the system has more to give")]
+    System { op: &'static str, source: io::Error },
+
+    /// `cause` came after keys had been taken.
+    #[error("{cause}; of this run's keys, the first {committed} are committed")]
+    Partly { cause: Box<Self>, committed: u64 },
+
+    /// What had been taken before `cause` could not be committed either.
+    #[error("{cause}; and the keys before it were not committed: {then}")]
+    Twice { cause: Box<Self>, then: Box<Self> },
+}
+
+impl Failure {
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Partly { cause, .. } => cause.is_broken_pipe(),
+            Self::Twice { then, .. } => then.is_broken_pipe(),
+            _ => false,
+        }
+    }
+
+    /// Whether printed keys may have been lost, so that they must not be remembered.
+    pub(super) fn is_output(&self) -> bool {
+        matches!(self, Self::Output(_))
+    }
+}
+
+/// A library error and the option of this tool that helps.
+struct WithRemedy<'a>(&'a Error);
+
+impl fmt::Display for WithRemedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Error::NotFound { path } = self.0 {
+            let path = path.display();
+            return write!(f, "{path}: no such filter; check the path, or create it with `gowk create`");
+        }
+        write!(f, "{}", self.0)?;
+        remedy(self.0).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+fn remedy(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Locked { .. } => Some("--wait waits for it"),
+        Error::Exists { .. } => Some("--force replaces a filter and forgets its keys"),
+        Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
+        Error::Io { source, .. } => match source.kind() {
+            io::ErrorKind::IsADirectory => Some("give the path of a filter file"),
+            io::ErrorKind::NotFound => Some("check the path, or create the folder"),
+            io::ErrorKind::NotADirectory => Some("check the path"),
+            io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
+            io::ErrorKind::ReadOnlyFilesystem => Some("copy the filter to where it can be written"),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Some("make room and try again")
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}

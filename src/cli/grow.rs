@@ -1,0 +1,38 @@
+//! `gowk grow`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Options;
+
+use super::Outcome;
+use super::failure::Failure;
+use super::feed::LockArgs;
+use super::progress::Progress;
+
+/// Double a filter now
+///
+/// Filters double themselves when they are full; this does it at a time of your choosing. It needs room for
+/// the new file beside the old one. Refused where a limit of the filter forbids it.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk grow seen.gowk && gowk info seen.gowk")]
+pub(super) struct Grow {
+    /// Filter to double
+    file: PathBuf,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+impl Grow {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
+        let progress = Progress::new("doubling");
+        writer.grow_with(&mut |done, all| progress.tell(done, all))?;
+        writer.commit()?;
+        writer.close()?;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,58 @@
+//! `gowk insert`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::{Error, Options};
+
+use super::failure::Failure;
+use super::feed::FeedArgs;
+use super::{Outcome, output};
+
+/// Insert keys into an existing filter
+///
+/// A key that is found already is not stored again, and prints nothing; `gowk dedup` prints those that are
+/// new. Filters whose keys are to be removed some day need --copies from the start.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk insert seen.gowk https://example.org/ https://example.com/
+  zcat urls.gz | gowk insert seen.gowk
+  find . -type f -print0 | gowk insert files.gowk -0")]
+pub(super) struct Insert {
+    /// Filter to insert into
+    file: PathBuf,
+
+    /// Store every copy of a key, as removal needs it: one removal takes one copy
+    #[arg(long)]
+    copies: bool,
+
+    #[command(flatten)]
+    feed: FeedArgs,
+}
+
+impl Insert {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let mut refused = 0_u64;
+        let open = |options: Options| Ok(options.open_existing(&self.file)?);
+        let outcome = self.feed.run(Options::new(), open, |writer, key, _| {
+            if !self.copies {
+                writer.insert_unique(key)?;
+                return Ok(());
+            }
+            match writer.insert(key) {
+                Err(Error::DuplicateLimit { .. }) => refused += 1,
+                outcome => outcome?,
+            }
+            Ok(())
+        });
+        if refused > 0 {
+            let file = self.file.display();
+            output::note(format_args!(
+                "{file}: {refused} copies were beyond the limit of copies of a key and not stored; \
+                 their keys are present"
+            ));
+        }
+        outcome
+    }
+}

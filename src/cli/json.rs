@@ -1,0 +1,181 @@
+//! The objects that `--json` prints: each on one line.
+
+use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Report};
+use serde::Serialize;
+
+/// Standard error gets one of these a commit.
+#[derive(Serialize)]
+pub(super) struct Event {
+    pub(super) event: &'static str,
+    pub(super) number: u64,
+    /// Taken from the input so far in this run.
+    pub(super) keys: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Checked {
+    pub(super) keys: u64,
+    pub(super) present: u64,
+    pub(super) absent: u64,
+    pub(super) selected: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Verified {
+    clean: bool,
+    pages: u64,
+    damaged: Vec<Place>,
+    malformed: Vec<Place>,
+    superblock_damaged: bool,
+    counts_differ: bool,
+}
+
+#[derive(Serialize)]
+struct Place {
+    page: u64,
+    region: u64,
+}
+
+fn places(pages: &[DamagedPage]) -> Vec<Place> {
+    pages.iter().map(|DamagedPage { page, region }| Place { page: *page, region: *region }).collect()
+}
+
+impl From<&Report> for Verified {
+    fn from(report: &Report) -> Self {
+        Self {
+            clean: report.is_clean(),
+            pages: report.pages,
+            damaged: places(&report.damaged),
+            malformed: places(&report.malformed),
+            superblock_damaged: report.superblock_damaged,
+            counts_differ: report.counts_differ,
+        }
+    }
+}
+
+/// All of [`Info`], by the names of its fields.
+#[derive(Serialize)]
+pub(super) struct Description {
+    format: String,
+    uuid: String,
+    hash: &'static str,
+    seed: u64,
+    slots_per_bucket: u32,
+    base_regions: u64,
+    generation: u32,
+    regions: u64,
+    capacity: u64,
+    requested_false_positive_rate: Option<f64>,
+    growth: &'static str,
+    max_file_size: Option<u64>,
+    max_false_positive_rate: Option<f64>,
+    slots: u64,
+    entries: u64,
+    inserted: u64,
+    removed: u64,
+    unrecorded: u64,
+    /// By the bits of their tail, from 0 on.
+    entries_by_tail: Vec<u64>,
+    quarantined_buckets: u64,
+    load: f64,
+    bits_per_key: Option<f64>,
+    expected_false_positive_rate: f64,
+    forecast: Vec<Doubling>,
+    commit: u64,
+    file_length: u64,
+    journal_length: u64,
+}
+
+#[derive(Serialize)]
+struct Doubling {
+    generation: u32,
+    entries: u64,
+    expected_false_positive_rate: f64,
+    bits_per_key: f64,
+    void_entries: u64,
+}
+
+impl From<Info> for Description {
+    fn from(info: Info) -> Self {
+        Self {
+            format: version(info.format),
+            uuid: uuid(info.uuid),
+            hash: hash(info.hash),
+            seed: info.seed,
+            slots_per_bucket: info.slots_per_bucket.get(),
+            base_regions: info.base_regions,
+            generation: info.generation,
+            regions: info.regions,
+            capacity: info.capacity,
+            requested_false_positive_rate: info.requested_false_positive_rate,
+            growth: growth(info.growth),
+            max_file_size: info.max_file_size,
+            max_false_positive_rate: info.max_false_positive_rate,
+            slots: info.slots,
+            entries: info.entries,
+            inserted: info.inserted,
+            removed: info.removed,
+            unrecorded: info.unrecorded,
+            entries_by_tail: info.entries_by_tail,
+            quarantined_buckets: info.quarantined_buckets,
+            load: info.load,
+            bits_per_key: info.bits_per_key,
+            expected_false_positive_rate: info.expected_false_positive_rate,
+            forecast: info.forecast.iter().map(Doubling::from).collect(),
+            commit: info.commit,
+            file_length: info.file_length,
+            journal_length: info.journal_length,
+        }
+    }
+}
+
+impl From<&Forecast> for Doubling {
+    fn from(forecast: &Forecast) -> Self {
+        Self {
+            generation: forecast.generation,
+            entries: forecast.entries,
+            expected_false_positive_rate: forecast.expected_false_positive_rate,
+            bits_per_key: forecast.bits_per_key,
+            void_entries: forecast.void_entries,
+        }
+    }
+}
+
+pub(super) fn version((major, minor): (u16, u16)) -> String {
+    format!("{major}.{minor}")
+}
+
+/// Hexadecimal digits in groups of 8, 4, 4, 4 and 12, as RFC 9562 writes them.
+pub(super) fn uuid(uuid: [u8; 16]) -> String {
+    let digits = format!("{:032x}", u128::from_be_bytes(uuid));
+    [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &digits[group]).join("-")
+}
+
+fn hash(kind: HashKind) -> &'static str {
+    match kind {
+        HashKind::Xxh3 => "xxh3-128",
+        HashKind::Caller => "caller",
+    }
+}
+
+pub(super) fn growth(growth: Growth) -> &'static str {
+    match growth {
+        Growth::Auto => "auto",
+        Growth::Never => "never",
+    }
+}
+
+/// One line of JSON.
+pub(super) fn line(object: &impl Serialize) -> String {
+    // Fails for maps with keys that are no strings, and there are none.
+    serde_json::to_string(object).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_uuid_is_written_with_hyphens() {
+        let uuid = std::array::from_fn(|i| 0x11 * i as u8);
+        assert_eq!(super::uuid(uuid), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

@@ -1,0 +1,66 @@
+//! What goes to standard output and standard error.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+
+use super::failure::Failure;
+
+/// Bytes of keys gathered before they are written.
+const BUFFER: usize = 64 * 1024;
+
+/// Standard output, buffered whatever it is: it is flushed where something depends on it.
+pub(super) struct Output {
+    stream: BufWriter<File>,
+    separator: u8,
+    is_file: bool,
+}
+
+impl Output {
+    pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
+        let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
+        let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
+        Ok(Self { stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
+    }
+
+    pub(super) fn key(&mut self, key: &[u8]) -> Result<(), Failure> {
+        let Self { stream, separator, .. } = self;
+        stream.write_all(key).and_then(|()| stream.write_all(&[*separator])).map_err(Failure::Output)
+    }
+
+    /// A number, a tab and the key.
+    pub(super) fn counted(&mut self, count: u32, key: &[u8]) -> Result<(), Failure> {
+        write!(self.stream, "{count}\t").map_err(Failure::Output)?;
+        self.key(key)
+    }
+
+    pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
+        writeln!(self.stream, "{line}").map_err(Failure::Output)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.stream.flush().map_err(Failure::Output)
+    }
+
+    /// Makes what was written survive a power cut, where it goes to a file.
+    pub(super) fn sync(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        if self.is_file { self.stream.get_ref().sync_data().map_err(Failure::Output) } else { Ok(()) }
+    }
+}
+
+/// One line on standard error; control characters, which paths may hold, are escaped.
+pub(super) fn note(message: impl Display) {
+    let mut line = String::from("gowk: ");
+    for c in message.to_string().chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    event(line);
+}
+
+/// One line on standard error, as it is.
+pub(super) fn event(line: impl Display) {
+    // There is nobody left to tell that standard error is gone.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}

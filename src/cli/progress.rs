@@ -1,0 +1,42 @@
+//! Progress bars: on standard error, and only if that is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar that disappears when it is dropped.
+pub(super) struct Progress(ProgressBar);
+
+impl Progress {
+    /// `what` says what is being done, as in "copying".
+    pub(super) fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::new(0).with_message(what);
+        match ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {eta} left") {
+            Ok(style) => Self(bar.with_style(style)),
+            Err(_) => Self(bar),
+        }
+    }
+
+    pub(super) fn tell(&self, done: u64, all: u64) {
+        self.0.set_length(all);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// For doublings that inserts make necessary: a bar for each.
+pub(super) fn of_growth() -> impl Fn(u64, u64) + Send + Sync + 'static {
+    let progress = Progress::new("doubling");
+    move |done, all| {
+        if done <= 1 {
+            progress.0.reset();
+        }
+        progress.tell(done, all);
+        if done == all {
+            progress.0.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `gowk remove`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Options;
+
+use super::failure::Failure;
+use super::feed::FeedArgs;
+use super::{Outcome, output};
+
+/// Remove one copy of each key; exit 1 if any was absent
+///
+/// Remove only what was inserted with `gowk insert --copies`. Removing a key that never was can take the entry
+/// of another key that the filter takes for it, and that other key is then lost.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk remove sessions.gowk 8c9f1d7e
+  gowk remove sessions.gowk --input expired.txt")]
+pub(super) struct Remove {
+    /// Filter to remove from
+    file: PathBuf,
+
+    /// Remove although inserts were answered without storing an entry, as unique ones and copies beyond the
+    /// limit are: keys that live on a removed entry are lost with it
+    // In lower case this name is a keyword of the language, and one that only map.rs may use.
+    #[allow(non_snake_case)]
+    #[arg(long)]
+    Unsafe: bool,
+
+    #[command(flatten)]
+    feed: FeedArgs,
+}
+
+impl Remove {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let (mut keys, mut absent) = (0_u64, 0_u64);
+        let open = |options: Options| Ok(options.open_existing(&self.file)?);
+        let outcome = self.feed.run(Options::new(), open, |writer, key, _| {
+            let removed = if self.Unsafe { writer.remove_unchecked(key)? } else { writer.remove(key)? };
+            keys += 1;
+            absent += u64::from(!removed);
+            Ok(())
+        });
+        match outcome? {
+            Outcome::Done if absent > 0 => {
+                output::note(format_args!("{}: {absent} of {keys} keys were absent", self.file.display()));
+                Ok(Outcome::NotFound)
+            }
+            outcome => Ok(outcome),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! SIGINT and SIGTERM: the first one asks to finish, the second one kills.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::failure::Failure;
+use super::keys::Waker;
+
+/// Whether a signal has come.
+pub(super) struct Stop(Arc<AtomicI32>);
+
+impl Stop {
+    /// From now on signals are noted, and end the waiting for keys.
+    pub(super) fn listen(waker: Waker) -> Result<Self, Failure> {
+        let failed = |source| Failure::System { op: "listen to signals", source };
+        let noted = Arc::new(AtomicI32::new(0));
+        let stop = Self(noted.clone());
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+        let listen = move || {
+            for signal in signals.forever() {
+                if noted.swap(signal, Ordering::Relaxed) != 0 {
+                    // Does not return: both signals end a process that does not handle them.
+                    let _ = emulate_default_handler(signal);
+                }
+                waker.wake();
+            }
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(failed)?;
+        Ok(stop)
+    }
+
+    pub(super) fn signal(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+}

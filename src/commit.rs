@@ -1,0 +1,273 @@
+//! Committing: through the journal into the published file, or by publishing the transaction's own file.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
+//! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
+//! 3. After a failed sync, or a failed write while applying, nobody knows what the disk holds. The writer is
+//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A
+//!    sync is never repeated.
+//!
+//! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
+//! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
+
+use crate::counts::Counts;
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, mode};
+use crate::format::{Identity, Policy, Superblock};
+use crate::journal::{Header, Journal};
+use crate::live::Published;
+use crate::lock::Held;
+use crate::metadata::Metadata;
+use crate::options::Options;
+use crate::overlay::Overlay;
+use crate::store::{Store, random};
+use crate::transaction::{Transaction, Work};
+use crate::unpublished::Unpublished;
+
+/// Bytes of commits in the journal after which they are checkpointed.
+const CHECKPOINT_AT: u64 = 64 << 20;
+/// Permission bits of a new filter, before the process's umask.
+pub(crate) const NEW_FILE_MODE: u32 = 0o666;
+
+/// All that an open writer has.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) transaction: Transaction,
+    /// What rolling back returns to.
+    pub(crate) committed: Committed,
+    pub(crate) policy: Policy,
+    /// Opened before the first commit, or by recovery.
+    pub(crate) journal: Option<Journal>,
+    pub(crate) lock: Held,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Committed {
+    pub(crate) commit: u64,
+    pub(crate) counts: Counts,
+    pub(crate) metadata: Metadata,
+    /// What a new filter was created as, for rolling back before its first commit.
+    pub(crate) identity: Identity,
+}
+
+/// How a step of a commit failed.
+pub(crate) enum Failure {
+    /// Nothing happened; the transaction is whole.
+    Clean(Error),
+    /// The outcome is unknown.
+    Poison(Error),
+}
+
+pub(crate) fn published(
+    commit: u64,
+    counts: Counts,
+    metadata: &Metadata,
+    files: &Files,
+) -> Result<Published> {
+    Ok(Published { commit, counts, metadata: metadata.encode(&files.data)? })
+}
+
+fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superblock {
+    Superblock {
+        policy,
+        commit: committed.commit,
+        counts: committed.counts,
+        metadata: committed.metadata.clone(),
+        ..store.checkpoint.clone()
+    }
+}
+
+/// The journal of a store that needed no recovery.
+pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
+    let model = store.file.metadata().at(&store.files.data, "look at")?;
+    Journal::create(&store.files, &*store.disk, mode(&model), store.journal_header())
+}
+
+impl Open {
+    /// What is left of the writer, nothing if it is poisoned, and how the commit went.
+    pub(crate) fn commit(
+        mut self: Box<Self>,
+        files: &Files,
+        options: &Options,
+    ) -> (Option<Box<Self>>, Result<()>) {
+        let next = Committed {
+            commit: self.committed.commit + 1,
+            counts: self.transaction.counts,
+            metadata: self.transaction.metadata.clone(),
+            identity: self.transaction.work.identity(),
+        };
+        if matches!(self.transaction.work, Work::Unpublished(..)) {
+            return self.publish(files, options, next);
+        }
+        match self.commit_journaled(files, next) {
+            Ok(()) => (Some(self), Ok(())),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    pub(crate) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
+        match failure {
+            Failure::Clean(error) => (Some(self), Err(error)),
+            Failure::Poison(error) => {
+                if let Some(store) = self.transaction.work.store() {
+                    store.live.set_poisoned(true);
+                }
+                (None, Err(error))
+            }
+        }
+    }
+
+    /// Makes the published file, if there is one, hold all that was committed.
+    pub(crate) fn checkpoint(&mut self, files: &Files) -> Result<()> {
+        let (Work::Published(store, _) | Work::Unpublished(_, Some(store))) = &mut self.transaction.work
+        else {
+            return Ok(());
+        };
+        let Committed { commit, counts, metadata, .. } = &self.committed;
+        let published = published(*commit, *counts, metadata, files)?;
+        let superblock = superblock(store, &self.committed, self.policy);
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store)?),
+        };
+        store.checkpoint(journal, &published, superblock)
+    }
+
+    /// Through the journal, then into the file.
+    fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
+        let Work::Published(store, overlay) = &mut self.transaction.work else { return Ok(()) };
+        let metadata_changed = next.metadata != self.committed.metadata;
+        if overlay.is_empty() && next.counts == self.committed.counts && !metadata_changed {
+            return Ok(());
+        }
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store).map_err(Failure::Clean)?),
+        };
+        let disk = store.disk.clone();
+        let mut append = journal.begin(files, &*disk, next.commit);
+        let appended = store
+            .seal(overlay, |id, change, page| append.page(id, change, page))
+            .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&published.metadata)));
+        if let Err(error) = appended {
+            let cut = journal.cut_back(files, &*disk);
+            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(error) });
+        }
+        // Protects: the whole transaction, before anything of it reaches the data file.
+        journal.sync(files, &*disk).map_err(Failure::Poison)?;
+        store.apply(overlay, &published).map_err(Failure::Poison)?;
+        overlay.clear();
+        self.committed = next;
+        if journal.length() > CHECKPOINT_AT {
+            self.checkpoint(files).map_err(Failure::Poison)?;
+        }
+        Ok(())
+    }
+
+    /// By giving the transaction's own file the filter's name.
+    fn publish(
+        mut self: Box<Self>,
+        files: &Files,
+        options: &Options,
+        next: Committed,
+    ) -> (Option<Box<Self>>, Result<()>) {
+        let superblock = match self.prepare(files, &next) {
+            Ok(superblock) => superblock,
+            Err(failure) => return self.failed(failure),
+        };
+        let Work::Unpublished(file, old) = self.transaction.work else { return (None, Ok(())) };
+        if let Some(old) = &old {
+            old.live.set_superseded(true);
+        }
+        if let Err(error) = file.rename(old.is_some()) {
+            if let Some(old) = &old {
+                old.live.set_superseded(false);
+            }
+            self.transaction.work = Work::Unpublished(file, old);
+            return self.failed(Failure::Clean(error));
+        }
+        // Protects: the new file's name, before the journal of the old one is emptied.
+        let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
+        let journal = synced.and_then(|()| match (self.journal.take(), &old) {
+            (Some(journal), None) => Ok(journal),
+            (journal, _) => continued(journal, files, &file, &superblock),
+        });
+        match journal.and_then(|journal| Ok((journal, file.into_store(superblock)?))) {
+            Ok((journal, store)) => {
+                self.committed = next;
+                self.journal = Some(journal);
+                self.transaction.work = Work::Published(Box::new(store), Overlay::default());
+                (Some(self), Ok(()))
+            }
+            // The old file stays superseded: readers go by the name, whatever it leads to.
+            Err(error) => (None, Err(error)),
+        }
+    }
+
+    /// All that a publication does before the rename.
+    fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, Failure> {
+        let Work::Unpublished(file, old) = &self.transaction.work else {
+            return Err(Failure::Clean(Error::Poisoned { path: files.data.clone() }));
+        };
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let superblock = Superblock {
+            id: 2,
+            identity: file.identity,
+            policy: self.policy,
+            commit: next.commit,
+            salt: random(&files.data).map_err(Failure::Clean)?,
+            counts: next.counts,
+            metadata: next.metadata.clone(),
+        };
+        file.seal(&superblock, &published).map_err(Failure::Clean)?;
+        // Protects: all of the file, before it has the filter's name.
+        file.sync().map_err(Failure::Poison)?;
+        if old.is_none() {
+            // A journal that somebody left here when he removed its filter must not meet the new one.
+            let journal = continued(self.journal.take(), files, file, &superblock);
+            self.journal = Some(journal.map_err(Failure::Poison)?);
+        }
+        Ok(superblock)
+    }
+
+    /// As after the last commit.
+    pub(crate) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
+        let Committed { counts, metadata, identity, .. } = self.committed.clone();
+        let work = match self.transaction.work {
+            Work::Published(store, _) | Work::Unpublished(_, Some(store)) => {
+                Work::Published(store, Overlay::default())
+            }
+            Work::Unpublished(file, None) => {
+                drop(file);
+                let file = Unpublished::create(files, &options.disk, identity, NEW_FILE_MODE, None)?;
+                Work::Unpublished(file, None)
+            }
+        };
+        self.transaction = Transaction::new(work, counts, metadata);
+        Ok(self)
+    }
+}
+
+/// The journal, emptied, as the one of an unpublished file; created where there is none.
+fn continued(
+    journal: Option<Journal>,
+    files: &Files,
+    file: &Unpublished,
+    next: &Superblock,
+) -> Result<Journal> {
+    let (_, disk) = file.surroundings();
+    let header = Header {
+        uuid: next.identity.uuid,
+        generation: next.identity.geometry.generation,
+        salt: next.salt,
+        base: next.commit,
+    };
+    if let Some(mut journal) = journal {
+        journal.reset(files, &**disk, header)?;
+        return Ok(journal);
+    }
+    let model = file.file_metadata().at(&files.data, "look at")?;
+    Journal::create(files, &**disk, mode(&model), header)
+}

@@ -1,0 +1,168 @@
+//! One opening of the file for reading.
+//!
+//! Invariants (`format-spec/README.md`, section 7):
+//!
+//! 1. What can be seen is durable: a writer applies only what its journal holds for certain, and a reader that
+//!    finds no writer recovers first.
+//! 2. While a file says that it is superseded, the name is looked at before every answer.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, IoContext, Result};
+use crate::files::{Files, Inode};
+use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock};
+use crate::journal;
+use crate::live::{LiveRead, Published};
+use crate::map::{Map, MapMut};
+use crate::metadata::Metadata;
+use crate::open::{Opened, open_reader};
+use crate::options::Options;
+use crate::page::{Page, Sealer, Touched, Verify};
+use crate::recover::{Decision, Redo, judge};
+
+/// One opening of the file.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) path: Arc<Path>,
+    inode: Inode,
+    /// The newest superblock at the opening.
+    pub(crate) superblock: Superblock,
+    pub(crate) map: Map,
+    /// What is read in place of the map where the journal had to be replayed privately.
+    replayed: Option<Replayed>,
+    pub(crate) sealer: Sealer,
+    pub(crate) touched: Touched,
+    pub(crate) other_superblock_damaged: bool,
+}
+
+/// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
+#[derive(Debug)]
+struct Replayed {
+    memory: MapMut,
+    epoch: u64,
+    published: Published,
+}
+
+impl View {
+    pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
+        let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
+        let superblock = superblocks.newest;
+        let geometry = superblock.identity.geometry;
+        let mut view = Self {
+            path: files.data.as_path().into(),
+            inode,
+            map,
+            replayed: None,
+            sealer: Sealer::new(&superblock.identity),
+            touched: match options.verify {
+                Verify::Never => Touched::all(),
+                Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
+            },
+            other_superblock_damaged: superblocks.other_damaged,
+            superblock,
+        };
+        if let Some(locks) = unrecovered {
+            view.replayed = Some(view.replay(files, options, &file)?);
+            drop(locks);
+        }
+        if options.verify == Verify::Eager {
+            view.verify_all()?;
+        }
+        Ok(view)
+    }
+
+    /// Replays the journal into private memory, for a process that may not write.
+    fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
+        if self.map.poisoned() {
+            return Err(Error::Unrecovered { path: files.data.clone() });
+        }
+        let epoch = self.map.epoch();
+        let mut redo = Redo::nothing(&self.superblock);
+        if let Some(journal) = journal::open(files, false)? {
+            // Protects: what is about to be shown. Allowed on what was opened for reading only.
+            options.disk.sync(&journal).at(&files.journal, "sync")?;
+            let Superblock { salt, commit, .. } = self.superblock;
+            let scan = journal::scan(&journal, &files.journal, salt, commit)?;
+            if judge(&scan, &self.superblock, &files.journal)? == Decision::Replay {
+                redo = Redo::read(&self.superblock, &journal, &files.journal, &scan, |_, _| Ok(()))?;
+            }
+        }
+        let geometry = self.superblock.identity.geometry;
+        let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        for (id, change) in redo.overlay.pages() {
+            memory.copy(self.word_of(id), &mut page);
+            change.apply_to(&mut page);
+            for (index, word) in (self.word_of(id)..).zip(page) {
+                memory.set_word(index, word);
+            }
+            memory.set_half(self.sum_of(id), change.crc);
+        }
+        Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
+    }
+
+    /// Whether the view still shows what it should; if not, the file is to be opened anew.
+    #[inline]
+    pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
+        if let Some(replayed) = &self.replayed
+            && (self.map.epoch() != replayed.epoch || self.map.is_idle())
+        {
+            return Ok(false);
+        }
+        if !self.map.flagged() {
+            return Ok(true);
+        }
+        Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
+    }
+
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
+    }
+
+    pub(crate) fn busy(&self, op: &'static str) -> Error {
+        Error::Busy { path: self.path.to_path_buf(), op }
+    }
+
+    pub(crate) fn word_of(&self, id: PageId) -> usize {
+        ((self.superblock.identity.geometry.data() + id.0 * PAGE) / 8) as usize
+    }
+
+    fn sum_of(&self, id: PageId) -> usize {
+        (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
+    }
+
+    /// A page and its checksum as they are, unverified.
+    pub(crate) fn read(&self, id: PageId, into: &mut Page) -> u32 {
+        match &self.replayed {
+            None => {
+                self.map.copy(self.word_of(id), into);
+                self.map.half(self.sum_of(id))
+            }
+            Some(Replayed { memory, .. }) => {
+                memory.copy(self.word_of(id), into);
+                memory.half(self.sum_of(id))
+            }
+        }
+    }
+
+    /// Counters and metadata as of the last commit; `None` while one is being applied.
+    pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
+        let published = match &self.replayed {
+            Some(replayed) => replayed.published.clone(),
+            None => self.map.published()?,
+        };
+        let Superblock { commit, counts, metadata, .. } = &self.superblock;
+        if published.commit == *commit {
+            // The superblock has a checksum; the live area has none.
+            return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
+        }
+        Some(Metadata::decode(&self.path, &published.metadata).map(|metadata| (published, metadata)))
+    }
+}
