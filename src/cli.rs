@@ -29,8 +29,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
-
 /// A set of keys on disk in about two bytes a key: has this key been seen?
 ///
 /// FILE is a cuckoo filter. It never forgets a key, and takes a key that was never inserted for a present one

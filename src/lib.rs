@@ -1,5 +1,71 @@
-//! A persistent, crash-safe, on-disk cuckoo filter.
+//! A persistent, crash-safe, on-disk cuckoo filter: has this key been seen?
+//!
+//! For sets too large to keep whole, in about two bytes a key. The answer "no" is always right; the answer
+//! "yes" is wrong at a rate that is known, and chosen at creation. Unlike a Bloom filter it deletes, counts, and
+//! grows without the original keys. It lives in one file that any number of processes read through mmap while
+//! one locked writer adds to it, and it survives `kill -9` and power loss.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("seen.gowk");
+//! use gowk::{Options, Reader};
+//!
+//! let mut writer = Options::new().capacity(1_000_000).false_positive_rate(1e-3).open(&path)?;
+//! for url in ["https://example.org/", "https://example.com/", "https://example.org/"] {
+//!     if writer.insert_unique(url.as_bytes())? {
+//!         println!("first seen: {url}");
+//!     }
+//! }
+//! writer.metadata_mut()?.set("position", "line 3");
+//! writer.commit()?; // durable and visible, keys and metadata together
+//!
+//! let reader = Reader::open(&path)?; // in any process, beside the writer
+//! assert!(reader.contains(b"https://example.com/")?);
+//! assert!(!reader.contains(b"https://example.net/")?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Two ways to use it
+//!
+//! * As a **set**: [`Writer::insert_unique`] stores a key only if it is not found, and nothing is removed.
+//! * As a **multiset**: [`Writer::insert`] stores each copy, up to 2n for n slots per bucket, and
+//!   [`Writer::remove`] takes one. Remove only what was inserted.
+//!
+//! Mixing them loses keys: a key that was skipped because another one matches it lives on that key's entry, and
+//! removing the other removes both. gowk counts the skipped and refuses to remove then.
+//!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | key | the user's bytes, of any length, none too |
+//! | slot | W bits that hold one fingerprint; 0 is empty |
+//! | bucket | 64 bits, n slots; a key's fingerprint is in one of two |
+//! | page | 4 KiB, 512 buckets: the unit of checksums |
+//! | region | 64 KiB, 16 pages: the unit of addressing, of applying commits, and of doubling |
+//! | tag | the high bits of a fingerprint, which choose the second bucket and never change |
+//! | tail | the rest of it, which loses one bit with each doubling |
+//! | void | an entry without a tail; universal: a slot that matches everything, left by repair |
+//! | generation | how often the filter has doubled |
+//! | journal | the write-ahead log beside the file, `FILE-journal` |
+//! | checkpoint | the file holds all commits, and the journal none |
+//!
+//! # Files
+//!
+//! A filter is `FILE`, with `FILE-journal` (empty but for a header after a clean close) and `FILE-lock` (always
+//! empty) beside it. To copy a filter, use [`Reader::copy_to`]; copying the file alone is right only while no
+//! writer has it and the last one closed it. The format is specified byte by byte in `format-spec/`.
+//!
+//! # Limits
+//!
+//! Unix only. Memory maps and `flock` must work: a local file system. No other process may cut the file short
+//! while it is mapped: accesses behind the cut raise SIGBUS. A filter opened by a process and by its fork is
+//! one filter to the kernel's locks: open it after forking.
+
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+#[cfg(not(unix))]
+compile_error!("gowk needs flock, mmap and Unix file semantics");
 
 mod bucket;
 mod commit;

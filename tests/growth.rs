@@ -228,7 +228,8 @@ fn every_limit_refuses_with_its_own_error_and_leaves_the_transaction_whole() {
     let dir = tempfile::tempdir().unwrap();
     let one_doubling = 512 << 10;
     let rate = SlotsPerBucket::Four.false_positive_rate() * 1.6;
-    let cases: [(&str, Options, fn(&Error) -> bool); 4] = [
+    type Expected = fn(&Error) -> bool;
+    let cases: [(&str, Options, Expected); 4] = [
         ("never", Options::new().growth(Growth::Never), |error| matches!(error, Error::Full { .. })),
         (
             "size",

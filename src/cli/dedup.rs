@@ -27,16 +27,19 @@ pub(super) struct Dedup {
     /// Filter to remember keys in
     file: PathBuf,
 
-    /// Creation: distinct keys that the filter takes before it has to double
+    #[command(flatten)]
+    feed: FeedArgs,
+
+    /// Distinct keys that the filter takes before it has to double
     #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
+    #[arg(help_heading = CREATION)]
     capacity: u64,
 
-    #[command(flatten, next_help_heading = "Creation")]
+    #[command(flatten, next_help_heading = CREATION)]
     shape: Shape,
-
-    #[command(flatten, next_help_heading = "Options")]
-    feed: FeedArgs,
 }
+
+const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {

@@ -18,14 +18,14 @@ use super::{Outcome, output};
 Examples:
   gowk remove sessions.gowk 8c9f1d7e
   gowk remove sessions.gowk --input expired.txt")]
+// In lower case, `Unsafe` is a keyword, and a word kept for map.rs.
+#[allow(non_snake_case)]
 pub(super) struct Remove {
     /// Filter to remove from
     file: PathBuf,
 
     /// Remove although inserts were answered without storing an entry, as unique ones and copies beyond the
     /// limit are: keys that live on a removed entry are lost with it
-    // In lower case this name is a keyword of the language, and one that only map.rs may use.
-    #[allow(non_snake_case)]
     #[arg(long)]
     Unsafe: bool,
 
