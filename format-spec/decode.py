@@ -332,7 +332,9 @@ def split_slot(slot, width):
 def expected_rate(by_tail, universal, width, slots):
     """4.9"""
     weight = sum(count * 2.0 ** -(width.tag_bits + tail) for tail, count in enumerate(by_tail))
-    return -math.expm1(-(weight + universal) * 2 * width.slots / slots)
+    quarantined = universal / slots
+    kept = (1 - quarantined) * (1 - quarantined / 8)
+    return (1 - kept) - kept * math.expm1(-weight * 2 * width.slots / slots)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

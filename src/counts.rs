@@ -32,15 +32,19 @@ impl Counts {
         self.by_tail[0]
     }
 
-    /// The chance that a key never inserted is found: with x the matches that its 2n slots hold on average,
-    /// `1 - exp(-x)`, and `x = (sum of count[t] * 2^-(T + t), plus universal) * 2n / slots`.
+    /// The chance that a key never inserted is found: `1 - (1 - q)(1 - q/8) exp(-x)`, with
+    /// `x = (sum of count[t] * 2^-(T + t)) * 2n / slots` the entries that match it on average, and q the part
+    /// of the buckets that are quarantined. They are so by whole pages, and one tag in eight leads out of the
+    /// page of the first bucket.
     pub(crate) fn expected_false_positive_rate(&self, width: SlotsPerBucket, slots: u64) -> f64 {
         let weight: f64 = (0i32..)
             .zip(self.by_tail)
             .map(|(tail, count)| count as f64 * (-f64::from(width.tag_bits() as i32 + tail)).exp2())
             .sum();
-        let matches = (weight + self.universal as f64) * f64::from(2 * width.get()) / slots as f64;
-        -(-matches).exp_m1()
+        let matches = weight * f64::from(2 * width.get()) / slots as f64;
+        let quarantined = self.universal as f64 / slots as f64;
+        let kept = (1.0 - quarantined) * (1.0 - quarantined / 8.0);
+        (1.0 - kept) - kept * (-matches).exp_m1()
     }
 
     /// The counters after one doubling: each tail one bit shorter, and what has none to lose twice.

@@ -57,8 +57,8 @@ pub struct Info {
     pub load: f64,
     /// Bits of the file per entry; `None` while there are no entries.
     pub bits_per_key: Option<f64>,
-    /// The chance that a key never inserted is found now: `1 - exp(-x)`, with x the matches that the slots of
-    /// two buckets hold on average.
+    /// The chance that a key never inserted is found now, from the number of entries by the length of their
+    /// tail and from the quarantined buckets (`format-spec/README.md`, section 4.9).
     pub expected_false_positive_rate: f64,
     /// What the next doublings would bring, until the format, a limit or the share of entries without a tail
     /// ends them.

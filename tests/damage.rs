@@ -1,0 +1,171 @@
+//! What bit rot does: found, never answered wrongly, and given up only on demand.
+//!
+//! Invariants checked: one flipped byte in any data page is found by `verify`, which names page and region, and
+//! by the first lookup that touches the page; the other pages go on serving; `repair` leaves no key reported
+//! absent, through commits, doublings and reopenings; one damaged superblock costs nothing.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use gowk::{Error, OnDamage, Options, Reader, SlotsPerBucket};
+
+const KEYS: u64 = 40_000;
+const PAGE: u64 = 4096;
+
+fn key(i: u64) -> [u8; 8] {
+    i.to_le_bytes()
+}
+
+/// A closed filter of two regions.
+fn filter(dir: &tempfile::TempDir, slots: SlotsPerBucket) -> PathBuf {
+    let path = dir.path().join("f.gowk");
+    let capacity = match slots {
+        SlotsPerBucket::Two => 2 * 13_000,
+        _ => 2 * 30_000,
+    };
+    let mut writer = Options::new().capacity(capacity).slots_per_bucket(slots).create(&path).unwrap();
+    for i in 0..KEYS.min(capacity - 1000) {
+        writer.insert(&key(i)).unwrap();
+    }
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    path
+}
+
+fn flip(path: &Path, offset: u64, mask: u8) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ mask], offset).unwrap();
+}
+
+/// Where the data pages start: the file's end less its regions.
+fn data(path: &Path) -> u64 {
+    let regions = Reader::open(path).unwrap().info().unwrap().regions;
+    path.metadata().unwrap().len() - 65_536 * regions
+}
+
+#[test]
+fn a_flipped_byte_in_any_page_is_found_by_verify_and_by_the_lookups_that_touch_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(&dir, SlotsPerBucket::Four);
+    let data = data(&path);
+    for page in 0..32 {
+        let offset = data + page * PAGE + 97 * page % PAGE;
+        flip(&path, offset, 1 << (page % 8));
+        let reader = Reader::open(&path).unwrap();
+        let report = reader.verify(&mut |_, _| {}).unwrap();
+        assert_eq!(report.damaged.len(), 1);
+        assert_eq!((report.damaged[0].page, report.damaged[0].region), (page, page / 16));
+        let reader = Reader::open(&path).unwrap();
+        let mut refused = 0;
+        for i in 0..KEYS {
+            match reader.contains(&key(i)) {
+                Ok(found) => assert!(found),
+                Err(error @ Error::Damaged { .. }) => {
+                    assert!(error.to_string().contains(&format!("page {page} (region {})", page / 16)));
+                    refused += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // Each page has a 32nd of the keys at home, and is the second bucket of some others.
+        assert!((KEYS / 32 / 2..KEYS / 32 * 2).contains(&refused), "{refused}");
+        let lenient = Options::new().on_damage(OnDamage::Present).read(&path).unwrap();
+        assert!((0..KEYS).all(|i| lenient.contains(&key(i)).unwrap()));
+        flip(&path, offset, 1 << (page % 8));
+        assert!(Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_flipped_checksum_is_found_as_a_damaged_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(&dir, SlotsPerBucket::Four);
+    // Two regions: 32 checksums, in the page before the padding to the data.
+    let sums = 131_072 + (53_248_u64 + 8).next_multiple_of(PAGE);
+    flip(&path, sums + 4 * 7, 0x10);
+    let report = Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap();
+    assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [7]);
+}
+
+#[test]
+fn damage_is_not_laundered_by_a_commit_or_a_doubling() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(&dir, SlotsPerBucket::Four);
+    flip(&path, data(&path) + 5 * PAGE, 1);
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    let mut refused = 0;
+    for i in KEYS..KEYS + 1000 {
+        match writer.insert(&key(i)) {
+            Ok(()) => {}
+            Err(Error::Damaged { page: 5, .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 0);
+    assert!(matches!(writer.grow(), Err(Error::Damaged { page: 5, .. })));
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let report = Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap();
+    assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
+    for slots in SlotsPerBucket::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let path = filter(&dir, slots);
+        let data = data(&path);
+        for page in [3, 4, 29] {
+            flip(&path, data + page * PAGE + 100, 0x40);
+        }
+        let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
+        let keys = writer.info().unwrap().inserted;
+        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        assert_eq!(repair.quarantined.iter().map(|page| page.page).collect::<Vec<_>>(), [3, 4, 29]);
+        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        assert_eq!(writer.info().unwrap().quarantined_buckets, 3 * 512);
+        let mut present = keys;
+        for _ in 0..3 {
+            assert!((0..present).all(|i| writer.contains(&key(i)).unwrap()), "{slots:?}");
+            for i in present..present + 1000 {
+                writer.insert(&key(i)).unwrap();
+            }
+            present += 1000;
+            writer.commit().unwrap();
+            writer.grow().unwrap();
+            writer.commit().unwrap();
+            writer.close().unwrap();
+            let reader = Reader::open(&path).unwrap();
+            assert!((0..present).all(|i| reader.contains(&key(i)).unwrap()), "{slots:?}");
+            let report = reader.verify(&mut |_, _| {}).unwrap();
+            assert!(report.is_clean(), "{report:?}");
+            writer = Options::new().void_growth(true).open_existing(&path).unwrap();
+        }
+        // The price is what the filter expects it to be.
+        let absent = 1 << 40;
+        let found = (absent..absent + 200_000).filter(|i| writer.contains(&key(*i)).unwrap()).count();
+        let (rate, expected) = (found as f64 / 200_000.0, writer.info().unwrap().expected_false_positive_rate);
+        assert!((rate / expected - 1.0).abs() < 0.15, "{slots:?}: {rate} for {expected}");
+    }
+}
+
+#[test]
+fn one_damaged_superblock_is_reported_and_repaired() {
+    for slot in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = filter(&dir, SlotsPerBucket::Four);
+        flip(&path, slot * 65_536 + 208, 1);
+        let reader = Reader::open(&path).unwrap();
+        assert!((0..KEYS).all(|i| reader.contains(&key(i)).unwrap()));
+        let report = reader.verify(&mut |_, _| {}).unwrap();
+        assert!(report.superblock_damaged && !report.is_clean());
+        let mut writer = Options::new().open_existing(&path).unwrap();
+        assert!(writer.repair(&mut |_, _| {}).unwrap().superblock);
+        drop(writer);
+        let reader = Reader::open(&path).unwrap();
+        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!((0..KEYS).all(|i| reader.contains(&key(i)).unwrap()));
+    }
+}
