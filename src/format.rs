@@ -526,3 +526,6 @@ impl Superblock {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -5,7 +5,7 @@
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The bytes whose hash under the file's seed is stored as the canary.
-const CANARY_KEY: &[u8] = b"gowk";
+pub(crate) const CANARY_KEY: &[u8] = b"gowk";
 
 /// The 128-bit hash of a key, all that a filter ever learns of it.
 ///

@@ -28,17 +28,17 @@ use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
 use crate::overlay::PageChange;
 use crate::page::Page;
 
-const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
-const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
+pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
+pub(crate) const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
 /// Bytes of the journal's header; frames start behind it.
 pub(crate) const HEADER: u64 = 512;
-const HEADER_CRC_AT: usize = 508;
+pub(crate) const HEADER_CRC_AT: usize = 508;
 /// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
 pub(crate) const FRAME_ALIGN: u64 = 512;
-const FRAME_HEADER: usize = 64;
+pub(crate) const FRAME_HEADER: usize = 64;
 const FRAME_CRC_AT: usize = 60;
 pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
-const COMMIT: u32 = 1;
+pub(crate) const COMMIT: u32 = 1;
 /// With more changed words than this, the whole page is shorter than the words with their indices.
 const MOST_PAIRS: usize = 409;
 

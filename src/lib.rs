@@ -113,3 +113,8 @@ pub use repair::Repair;
 pub use sizing::SlotsPerBucket;
 pub use verify::{DamagedPage, Report};
 pub use writer::Writer;
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

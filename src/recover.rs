@@ -222,3 +222,6 @@ pub(crate) fn recover(store: &mut Store, mode: u32) -> Result<Journal> {
 fn redo_pages(store: &Store, overlay: &Overlay) -> Result<()> {
     overlay.ascending().into_iter().try_for_each(|region| store.write_region(region, overlay.region(region)))
 }
+
+#[cfg(test)]
+mod tests;

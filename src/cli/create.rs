@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gowk::Error;
 
 use super::creation::{Shape, refused};
 use super::failure::Failure;
@@ -41,7 +42,10 @@ pub(super) struct Create {
 impl Create {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let options = self.lock.apply(self.shape.options(self.capacity)).force(self.force);
-        let mut writer = options.create(&self.file).map_err(|error| refused(&self.file, error))?;
+        let mut writer = options.create(&self.file).map_err(|error| match error {
+            error @ Error::Exists { .. } => Failure::InTheWay(error),
+            error => refused(&self.file, error),
+        })?;
         writer.commit()?;
         writer.close()?;
         Ok(Outcome::Done)

@@ -17,6 +17,9 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
+    #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
+    InTheWay(Error),
+
     #[error("{input}: cannot {op}: {source}; check the path given with --input")]
     Input { input: String, op: &'static str, source: io::Error },
 
@@ -61,19 +64,26 @@ struct WithRemedy<'a>(&'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Error::NotFound { path } = self.0 {
-            let path = path.display();
-            return write!(f, "{path}: no such filter; check the path, or create it with `gowk create`");
+        match self.0 {
+            Error::NotFound { path } => {
+                let path = path.display();
+                write!(f, "{path}: no such filter; check the path, or create it with `gowk create`")
+            }
+            Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
+            Error::Locked { path } => {
+                let path = path.display();
+                write!(f, "{path}: locked by another writer; try again when it is done, or wait with --wait")
+            }
+            error => {
+                write!(f, "{error}")?;
+                remedy(error).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+            }
         }
-        write!(f, "{}", self.0)?;
-        remedy(self.0).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
-        Error::Locked { .. } => Some("--wait waits for it"),
-        Error::Exists { .. } => Some("--force replaces a filter and forgets its keys"),
         Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),

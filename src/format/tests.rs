@@ -1,0 +1,699 @@
+//! Invariants checked:
+//!
+//! 1. Every number in the tables of `format-spec/README.md` that says where something lies, how long it is or
+//!    what marks it, is the one that the code uses: to change either without the other fails here. The journal's
+//!    tables are compared in `journal/tests.rs`, the decision table in `recover/tests.rs`.
+//! 2. What is encoded is decoded, field by field, at the offsets of the tables.
+//! 3. Any single reserved byte, unknown feature bit or damaged byte of a slot is noticed.
+
+use super::*;
+use crate::bucket::{Bucket, Width, with_width};
+use crate::disk::{Disk, SystemDisk};
+use crate::grow::GROWTH_THRESHOLD;
+use crate::journal;
+use crate::live::{Live, Published};
+use crate::offset::{OFFSET_T6, OFFSET_T10};
+use crate::options::Options;
+use crate::page::Sealer;
+use crate::region::Place;
+
+const SPEC: &str = include_str!("../../format-spec/README.md");
+
+/// The cells of the table number `nth`, from 0, of a section of the specification; without the table's head.
+pub(crate) fn table(section: &str, nth: usize) -> Vec<Vec<String>> {
+    let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
+    let (mut here, mut inside) = (false, false);
+    for line in SPEC.lines() {
+        if let Some(heading) = line.strip_prefix('#') {
+            here = heading.trim_start_matches('#').split_whitespace().next() == Some(section);
+        }
+        let cells = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
+        match cells.filter(|_| here) {
+            Some(cells) if inside => {
+                let row = cells.split(" | ").map(|cell| cell.trim().to_owned()).collect();
+                tables.last_mut().unwrap().push(row);
+            }
+            // The head; the line of dashes behind it begins and ends otherwise.
+            Some(_) => tables.push(Vec::new()),
+            None => {}
+        }
+        inside = here && line.starts_with('|');
+    }
+    assert!(tables.len() > nth, "section {section} has {} tables", tables.len());
+    let rows = tables.swap_remove(nth);
+    assert!(!rows.is_empty(), "an empty table in section {section}");
+    rows
+}
+
+/// Whether a sentence of the specification, wherever its lines break, says this.
+pub(crate) fn says(words: &str) -> bool {
+    SPEC.split_whitespace().collect::<Vec<_>>().join(" ").contains(words)
+}
+
+/// A formula of the specification: numbers and names, `+`, `*` (or nothing, as in `4R`) and `align(x, a)`.
+pub(crate) fn value(formula: &str, names: &[(&str, u64)]) -> u64 {
+    let mut rest = formula;
+    let value = sum(&mut rest, names);
+    assert_eq!(rest.trim(), "", "in {formula}");
+    value
+}
+
+fn sum(rest: &mut &str, names: &[(&str, u64)]) -> u64 {
+    let mut sum = product(rest, names);
+    while take(rest, "+") {
+        sum += product(rest, names);
+    }
+    sum
+}
+
+fn product(rest: &mut &str, names: &[(&str, u64)]) -> u64 {
+    let mut product = factor(rest, names);
+    while take(rest, "*") || rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        product *= factor(rest, names);
+    }
+    product
+}
+
+fn factor(rest: &mut &str, names: &[(&str, u64)]) -> u64 {
+    if take(rest, "align(") {
+        let number = sum(rest, names);
+        assert!(take(rest, ","), "align takes two numbers: {rest}");
+        let to = sum(rest, names);
+        assert!(take(rest, ")"), "align ends: {rest}");
+        return number.next_multiple_of(to);
+    }
+    *rest = rest.trim_start();
+    let end = |inside: fn(char) -> bool| rest.find(|c| !inside(c)).unwrap_or(rest.len());
+    let (word, after) = match end(|c| c.is_ascii_digit()) {
+        0 => rest.split_at(end(|c| c.is_ascii_alphabetic() || c == '_')),
+        digits => rest.split_at(digits),
+    };
+    *rest = after;
+    let named = names.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
+    named.or_else(|| word.parse().ok()).unwrap_or_else(|| panic!("no number: {word}{after}"))
+}
+
+fn take(rest: &mut &str, word: &str) -> bool {
+    let after = rest.trim_start().strip_prefix(word);
+    *rest = after.unwrap_or(rest);
+    after.is_some()
+}
+
+/// One row of a table of offsets.
+pub(crate) struct Part {
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
+    pub(crate) field: String,
+}
+
+/// The rows of a table of offsets, which must follow each other without a gap.
+pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Part> {
+    let mut end = 0;
+    let rows = table(section, nth).into_iter().map(|row| {
+        let size = value(&row[1], names) as usize;
+        let offset = if row[0] == "after" { end } else { value(&row[0], names) as usize };
+        assert_eq!(offset, end, "a gap before {} in section {section}", row[2]);
+        end += size;
+        Part { offset, size, field: row[2].clone() }
+    });
+    rows.collect()
+}
+
+/// Compares bytes with a table of offsets; `expected` gives each field's bytes, the rest of it being 0.
+pub(crate) fn assert_parts(bytes: &[u8], parts: &[Part], expected: impl Fn(&str) -> Vec<u8>) {
+    for Part { offset, size, field } in parts {
+        let mut expected = expected(field);
+        assert!(expected.len() <= *size, "{field} has {size} bytes");
+        expected.resize(*size, 0);
+        assert_eq!(bytes[*offset..offset + size], expected, "{field}");
+    }
+    assert_eq!(parts.last().map(|last| last.offset + last.size), Some(bytes.len()));
+}
+
+/// Counters of which no two are equal, and which fit a filter of four slots a bucket.
+pub(crate) fn counts() -> Counts {
+    let mut counts = Counts {
+        inserted: 0x0101_0203,
+        removed: 0x0201_0203,
+        unrecorded: 0x0301_0203,
+        universal: 12,
+        ..Counts::default()
+    };
+    for (tail, count) in (1..).zip(&mut counts.by_tail[..10]) {
+        *count = tail;
+    }
+    counts
+}
+
+/// By the table of 5.2, independent of `RawCounts`.
+pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
+    let rows = parts("5.2", 1, &[]);
+    let mut bytes = vec![0; 288];
+    for Part { offset, size, field } in rows {
+        let value: Vec<u64> = match field.as_str() {
+            "inserted" => vec![counts.inserted],
+            "removed" => vec![counts.removed],
+            "unrecorded" => vec![counts.unrecorded],
+            "universal" => vec![counts.universal],
+            "by_tail" => counts.by_tail.to_vec(),
+            other => panic!("the table has a new field: {other}"),
+        };
+        let value: Vec<u8> = value.into_iter().flat_map(u64::to_le_bytes).collect();
+        assert_eq!(value.len(), size, "{field}");
+        bytes[offset..offset + size].copy_from_slice(&value);
+    }
+    bytes
+}
+
+/// A superblock of which no two fields are equal.
+pub(crate) fn superblock() -> Superblock {
+    let mut metadata = Metadata::default();
+    metadata.set("cursor", *b"\x01\x02\x03");
+    Superblock {
+        id: 0x4001,
+        identity: Identity {
+            uuid: *b"sixteen bytes...",
+            hasher: KeyHasher { kind: HashKind::Xxh3, seed: 0x4002 },
+            geometry: Geometry { slots: SlotsPerBucket::Four, base_regions: 3, generation: 2 },
+        },
+        policy: Policy {
+            growth: Growth::Auto,
+            max_file_size: 0x4003,
+            requested_rate: 0.25,
+            max_rate: 0.125,
+            capacity: 0x4004,
+        },
+        commit: 0x4005,
+        salt: 0x4006,
+        counts: counts(),
+        metadata,
+    }
+}
+
+fn path() -> &'static Path {
+    Path::new("f.gowk")
+}
+
+fn seal(slot: &mut [u8]) {
+    let (body, crc) = slot.split_at_mut(SLOT_CRC_AT);
+    crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+}
+
+/// Checks a file of which both slots are given; its length is right.
+fn check(slots: [Vec<u8>; 2], length: u64) -> Result<Superblocks> {
+    RawSuperblocks::new(slots.concat(), length).check(path())
+}
+
+/// The slot, changed and sealed, beside an empty other one.
+fn check_changed(superblock: &Superblock, change: impl Fn(&mut [u8])) -> Result<Superblocks> {
+    let mut slot = superblock.encode(path()).unwrap();
+    change(&mut slot);
+    seal(&mut slot);
+    check([slot, vec![0; SLOT_BYTES]], superblock.identity.geometry.file_length())
+}
+
+fn field_of(outcome: Result<Superblocks>) -> String {
+    match outcome {
+        Err(Error::Field { field, .. }) => field.to_owned(),
+        other => panic!("not refused for a field: {other:?}"),
+    }
+}
+
+#[test]
+fn the_constants_are_those_of_the_table() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let number = |number: u64| number.to_string();
+    let hash_id = |kind| {
+        let mut superblock = superblock();
+        superblock.identity.hasher.kind = kind;
+        let (raw, _) = RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap();
+        number(raw.hash_id.get().into())
+    };
+    let growth = |growth| {
+        let mut superblock = superblock();
+        superblock.policy.growth = growth;
+        let (raw, _) = RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap();
+        number(raw.growth.get().into())
+    };
+    let ours = [
+        ("page size", number(PAGE)),
+        ("buckets per page", number(BUCKETS_PER_PAGE.into())),
+        ("pages per region", number(PAGES_PER_REGION.into())),
+        ("buckets per region", number(BUCKETS_PER_REGION.into())),
+        ("region size", number(REGION)),
+        ("max regions", number(MAX_REGIONS)),
+        ("superblock slot size", number(SLOT)),
+        ("metadata offset", number(METADATA_AT as u64)),
+        ("metadata limit", number(METADATA_LIMIT as u64)),
+        ("slot CRC offset", number(SLOT_CRC_AT as u64)),
+        ("live offset", number(LIVE)),
+        ("live counters offset", number(LIVE_COUNTERS)),
+        ("live metadata length offset", number(LIVE_METADATA_LENGTH)),
+        ("live metadata offset", number(LIVE_METADATA)),
+        ("live sequences offset", number(LIVE_SEQUENCES)),
+        ("tail lengths", number(TAIL_LENGTHS as u64)),
+        ("counts size", number(size_of::<RawCounts>() as u64)),
+        ("journal header size", number(journal::HEADER)),
+        ("journal header CRC offset", number(journal::HEADER_CRC_AT as u64)),
+        ("frame alignment", number(journal::FRAME_ALIGN)),
+        ("frame header size", number(journal::FRAME_HEADER as u64)),
+        ("frame payload limit", number(journal::MAX_PAYLOAD as u64)),
+        ("frame flag COMMIT", number(journal::COMMIT.into())),
+        ("format major", number(VERSION.0.into())),
+        ("format minor", number(VERSION.1.into())),
+        ("hash id caller", hash_id(HashKind::Caller)),
+        ("hash id XXH3-128", hash_id(HashKind::Xxh3)),
+        ("growth never", growth(Growth::Never)),
+        ("growth auto", growth(Growth::Auto)),
+        ("magic", hex(&MAGIC)),
+        ("journal magic", hex(&journal::HEADER_MAGIC)),
+        ("frame magic", hex(&journal::FRAME_MAGIC)),
+        ("state idle", hex(&STATE_IDLE)),
+        ("state in use", hex(&STATE_IN_USE)),
+        ("canary key", hex(crate::hash::CANARY_KEY)),
+    ];
+    let spec = table("2", 0);
+    let spec: Vec<(&str, String)> = spec.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
+    assert_eq!(spec, ours);
+    assert_eq!(SLOT_BYTES as u64, SLOT);
+    assert!(says(&format!("# The gowk file format, version {}.{}", VERSION.0, VERSION.1)));
+    assert_eq!(table("11", 0).last().unwrap()[0], format!("{}.{}", VERSION.0, VERSION.1));
+}
+
+#[test]
+fn the_numbers_of_prose_are_those_of_the_code() {
+    assert!(says(&format!("{} entries are examined by default", Options::new().max_kicks)));
+    assert!(says(&format!("is at least {GROWTH_THRESHOLD} rho")));
+}
+
+#[test]
+fn every_part_of_the_file_lies_where_the_table_says() {
+    let rows = table("5.1", 0);
+    let formula = |part: &str, column: usize| {
+        let row = rows.iter().find(|row| row[0] == part).unwrap_or_else(|| panic!("no part {part}"));
+        row[column].split_once(" = ").map_or(row[column].clone(), |(_, formula)| formula.to_owned())
+    };
+    for slots in SlotsPerBucket::ALL {
+        for (base_regions, generation) in [
+            (1, 0),
+            (1, 1),
+            (3, 0),
+            (3, 2),
+            (15, 0),
+            (16, 0),
+            (17, 0),
+            (64, 0),
+            (65, 0),
+            (1000, 3),
+            (1023, 0),
+            (1024, 0),
+            (1025, 0),
+            (2816, 0),
+            (2817, 0),
+            (1_000_003, 0),
+            (5, 12),
+            (1, 32),
+            (MAX_REGIONS, 0),
+        ] {
+            let geometry = Geometry { slots, base_regions, generation };
+            let regions = base_regions * (1 << generation);
+            let sums = value(&formula("checksum table", 1), &[("R", regions)]);
+            let names = [("R", regions), ("sums", sums)];
+            let data = value(&formula("regions", 1), &names);
+            assert_eq!((geometry.regions(), geometry.sums(), geometry.data()), (regions, sums, data));
+            let live = value(&formula("live area", 1), &names);
+            assert_eq!(live, LIVE);
+            assert_eq!(live + value(&formula("live area", 2), &names), sums);
+            assert_eq!(value(&formula("checksum table", 2), &names), 4 * geometry.pages());
+            assert_eq!(value(&formula("padding", 1), &names), sums + 4 * geometry.pages());
+            assert_eq!(data + value(&formula("regions", 2), &names), geometry.file_length());
+            assert_eq!(geometry.slots_in_all(), 8192 * u64::from(slots.get()) * regions);
+            let last = RegionId((regions - 1) as u32);
+            assert_eq!(geometry.region_at(last) + REGION, geometry.file_length());
+            let page = PageId::new(last, PAGES_PER_REGION - 1);
+            assert_eq!((page.0 + 1, page.region(), page.in_region()), (geometry.pages(), last, 15));
+            assert_eq!(geometry.doubled().is_some(), regions * 2 <= MAX_REGIONS);
+        }
+    }
+    for (part, start) in [("superblock slot A", 0), ("superblock slot B", SLOT)] {
+        assert_eq!((value(&formula(part, 1), &[]), value(&formula(part, 2), &[])), (start, SLOT));
+    }
+}
+
+#[test]
+fn a_superblock_is_encoded_as_the_table_says() {
+    let superblock = superblock();
+    let bytes = superblock.encode(path()).unwrap();
+    let geometry = superblock.identity.geometry;
+    let crc = crc32fast::hash(&bytes[..SLOT_CRC_AT]);
+    let u64s = |number: u64| number.to_le_bytes().to_vec();
+    let u32s = |number: u32| number.to_le_bytes().to_vec();
+    assert_parts(&bytes, &parts("5.2", 0, &[]), |field| match field {
+        "magic" => MAGIC.to_vec(),
+        "major" => VERSION.0.to_le_bytes().to_vec(),
+        "minor" => VERSION.1.to_le_bytes().to_vec(),
+        "id" => u64s(superblock.id),
+        "uuid" => superblock.identity.uuid.to_vec(),
+        "seed" => u64s(superblock.identity.hasher.seed),
+        "hash_id" => u32s(1),
+        "slots" => u32s(4),
+        "canary" => superblock.identity.hasher.canary().to_le_bytes().to_vec(),
+        "base_regions" => u64s(3),
+        "generation" => u32s(2),
+        "growth" => u32s(1),
+        "live" => u64s(LIVE),
+        "sums" => u64s(geometry.sums()),
+        "data" => u64s(geometry.data()),
+        "file_length" => u64s(geometry.file_length()),
+        "max_file_size" => u64s(superblock.policy.max_file_size),
+        "requested_rate" => superblock.policy.requested_rate.to_le_bytes().to_vec(),
+        "max_rate" => superblock.policy.max_rate.to_le_bytes().to_vec(),
+        "capacity" => u64s(superblock.policy.capacity),
+        "commit" => u64s(superblock.commit),
+        "salt" => u64s(superblock.salt),
+        "counts" => counts_by_table(&superblock.counts),
+        "metadata_length" => u32s(8 + 6 + 3),
+        "metadata" => b"\x06\0\0\0\x03\0\0\0cursor\x01\x02\x03".to_vec(),
+        "crc" => u32s(crc),
+        "incompatible" | "read_only_compatible" | "compatible" => Vec::new(),
+        reserved if reserved.starts_with("reserved_") => Vec::new(),
+        other => panic!("the table has a new field: {other}"),
+    });
+    let found = check_changed(&superblock, |_| {}).unwrap();
+    assert_eq!((found.newest, found.slot, found.other_damaged), (superblock, 0, true));
+}
+
+#[test]
+fn metadata_is_encoded_as_the_table_says() {
+    let bytes = superblock().metadata.encode(path()).unwrap();
+    let names = [("name_length", 6), ("value_length", 3)];
+    assert_parts(&bytes, &parts("5.3", 0, &names), |field| match field {
+        "name_length" => vec![6],
+        "zero" => vec![],
+        "value_length" => vec![3],
+        "name" => b"cursor".to_vec(),
+        "value" => b"\x01\x02\x03".to_vec(),
+        other => panic!("the table has a new field: {other}"),
+    });
+}
+
+#[test]
+fn the_live_area_is_written_as_the_table_says() {
+    let geometry = superblock().identity.geometry;
+    let regions = geometry.regions();
+    let rows = parts("5.4", 0, &[("R", regions)]);
+    let at = |field: &str| rows.iter().find(|row| row.field == field).unwrap().offset as u64;
+    assert_eq!(
+        [at("state"), at("superseded"), at("poisoned"), at("epoch")],
+        [LIVE_STATE, LIVE_FLAGS, LIVE_FLAGS + 4, LIVE_EPOCH]
+    );
+    assert_eq!([at("commit"), at("counts")], [LIVE_COUNTERS, LIVE_COUNTERS + 8]);
+    assert_eq!([at("metadata_length"), at("metadata")], [LIVE_METADATA_LENGTH, LIVE_METADATA]);
+    assert_eq!(at("sequences"), LIVE_SEQUENCES);
+    assert_eq!(rows.last().unwrap().size as u64, 4 * regions);
+
+    let file = tempfile::tempfile().unwrap();
+    SystemDisk.allocate(&file, geometry.file_length()).unwrap();
+    let live = Live::map(&file, path(), geometry).unwrap();
+    let metadata = superblock().metadata.encode(path()).unwrap();
+    let published = Published { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
+    live.set_superseded(true);
+    live.begin();
+    live.begin_region(RegionId(2));
+    live.end_region(RegionId(2));
+    live.begin_region(RegionId(11));
+    live.end(&published);
+    let read = || {
+        let mut bytes = vec![0; geometry.file_length() as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+        bytes[LIVE as usize..LIVE as usize + rows.last().unwrap().offset + 4 * regions as usize].to_vec()
+    };
+    let expected = |field: &str, superseded: bool, poisoned: bool| match field {
+        "superseded" => {
+            if superseded {
+                u32::MAX.to_le_bytes().to_vec()
+            } else {
+                vec![]
+            }
+        }
+        "poisoned" => {
+            if poisoned {
+                u32::MAX.to_le_bytes().to_vec()
+            } else {
+                vec![]
+            }
+        }
+        "epoch" => vec![2],
+        "commit" => vec![0x01, 0x50],
+        "counts" => counts_by_table(&counts()),
+        "metadata_length" => vec![metadata.len() as u8],
+        "metadata" => metadata.clone(),
+        "sequences" => (0..regions)
+            .flat_map(|k| {
+                [[0; 4], [2, 0, 0, 0], [1, 0, 0, 0]][match k {
+                    2 => 1,
+                    11 => 2,
+                    _ => 0,
+                }]
+            })
+            .collect(),
+        // Written with an ordinary write, elsewhere.
+        "state" => vec![],
+        unused if unused.starts_with("unused_") => vec![],
+        other => panic!("the table has a new field: {other}"),
+    };
+    assert_parts(&read(), &rows, |field| expected(field, true, false));
+    live.set_poisoned(true);
+    live.set_superseded(false);
+    assert_parts(&read(), &rows, |field| expected(field, false, true));
+}
+
+#[test]
+fn a_page_is_sealed_over_what_the_table_lists() {
+    let identity = superblock().identity;
+    let page = std::array::from_fn(|i| 0x0102_0304_0506_0708u64.wrapping_mul(i as u64));
+    let id = PageId(0x1_0000_0023);
+    let content: [Vec<u8>; 4] = [
+        identity.uuid.to_vec(),
+        identity.geometry.generation.to_le_bytes().to_vec(),
+        id.0.to_le_bytes().to_vec(),
+        page.iter().flat_map(|word: &u64| word.to_le_bytes()).collect(),
+    ];
+    let sizes: Vec<String> = content.iter().map(|part| part.len().to_string()).collect();
+    assert_eq!(table("5.5", 0).iter().map(|row| row[0].clone()).collect::<Vec<_>>(), sizes);
+    assert_eq!(Sealer::new(&identity).crc(id, &page), crc32fast::hash(&content.concat()));
+    // Of ISO-HDLC, by its known check value.
+    assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+}
+
+#[test]
+fn widths_and_capacities_are_those_of_the_table() {
+    let ours = SlotsPerBucket::ALL.into_iter().rev().map(|slots| {
+        let regions = slots.regions_for(50_000_000).unwrap();
+        let length = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let (bits, index_bits) = with_width!(slots, W => (W::BITS, W::INDEX_BITS));
+        assert_eq!(1 << index_bits, BUCKETS_PER_REGION);
+        [
+            slots.get().to_string(),
+            bits.to_string(),
+            slots.tag_bits().to_string(),
+            slots.fresh_tail_bits().to_string(),
+            format!("{:.2e}", slots.false_positive_rate()),
+            slots.headroom().to_string(),
+            regions.to_string(),
+            format!("{:.2}", length as f64 / 50e6),
+        ]
+    });
+    let spec = table("3.3", 0).into_iter().map(|mut row| {
+        // The table has three digits, in whatever notation.
+        row[4] = format!("{:.2e}", row[4].parse::<f64>().unwrap());
+        row
+    });
+    assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_offset_tables_are_those_of_the_specification() {
+    let t6 = include_str!("../../format-spec/offset-t6.txt");
+    let t10 = include_str!("../../format-spec/offset-t10.txt");
+    let asked = table("3.2", 0);
+    for (column, text, ours) in [(1, t6, &OFFSET_T6[..]), (2, t10, &OFFSET_T10)] {
+        let theirs: Vec<u16> = text.split_whitespace().map(|v| u16::from_str_radix(v, 16).unwrap()).collect();
+        assert_eq!(theirs, ours);
+        let near: Vec<u16> = ours.iter().copied().filter(|value| (8..512).contains(value)).collect();
+        let different: std::collections::HashSet<u16> = near.iter().copied().collect();
+        let mut reached = std::collections::HashSet::from([0]);
+        for value in ours {
+            reached.extend(reached.clone().into_iter().map(|page| page ^ value >> 9));
+        }
+        let found = [
+            ours.iter().filter(|value| **value == 0).count(),
+            ours.iter().filter(|value| **value < 8).count(),
+            near.len(),
+            different.len(),
+            ours.iter().filter(|value| **value >= 512).count(),
+            reached.len(),
+        ];
+        assert!(ours.iter().all(|value| *value < 1 << 13));
+        let wanted: Vec<String> = asked.iter().map(|row| row[column].clone()).collect();
+        assert_eq!(found.map(|count| count.to_string()).to_vec(), wanted);
+    }
+}
+
+fn hexadecimal(text: &str) -> u64 {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap()
+}
+
+fn slots_of(cell: &str) -> SlotsPerBucket {
+    SlotsPerBucket::new(cell.parse().unwrap()).unwrap()
+}
+
+#[test]
+fn the_worked_examples_of_placing_a_key_come_out() {
+    let rows = table("3.4", 0);
+    for row in &rows {
+        let seed = hexadecimal(&row[1]);
+        let key: Vec<u8> = if row[2] == "-" { "" } else { &row[2] }
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        let hash = KeyHasher { kind: HashKind::Xxh3, seed }.hash(&key).unwrap();
+        let (region, rem) = hash.region(row[3].parse().unwrap());
+        let found = with_width!(slots_of(&row[0]), W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let word = Bucket::<W>::new(0).with(0, place.fingerprint).0;
+            [
+                hash.position(), hash.local(), region.0.into(), rem, place.first.0.into(),
+                place.fingerprint.tag().into(), place.second().0.into(), place.fingerprint.0.into(), word,
+            ]
+        });
+        let number =
+            |cell: &String| if cell.starts_with("0x") { hexadecimal(cell) } else { cell.parse().unwrap() };
+        assert_eq!(row[4..].iter().map(number).collect::<Vec<_>>(), found, "{row:?}");
+    }
+    assert_eq!(rows.len(), 42);
+}
+
+#[test]
+fn the_worked_examples_of_doubling_come_out() {
+    let rows = table("8.2", 0);
+    let hash = KeyHasher { kind: HashKind::Xxh3, seed: 1 }.hash(b"cuckoo").unwrap();
+    for row in &rows {
+        let regions: u64 = row[2].parse().unwrap();
+        let generation: u32 = row[1].parse().unwrap();
+        assert_eq!(regions, 3 << generation);
+        let found = with_width!(slots_of(&row[0]), W => {
+            let (_, rem) = hash.region(3);
+            let mut stored = Bucket::<W>::new(0).with(0, Place::<W>::new(hash.local(), rem).fingerprint);
+            for doubling in 1..=generation {
+                let (left, right) = stored.split();
+                let right_child = hash.region(3 << doubling).0.0 % 2 == 1;
+                stored = if right_child { right } else { left };
+            }
+            let (region, rem) = hash.region(regions);
+            let fresh = Place::<W>::new(hash.local(), rem).fingerprint;
+            assert!(stored.matches(fresh).any(), "{row:?}");
+            let stored = stored.slot(0);
+            [region.0.into(), stored.tail_length().unwrap().into(), u64::from(stored.0), fresh.0.into()]
+        });
+        let spec =
+            [row[3].parse().unwrap(), row[4].parse().unwrap(), hexadecimal(&row[5]), hexadecimal(&row[6])];
+        assert_eq!(spec, found, "{row:?}");
+    }
+    assert!(rows.len() > 20);
+}
+
+#[test]
+fn every_reserved_byte_is_refused_unless_the_minor_version_is_newer() {
+    let superblock = superblock();
+    let length = superblock.identity.geometry.file_length();
+    let metadata = METADATA_AT + superblock.metadata.encoded_length();
+    let mut reserved: Vec<usize> = (metadata..METADATA_AT + METADATA_LIMIT).collect();
+    for Part { offset, size, field } in parts("5.2", 0, &[]) {
+        if field.starts_with("reserved_") {
+            reserved.extend(offset..offset + size);
+        }
+    }
+    let mut slot = superblock.encode(path()).unwrap();
+    let empty = vec![0; SLOT_BYTES];
+    // All of the head's, and a sample of the long empty stretches.
+    for at in reserved.into_iter().filter(|at| *at < 1024 || at % 61 == 0 || at % 4096 > 4090) {
+        slot[at] = 0x80;
+        seal(&mut slot);
+        assert_eq!(field_of(check([slot.clone(), empty.clone()], length)), "reserved", "byte {at}");
+        slot[10] = 1;
+        seal(&mut slot);
+        assert_eq!(check([slot.clone(), empty.clone()], length).unwrap().newest, superblock, "byte {at}");
+        (slot[at], slot[10]) = (0, 0);
+    }
+}
+
+#[test]
+fn an_unknown_feature_means_what_its_mask_says() {
+    assert_eq!(KNOWN_FEATURES, 0, "{}", says("Format 1.0 defines no feature bit"));
+    let masks: Vec<Part> = parts("5.2", 0, &[]);
+    let at = |mask: &str| masks.iter().find(|part| part.field == mask).unwrap().offset;
+    let rows = table("2.1", 0);
+    assert_eq!(
+        rows.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
+        ["incompatible", "read_only_compatible", "compatible"]
+    );
+    for bit in 0..64 {
+        let set = |mask: &str| {
+            let at = at(mask);
+            check_changed(&superblock(), |slot| {
+                slot[at..at + 8].copy_from_slice(&(1u64 << bit).to_le_bytes())
+            })
+        };
+        let refused = set("incompatible");
+        assert!(matches!(refused, Err(Error::Features { bits, access: "reading", .. }) if bits == 1 << bit));
+        assert_eq!(set("read_only_compatible").unwrap().read_only_features, 1 << bit);
+        assert_eq!(set("compatible").unwrap().read_only_features, 0);
+    }
+}
+
+#[test]
+fn a_slot_with_any_bit_flipped_is_not_believed() {
+    let superblock = superblock();
+    let length = superblock.identity.geometry.file_length();
+    let mut slot = superblock.encode(path()).unwrap();
+    let newer = Superblock { id: superblock.id + 1, ..superblock.clone() };
+    for bit in (0..8 * 1024)
+        .chain((8 * 1024..8 * SLOT_BYTES).step_by(1009))
+        .chain(8 * SLOT_BYTES - 64..8 * SLOT_BYTES)
+    {
+        slot[bit / 8] ^= 1 << (bit % 8);
+        let both = check([newer.encode(path()).unwrap(), slot.clone()], length).unwrap();
+        assert_eq!((&both.newest, both.other_damaged), (&newer, true), "bit {bit}");
+        assert!(check([slot.clone(), slot.clone()], length).is_err(), "bit {bit}");
+        slot[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn the_newest_slot_counts_and_the_other_must_agree() {
+    let superblock = superblock();
+    let length = superblock.identity.geometry.file_length();
+    let bytes = |superblock: &Superblock| superblock.encode(path()).unwrap();
+    let next = Superblock { id: superblock.id + 1, commit: superblock.commit + 1, ..superblock.clone() };
+    for (slots, slot) in [([&superblock, &next], 1), ([&next, &superblock], 0)] {
+        let found = check(slots.map(bytes), length).unwrap();
+        assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
+    }
+    let others: [fn(&mut Superblock); 7] = [
+        |other| other.identity.uuid[3] ^= 1,
+        |other| other.identity.hasher.seed ^= 1,
+        |other| other.identity.hasher.kind = HashKind::Caller,
+        |other| other.identity.geometry.slots = SlotsPerBucket::Three,
+        |other| other.identity.geometry.base_regions = 4,
+        |other| other.identity.geometry.generation = 1,
+        |other| other.id += 1,
+    ];
+    for change in others {
+        let mut other = superblock.clone();
+        change(&mut other);
+        assert_eq!(field_of(check([&other, &next].map(bytes), length)), "superblock");
+        assert_eq!(field_of(check([&next, &other].map(bytes), length)), "superblock");
+    }
+}

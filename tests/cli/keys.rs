@@ -1,0 +1,172 @@
+//! Invariants checked: what lies between two separators is one key, byte for byte; every key inserted is
+//! selected by `check`, in the order of the input; exit codes say whether any key was selected or absent.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::run::{Folder, lines};
+
+#[test]
+fn dedup_prints_each_key_once_in_order_and_remembers_it() {
+    let folder = Folder::new();
+    let input = [lines(0..300), lines(0..200), lines(250..400)].concat();
+    assert_eq!(folder.run(&["dedup", "f", "--false-positive-rate", "2e-9"], &input).done(), lines(0..400));
+    assert_eq!(folder.run(&["dedup", "f"], &input).done(), "");
+    assert_eq!(folder.run(&["check", "f"], &input).done(), input);
+    folder.assert_lacks("f", &lines(400..500));
+    let info = folder.info("f");
+    assert_eq!((&info["entries"], &info["slots_per_bucket"]), (&400.into(), &2.into()));
+    assert_eq!((&info["capacity"], &info["unrecorded"]), (&1_000_000.into(), &900.into()));
+}
+
+#[test]
+fn dedup_ignores_the_capacity_of_an_existing_filter_and_refuses_a_stricter_rate() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--false-positive-rate", "0.001"]);
+    folder.run(&["dedup", "f", "a", "--capacity", "50_000_000", "--false-positive-rate", "0.01"], "").done();
+    assert_eq!(folder.info("f")["capacity"], 1000);
+    let before = folder.snapshot();
+    folder
+        .run(&["dedup", "f", "b", "--false-positive-rate", "1e-6"], "")
+        .refused(&["f: made for a false-positive rate of 2.44e-4", "1.00e-6"]);
+    assert_eq!(folder.snapshot(), before);
+}
+
+#[test]
+fn an_empty_input_creates_an_empty_filter() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["dedup", "f"], "").done(), "");
+    assert_eq!(folder.info("f")["entries"], 0);
+}
+
+#[test]
+fn lines_are_keys_byte_for_byte() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f"], b"cr\r\n\nbytes\xff\xfe\nlast").done();
+    assert_eq!(folder.info("f")["entries"], 4);
+    // The empty line is a key, the last newline is optional, the CR belongs to its key.
+    assert_eq!(folder.run(&["check", "f", "", "last", "cr\r"], "").done(), "\nlast\ncr\r\n");
+    assert_eq!(folder.run(&["check", "f", "cr"], "").code, Some(1));
+    let bytes = OsStr::from_bytes(b"bytes\xff\xfe");
+    let found = folder.run(&[OsStr::new("check"), OsStr::new("f"), bytes], "");
+    assert_eq!((found.code, found.out), (Some(0), b"bytes\xff\xfe\n".to_vec()));
+    // A newline at the end does not begin another key.
+    folder.run(&["create", "g", "--capacity", "10"], "").done();
+    folder.run(&["insert", "g"], "a\n").done();
+    folder.assert_lacks("g", "\n");
+}
+
+#[test]
+fn nul_takes_the_place_of_the_newline_on_both_sides() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["dedup", "f", "-0"], "a\nb\0c\n\0c\n").done(), "a\nb\0c\n\0");
+    assert_eq!(folder.run(&["dedup", "f", "--null"], "c\0").done(), "c\0");
+    assert_eq!(folder.run(&["check", "f", "-0"], "a\nb\0a\0").done(), "a\nb\0");
+    assert_eq!(folder.run(&["count", "f", "-0"], "a\nb").done(), "1\ta\nb\0");
+}
+
+#[test]
+fn two_hyphens_end_the_options() {
+    let folder = Folder::with_filter(&["--capacity", "10"]);
+    folder.run(&["insert", "f", "--", "-v", "--json"], "").done();
+    assert_eq!(folder.run(&["check", "f", "--", "-v", "--json"], "").done(), "-v\n--json\n");
+}
+
+#[test]
+fn keys_come_from_arguments_else_inputs_in_their_order_else_standard_input() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("one"), "1\n2").unwrap();
+    std::fs::write(folder.path("two"), "3\n").unwrap();
+    let from_all = ["dedup", "f", "--input", "two", "--input", "-", "--input", "one"];
+    assert_eq!(folder.run(&from_all, "4\n").done(), "3\n4\n1\n2\n");
+    assert_eq!(folder.run(&["dedup", "f", "5"], "6\n").done(), "5\n");
+    folder.assert_lacks("f", "6\n");
+    let both = folder.run(&["dedup", "f", "7", "--input", "one"], "");
+    assert_eq!((both.code, both.text().as_str()), (Some(2), ""));
+}
+
+#[test]
+fn check_selects_present_or_absent_keys_and_its_exit_code_says_whether_any() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f", "a", "b"], "").done();
+    let cases: [(&[&str], &str, i32); 12] = [
+        (&["a", "x", "b"], "a\nb\n", 0),
+        (&["x"], "", 1),
+        (&["-v", "a", "x", "b"], "x\n", 0),
+        (&["-v", "a"], "", 1),
+        (&["-c", "a", "x", "b"], "2\n", 0),
+        (&["-c", "x"], "0\n", 1),
+        (&["-vc", "a", "x"], "1\n", 0),
+        (&["-q", "a", "x"], "", 0),
+        (&["-q", "x"], "", 1),
+        (&["--json", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}\n", 0),
+        (&["--json", "-v", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":1}\n", 0),
+        (&["--json", "-v", "a"], "{\"keys\":1,\"present\":1,\"absent\":0,\"selected\":0}\n", 1),
+    ];
+    for (args, out, code) in cases {
+        let ended = folder.run(&[&["check", "f"], args].concat(), "");
+        assert_eq!((ended.text().as_str(), ended.code), (out, Some(code)), "{args:?}");
+        assert_eq!(ended.err, "");
+    }
+}
+
+#[test]
+fn copies_are_counted_up_to_the_limit_and_removed_one_by_one() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "3"]);
+    folder.run(&["insert", "f", "--copies"], "k\n".repeat(6)).done();
+    assert_eq!(folder.run(&["count", "f", "k", "absent"], "").done(), "6\tk\n0\tabsent\n");
+    folder.run(&["copy", "f", "g"], "").done();
+
+    // Once more: no bucket changes, and the key is reported.
+    let data = folder.data_offset("f");
+    let before = std::fs::read(folder.path("f")).unwrap();
+    let more = folder.run(&["insert", "f", "--copies", "k", "other", "k"], "");
+    assert_eq!(more.code, Some(0));
+    assert!(more.err.starts_with("gowk: f: 2 copies were beyond the limit"), "{more:?}");
+    assert_eq!(folder.run(&["count", "f", "k", "other"], "").done(), "6\tk\n1\tother\n");
+    folder.run(&["remove", "f", "--unsafe", "other"], "").done();
+    assert!(std::fs::read(folder.path("f")).unwrap()[data..] == before[data..]);
+    folder.run(&["remove", "f", "k"], "").refused(&["/f: 2 inserts", "gowk remove --help"]);
+
+    for left in (0..6).rev() {
+        folder.run(&["remove", "g", "k"], "").done();
+        assert_eq!(folder.run(&["count", "g", "k"], "").done(), format!("{left}\tk\n"));
+    }
+    folder.assert_lacks("g", "k\n");
+}
+
+#[test]
+fn removal_says_how_many_keys_were_absent_and_takes_the_others() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f", "--copies"], lines(0..100)).done();
+    let ended = folder.run(&["remove", "f", "x", "key 1", "y", "key 2"], "");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), "gowk: f: 2 of 4 keys were absent\n"));
+    folder.assert_lacks("f", &lines(1..3));
+    folder.assert_holds("f", &lines(3..100));
+}
+
+#[test]
+fn removal_after_an_insert_that_stored_nothing_must_be_allowed() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f", "a", "a"], "").done();
+    let before = folder.snapshot();
+    folder.run(&["remove", "f", "a"], "").refused(&["/f: 1 inserts stored nothing"]);
+    assert_eq!(folder.snapshot(), before);
+    folder.run(&["remove", "f", "a", "--unsafe"], "").done();
+    folder.assert_lacks("f", "a\n");
+}
+
+#[test]
+fn each_commit_is_reported_with_its_number_and_the_keys_taken() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let first = folder.info("f")["commit"].as_u64().unwrap();
+    let event =
+        |number, keys| format!("{{\"event\":\"commit\",\"number\":{},\"keys\":{keys}}}\n", first + number);
+    let args = ["insert", "f", "--json", "--commit-every", "2"];
+    let ended = folder.run(&args, lines(0..5));
+    assert_eq!((ended.code, ended.err), (Some(0), [event(1, 2), event(2, 4), event(3, 5)].concat()));
+    let ended = folder.run(&["dedup", "f", "--json", "--commit-every", "1_000"], lines(0..9));
+    assert_eq!((ended.text(), ended.err), (lines(5..9), event(4, 9)));
+    let ended = folder.run(&["remove", "f", "--json", "--unsafe", "key 1"], "");
+    assert_eq!((ended.code, ended.err), (Some(0), event(5, 1)));
+    assert_eq!(folder.run(&["dedup", "f", "--json"], "").err, "");
+}

@@ -1,0 +1,14 @@
+//! The `gowk` tool as its users see it: real processes, their output, and their exit codes.
+//!
+//! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
+//! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
+//!   and changes nothing: the same names and the same bytes in the folder as before.
+//! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
+//! - `whole_filters`: verbs that look at or make a whole filter.
+#![cfg(feature = "cli")]
+
+mod keys;
+mod processes;
+mod refusals;
+mod run;
+mod whole_filters;

@@ -1,0 +1,234 @@
+//! Invariants checked: one writer at a time, whatever the name it was given; a reported commit survives
+//! `kill -9`, and readers see it beside the writer; a signal commits; a line is written before its key is
+//! committed; where a line cannot be written, its key is not remembered.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::run::{DEADLINE, Folder, lines, run};
+
+fn keys_of(event: &str) -> u32 {
+    let event: Value = serde_json::from_str(event).unwrap();
+    assert_eq!(event["event"], "commit");
+    event["keys"].as_u64().unwrap() as u32
+}
+
+#[test]
+fn a_second_writer_is_refused_at_once_also_through_a_symlink_or_waits() {
+    let folder = Folder::new();
+    let mut first = folder.start(&["dedup", "f", "--commit-every", "1"]);
+    let out = first.out_lines();
+    first.give("a\nb\n");
+    assert_eq!([out.next(), out.next()], ["a", "b"]);
+    // Created with the first commit, which may be still under way.
+    let start = Instant::now();
+    while !folder.path("f").exists() {
+        assert!(start.elapsed() < DEADLINE);
+        thread::sleep(Duration::from_millis(5));
+    }
+    std::os::unix::fs::symlink("f", folder.path("link")).unwrap();
+    for args in [["insert", "f", "c"], ["remove", "link", "a"], ["dedup", "link", "c"]] {
+        folder.run(&args, "").refused(&["/f: locked", "--wait"]);
+    }
+    folder.run(&["grow", "link", "--wait=0.05"], "").refused(&["/f: locked"]);
+    folder.run(&["create", "f", "--capacity", "9", "--force"], "").refused(&["/f: locked"]);
+
+    let mut waiting =
+        [folder.start(&["insert", "link", "c", "--wait"]), folder.start(&["insert", "f", "d", "--wait=90"])];
+    // Had they not waited, they would most likely have failed by now.
+    thread::sleep(Duration::from_millis(300));
+    assert!(waiting.iter_mut().all(|second| second.has_ended().is_none()));
+    drop(first.stdin.take());
+    assert!(first.wait().success());
+    for second in &mut waiting {
+        assert!(second.wait().success());
+    }
+    folder.assert_holds("f", "a\nb\nc\nd\n");
+}
+
+#[test]
+fn a_waiting_writer_can_be_interrupted() {
+    let folder = Folder::new();
+    let mut first = folder.start(&["dedup", "f"]);
+    let out = first.out_lines();
+    first.give("a\n");
+    out.next();
+    let mut second = folder.start(&["dedup", "f", "b", "--wait"]);
+    second.signal("INT");
+    assert_eq!(second.wait().signal(), Some(2));
+}
+
+#[test]
+fn signals_commit_what_was_taken_although_input_is_awaited() {
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let folder = Folder::with_filter(&["--capacity", "1000"]);
+        let mut dedup = folder.start(&["dedup", "f"]);
+        let out = dedup.out_lines();
+        dedup.give("a\nb\nhalf a li");
+        assert_eq!([out.next(), out.next()], ["a", "b"]);
+        folder.assert_lacks("f", "a\nb\n");
+        dedup.signal(name);
+        assert_eq!(dedup.wait().code(), Some(code), "{name}");
+        let err = dedup.err_lines().rest();
+        assert_eq!(err, ["gowk: stopped by a signal; the 2 keys taken until then are committed"]);
+        folder.assert_holds("f", "a\nb\n");
+        assert_eq!(folder.info("f")["journal_length"], 0);
+    }
+}
+
+#[test]
+fn a_second_signal_kills() {
+    let folder = Folder::new();
+    let mut dedup = folder.start(&["dedup", "f"]);
+    let (mut stdin, mut stdout) = (dedup.stdin.take().unwrap(), dedup.stdout.take().unwrap());
+    let feeding = thread::spawn(move || {
+        // Far more than all pipes hold; ends when the process does.
+        let _ = stdin.write_all(lines(0..1_000_000).as_bytes());
+    });
+    // The pipe is full of the first lines, the next ones are in the process, and nobody reads on.
+    stdout.read_exact(&mut [0]).unwrap();
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = dedup.has_ended() {
+            break status;
+        }
+        assert!(start.elapsed() < DEADLINE);
+        dedup.signal("TERM");
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.signal(), Some(15));
+    feeding.join().unwrap();
+}
+
+#[test]
+fn a_closed_output_rolls_back_what_was_not_committed() {
+    let folder = Folder::new();
+    let mut dedup = folder.start(&["dedup", "f", "--commit-every", "2", "--json"]);
+    let err = dedup.err_lines();
+    dedup.give("a\nb\n");
+    assert_eq!(keys_of(&err.next()), 2);
+    let mut four = [0; 4];
+    dedup.stdout.as_mut().unwrap().read_exact(&mut four).unwrap();
+    assert_eq!(four, *b"a\nb\n");
+    drop(dedup.stdout.take());
+    dedup.give("c\n");
+    assert_eq!(dedup.wait().code(), Some(2));
+    assert_eq!(err.rest(), Vec::<String>::new());
+    folder.assert_holds("f", "a\nb\n");
+    folder.assert_lacks("f", "c\n");
+    folder.run(&["verify", "f"], "").done();
+}
+
+#[test]
+fn readers_end_quietly_too_when_their_output_is_closed() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    for args in [
+        &["check", "f", "-v"][..],
+        &["count", "f"],
+        &["info", "f"],
+        &["verify", "f"],
+        &["completions", "fish"],
+    ] {
+        let mut reading = folder.start(args);
+        drop(reading.stdout.take());
+        let mut stdin = reading.stdin.take().unwrap();
+        let _ = stdin.write_all(lines(0..10_000).as_bytes());
+        drop(stdin);
+        assert_eq!(reading.wait().code(), Some(2), "{args:?}");
+        assert_eq!(reading.err_lines().rest(), Vec::<String>::new(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_key_whose_line_cannot_be_written_is_not_remembered() {
+    let full = || Stdio::from(File::create("/dev/full").unwrap());
+    let folder = Folder::new();
+    let dedup = ["dedup", "f", "--commit-every", "1"];
+    let ended = run(folder.command(&dedup).stdout(full()), b"a\nb\n");
+    ended.refused(&["standard output: cannot write", "the first 0 are committed"]);
+    assert!(!folder.path("f").exists());
+    folder.run(&["create", "f", "--capacity", "1000"], "").done();
+    run(folder.command(&dedup).stdout(full()), b"a\nb\n").refused(&["standard output: cannot write"]);
+    folder.assert_lacks("f", "a\nb\n");
+}
+
+#[test]
+fn output_is_flushed_and_keys_are_committed_while_input_is_awaited() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let mut dedup = folder.start(&["dedup", "f", "--json"]);
+    let (out, err) = (dedup.out_lines(), dedup.err_lines());
+    dedup.give("a\nb\n");
+    assert_eq!([out.next(), out.next()], ["a", "b"]);
+    // After ten seconds.
+    assert_eq!(keys_of(&err.next()), 2);
+    folder.assert_holds("f", "a\nb\n");
+    assert_eq!(dedup.has_ended(), None);
+    dedup.give("c\n");
+    assert_eq!(out.next(), "c");
+    drop(dedup.stdin.take());
+    assert!(dedup.wait().success());
+    assert_eq!(err.rest().iter().map(|line| keys_of(line)).collect::<Vec<_>>(), [3]);
+}
+
+#[test]
+fn reported_commits_are_seen_beside_the_writer_and_survive_its_death() {
+    const STEP: u32 = 20_000;
+    let folder = Folder::new();
+    for round in 0..4 {
+        // Small, so that it also doubles on the way.
+        let dedup = ["dedup", "f", "--capacity", "10_000", "--json", "--commit-every", &STEP.to_string()];
+        let mut dedup = folder.start(&dedup);
+        let err = dedup.err_lines();
+        let drained = dedup.out_lines();
+        let mut stdin = dedup.stdin.take().unwrap();
+        // Ends when the process does.
+        let feeding = thread::spawn(move || {
+            let mut steps = (0..).map(|step| lines(step * STEP..(step + 1) * STEP));
+            steps.find(|step| stdin.write_all(step.as_bytes()).is_err());
+        });
+        let mut reported = 0;
+        for _ in 0..2 + 3 * round {
+            reported = keys_of(&err.next());
+            let missing = folder.run(&["check", "f", "-v"], lines(0..reported));
+            assert_eq!((missing.text().as_str(), missing.code), ("", Some(1)));
+        }
+        assert!(dedup.has_ended().is_none());
+        dedup.kill();
+        feeding.join().unwrap();
+        drop(drained);
+        folder.assert_holds("f", &lines(0..reported));
+        folder.run(&["verify", "f"], "").done();
+        assert_eq!(folder.info("f")["journal_length"], 0);
+    }
+    folder.run(&["insert", "f", "a"], "").done();
+    let names: Vec<_> = folder.snapshot().into_keys().collect();
+    assert_eq!(names, ["f", "f-journal", "f-lock"]);
+}
+
+#[test]
+fn a_copy_of_a_filter_with_a_journal_to_replay_is_whole() {
+    let folder = Folder::with_filter(&["--capacity", "100_000"]);
+    let mut insert = folder.start(&["insert", "f", "--json", "--commit-every", "1000"]);
+    let err = insert.err_lines();
+    insert.give(&lines(0..5000));
+    while keys_of(&err.next()) < 5000 {}
+    folder.run(&["copy", "f", "beside a writer"], "").done();
+    insert.kill();
+    assert_ne!(std::fs::metadata(folder.path("f-journal")).unwrap().len(), 512);
+    folder.run(&["copy", "f", "after its death"], "").done();
+    let mut uuids = vec![folder.info("f")["uuid"].to_string()];
+    for copy in ["beside a writer", "after its death"] {
+        folder.assert_holds(copy, &lines(0..5000));
+        folder.run(&["verify", copy], "").done();
+        uuids.push(folder.info(copy)["uuid"].to_string());
+    }
+    uuids.sort();
+    uuids.dedup();
+    assert_eq!(uuids.len(), 3);
+}

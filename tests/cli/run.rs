@@ -1,0 +1,275 @@
+//! A folder to work in, and how `gowk` is run in it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// After so long, something that must happen has not.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+pub(crate) struct Folder(TempDir);
+
+/// What a process that has ended left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// With a filter `f` created with these options.
+    pub(crate) fn with_filter(options: &[&str]) -> Self {
+        let folder = Self::new();
+        folder.run(&[&["create", "f"], options].concat(), "").done();
+        folder
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gowk"));
+        self.prepare(command.args(args));
+        command
+    }
+
+    fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.current_dir(self.0.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped())
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, args: &[S], input: impl AsRef<[u8]>) -> Ended {
+        run(&mut self.command(args), input.as_ref())
+    }
+
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, args: &[S]) -> Running {
+        Running::start(&mut self.command(args))
+    }
+
+    /// The names and the bytes of everything in the folder.
+    pub(crate) fn snapshot(&self) -> BTreeMap<OsString, Vec<u8>> {
+        let entries = self.0.path().read_dir().unwrap().map(|entry| entry.unwrap());
+        entries
+            .map(|entry| {
+                let bytes =
+                    if entry.path().is_dir() { Vec::new() } else { std::fs::read(entry.path()).unwrap() };
+                (entry.file_name(), bytes)
+            })
+            .collect()
+    }
+
+    pub(crate) fn info(&self, file: &str) -> Value {
+        self.run(&["info", file, "--json"], "").json()
+    }
+
+    /// Where page 0 begins.
+    pub(crate) fn data_offset(&self, file: &str) -> usize {
+        let info = self.info(file);
+        let (length, regions) = (info["file_length"].as_u64().unwrap(), info["regions"].as_u64().unwrap());
+        (length - 65_536 * regions) as usize
+    }
+
+    pub(crate) fn change(&self, file: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = std::fs::read(self.path(file)).unwrap();
+        change(&mut bytes);
+        std::fs::write(self.path(file), bytes).unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_holds(&self, file: &str, keys: &str) {
+        let found = self.run(&["check", file], keys);
+        assert_eq!((found.code, found.text()), (Some(0), keys.to_owned()));
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_lacks(&self, file: &str, keys: &str) {
+        let found = self.run(&["check", file], keys);
+        assert_eq!((found.code, found.text().as_str()), (Some(1), ""));
+    }
+}
+
+/// `key FROM` to `key TO - 1`, one a line.
+pub(crate) fn lines(keys: std::ops::Range<u32>) -> String {
+    keys.fold(String::new(), |mut lines, i| {
+        writeln!(lines, "key {i}").unwrap();
+        lines
+    })
+}
+
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Ended {
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let output = thread::scope(|scope| {
+        // Who does not read its input may close it.
+        scope.spawn(move || stdin.write_all(input));
+        child.wait_with_output().unwrap()
+    });
+    let err = String::from_utf8(output.stderr).unwrap();
+    Ended { code: output.status.code(), out: output.stdout, err }
+}
+
+impl Ended {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.out.clone()).unwrap()
+    }
+
+    /// Exit code 0, and nothing on standard error.
+    #[track_caller]
+    pub(crate) fn done(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{self:?}");
+        self.text()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        assert_eq!(self.text().matches('\n').count(), 1, "{self:?}");
+        serde_json::from_slice(&self.out).unwrap()
+    }
+
+    /// Exit code 2, and one line on standard error, in which these words are.
+    #[track_caller]
+    pub(crate) fn refused(&self, words: &[&str]) {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert!(self.err.starts_with("gowk: ") && self.err.ends_with('\n'), "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "no {word:?} in {:?}", self.err);
+        }
+    }
+}
+
+/// A process that runs on; killed when it is dropped.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Self { child, stdin, stdout, stderr }
+    }
+
+    pub(crate) fn give(&mut self, input: &str) {
+        self.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn out_lines(&mut self) -> Lines {
+        Lines::of(self.stdout.take().unwrap())
+    }
+
+    pub(crate) fn err_lines(&mut self) -> Lines {
+        Lines::of(self.stderr.take().unwrap())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        // The process may have ended meanwhile.
+        Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.has_ended() {
+                return status;
+            }
+            assert!(start.elapsed() < DEADLINE, "the process does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// `kill -9`, and nothing is left of it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines that a process writes, as it writes them.
+pub(crate) struct Lines(Receiver<String>);
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Self(lines)
+    }
+
+    #[track_caller]
+    pub(crate) fn next(&self) -> String {
+        self.0.recv_timeout(DEADLINE).expect("a line")
+    }
+
+    /// Those that come until the stream ends.
+    pub(crate) fn rest(self) -> Vec<String> {
+        self.0.iter().collect()
+    }
+}
+
+/// Runs `gowk` without the rights of root.
+pub(crate) struct Unprivileged(Option<TempDir>);
+
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+impl Unprivileged {
+    /// `None` where we have these rights and cannot give them up.
+    pub(crate) fn new() -> Option<Self> {
+        if std::fs::metadata("/proc/self").ok()?.uid() != 0 {
+            return Some(Self(None));
+        }
+        // The folder that the tool was built in may be closed to others.
+        let tool = TempDir::new().unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_gowk"), tool.path().join("gowk")).unwrap();
+        set_mode(tool.path(), 0o755);
+        let works =
+            Command::new("setpriv").args(NOBODY).arg(tool.path().join("gowk")).arg("--version").output();
+        works.is_ok_and(|output| output.status.success()).then_some(Self(Some(tool)))
+    }
+
+    pub(crate) fn run(&self, folder: &Folder, args: &[&str]) -> Ended {
+        let Self(Some(tool)) = self else { return folder.run(args, "") };
+        let tool = tool.path().join("gowk");
+        let mut command = Command::new("setpriv");
+        command.args(NOBODY).arg(tool).args(args);
+        run(folder.prepare(&mut command), b"")
+    }
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}

@@ -1,0 +1,172 @@
+//! Invariants checked: one flipped byte is found, named and never turned into "absent"; a copy and a doubled
+//! filter answer as the original does; `info` holds what the documentation promises.
+
+use crate::run::{Folder, lines};
+
+/// A filter of several regions with 50,000 keys.
+fn filled() -> Folder {
+    let folder = Folder::with_filter(&["--capacity", "100_000", "--false-positive-rate", "0.001"]);
+    folder.run(&["insert", "f"], lines(0..50_000)).done();
+    assert!(folder.info("f")["regions"].as_u64().unwrap() >= 3);
+    folder
+}
+
+#[test]
+fn a_flipped_byte_is_named_by_verify_and_found_by_lookups() {
+    let folder = filled();
+    assert_eq!(folder.run(&["verify", "f"], "").done(), "f: 64 pages read, no damage found\n");
+    let data = folder.data_offset("f");
+    folder.change("f", |bytes| bytes[data + 37 * 4096 + 1234] ^= 0x40);
+
+    let verified = folder.run(&["verify", "f"], "");
+    assert_eq!(verified.code, Some(1));
+    assert!(verified.text().contains("f: page 37 (region 2) does not match its checksum\n"), "{verified:?}");
+    assert!(verified.text().contains("Next: restore a copy, or run `gowk repair`"), "{verified:?}");
+    let verified = folder.run(&["verify", "f", "--json"], "");
+    assert_eq!(verified.code, Some(1));
+    let report = verified.json();
+    assert_eq!(report["damaged"], serde_json::json!([{ "page": 37, "region": 2 }]));
+    assert_eq!((&report["clean"], &report["pages"]), (&false.into(), &64.into()));
+
+    let words = ["/f: page 37 (region 2) is damaged", "gowk verify"];
+    folder.run(&["check", "f"], lines(0..50_000)).refused(&words);
+    folder.run(&["count", "f"], lines(0..50_000)).refused(&words);
+    folder.run(&["copy", "f", "g"], "").refused(&words);
+    folder.run(&["grow", "f"], "").refused(&words);
+    assert!(!folder.path("g").exists());
+    let present = folder.run(&["check", "f", "--on-damage=present"], lines(0..50_000)).done();
+    assert_eq!(present, lines(0..50_000));
+}
+
+#[test]
+fn one_damaged_superblock_slot_is_reported_and_written_anew_by_the_next_insert() {
+    for slot in 0..2 {
+        let folder = filled();
+        folder.change("f", |bytes| bytes[slot * 65_536 + 250] ^= 1);
+        folder.assert_holds("f", &lines(0..50_000));
+        let verified = folder.run(&["verify", "f"], "");
+        assert_eq!(verified.code, Some(1));
+        assert!(verified.text().starts_with("f: one of the two superblocks is damaged"), "{verified:?}");
+        assert_eq!(folder.run(&["verify", "f", "--json"], "").json()["superblock_damaged"], true);
+        folder.run(&["insert", "f", "another"], "").done();
+        folder.run(&["verify", "f"], "").done();
+        folder.assert_holds("f", &lines(0..50_000));
+    }
+}
+
+#[test]
+fn a_copy_has_its_own_uuid_and_the_same_answers() {
+    let folder = filled();
+    folder.run(&["copy", "f", "g"], "").done();
+    let (mut original, mut copy) = (folder.info("f"), folder.info("g"));
+    assert_ne!(original["uuid"].take(), copy["uuid"].take());
+    assert_ne!(original["commit"].take(), serde_json::Value::Null);
+    assert_ne!(copy["commit"].take(), serde_json::Value::Null);
+    assert_eq!(original, copy);
+    let questions = lines(0..300_000);
+    assert_eq!(
+        folder.run(&["check", "f"], &questions).done(),
+        folder.run(&["check", "g"], &questions).done()
+    );
+    folder.run(&["verify", "g"], "").done();
+}
+
+#[test]
+fn grow_doubles_a_filter_and_keeps_its_keys() {
+    let folder = filled();
+    let before = folder.info("f");
+    folder.run(&["grow", "f"], "").done();
+    let after = folder.info("f");
+    assert_eq!(after["generation"], 1);
+    assert_eq!(after["base_regions"], before["regions"]);
+    assert_eq!(after["regions"].as_u64(), before["regions"].as_u64().map(|regions| 2 * regions));
+    assert_eq!(after["entries"], before["entries"]);
+    folder.assert_holds("f", &lines(0..50_000));
+    folder.run(&["verify", "f"], "").done();
+}
+
+#[test]
+fn filters_double_by_themselves_unless_told_otherwise() {
+    let folder = Folder::new();
+    let out = folder
+        .run(&["dedup", "f", "--capacity", "1000", "--slots-per-bucket", "2"], lines(0..200_000))
+        .done();
+    assert_eq!(out, lines(0..200_000));
+    let info = folder.info("f");
+    assert!(info["generation"].as_u64().unwrap() >= 3, "{info}");
+    assert_eq!(info["base_regions"], 1);
+}
+
+#[test]
+fn info_has_every_promised_field() {
+    let folder = filled();
+    folder.run(&["grow", "f"], "").done();
+    folder.run(&["insert", "f"], lines(50_000..60_000)).done();
+    let info = folder.info("f");
+    assert_eq!(info["format"], "1.0");
+    let uuid = info["uuid"].as_str().unwrap();
+    let groups: Vec<usize> = uuid.split('-').map(str::len).collect();
+    assert_eq!(groups, [8, 4, 4, 4, 12]);
+    let by_tail: Vec<u64> =
+        info["entries_by_tail"].as_array().unwrap().iter().map(|entries| entries.as_u64().unwrap()).collect();
+    // n = 4: tails of 9 bits when fresh; each doubling takes one.
+    assert_eq!(by_tail.len(), 10);
+    assert_eq!(by_tail[8] + by_tail[9], info["entries"].as_u64().unwrap());
+    assert!(by_tail[8] > 49_900 && by_tail[9] > 9_900, "{by_tail:?}");
+    let load = info["entries"].as_f64().unwrap() / info["slots"].as_f64().unwrap();
+    assert!((info["load"].as_f64().unwrap() - load).abs() < 1e-12);
+    let bits = info["file_length"].as_f64().unwrap() * 8.0 / info["entries"].as_f64().unwrap();
+    assert!((info["bits_per_key"].as_f64().unwrap() - bits).abs() < 1e-9);
+    assert_eq!(info["file_length"].as_u64().unwrap(), std::fs::metadata(folder.path("f")).unwrap().len());
+    for field in ["slots_per_bucket", "base_regions", "generation", "regions", "commit", "journal_length"] {
+        assert!(info[field].is_u64(), "{field}");
+    }
+    assert_eq!(info["quarantined_buckets"], 0);
+    assert!(info["expected_false_positive_rate"].as_f64().unwrap() > 0.0);
+    assert_eq!(info["forecast"][0]["generation"], 2);
+
+    let text = folder.run(&["info", "f"], "").done();
+    for words in
+        ["generation              1\n", "10 doublings", "1 doubling old (8 tail bits)", "expected now"]
+    {
+        assert!(words == "10 doublings" || text.contains(words), "no {words:?} in {text}");
+    }
+}
+
+#[test]
+fn info_says_how_far_a_filter_may_grow() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M", "--growth", "never"]);
+    let text = folder.run(&["info", "f"], "").done();
+    assert!(text.contains("only by `gowk grow`, to 1048576 bytes at most\n"), "{text}");
+    let doublings = folder.info("f")["forecast"].as_array().unwrap().len();
+    assert!(text.contains(&format!("doublings               {doublings} left within its limits")), "{text}");
+    for _ in 0..doublings {
+        folder.run(&["grow", "f"], "").done();
+    }
+    assert!(folder.run(&["info", "f"], "").done().contains("none left within its limits\n"));
+    folder.run(&["grow", "f"], "").refused(&["/f: will not double"]);
+}
+
+#[test]
+fn completions_name_the_verbs() {
+    let folder = Folder::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = folder.run(&["completions", shell], "").done();
+        assert!(script.contains("dedup") && script.contains("commit-every"), "{shell}");
+    }
+}
+
+#[test]
+fn help_has_examples_and_usage_errors_exit_with_2() {
+    let folder = Folder::new();
+    for verb in ["create", "insert", "remove", "check", "count", "dedup", "info", "verify", "copy", "grow"] {
+        let help = folder.run(&[verb, "--help"], "").done();
+        assert!(help.contains("Example") && help.contains(&format!("gowk {verb}")), "{help}");
+    }
+    assert_eq!(folder.run(&["--version"], "").done(), format!("gowk {}\n", env!("CARGO_PKG_VERSION")));
+    for args in [&["dedup"][..], &["create", "f"], &["peruse", "f"], &["insert", "f", "--commit-every", "0"]]
+    {
+        assert_eq!(folder.run(args, "").code, Some(2), "{args:?}");
+    }
+    assert!(folder.snapshot().is_empty());
+}

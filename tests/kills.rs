@@ -1,0 +1,253 @@
+//! Real processes, really killed.
+//!
+//! Invariants checked: after SIGKILL at any moment the filter opens, holds every key of every commit that was
+//! reported, and is whole; no temporary file is left; a clean close leaves an empty journal; a reader beside a
+//! writer never reports a committed key absent, whether the writer lives, doubles the file, or is killed.
+//!
+//! `GOWK_KILLS=2000 cargo test --release --test kills -- --nocapture` kills that many times in all.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gowk::{Options, Reader};
+
+/// Kills in all, shared out to the tests in the parts given by `share`.
+fn kills(share: u64) -> u64 {
+    let all = std::env::var("GOWK_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(100);
+    all * share / 10
+}
+
+/// A sequence of numbers that differs from run to run and is printed.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn key(i: u64) -> String {
+    format!("key-{i}")
+}
+
+fn write_keys(path: &Path, keys: u64) {
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    for i in 0..keys {
+        writeln!(file, "{}", key(i)).unwrap();
+    }
+    file.flush().unwrap();
+}
+
+fn start_insert(filter: &Path, keys: &Path, commit_every: u64) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_gowk"))
+        .args(["insert", "--json", "--copies", "--commit-every", &commit_every.to_string(), "--input"])
+        .args([keys, filter])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The keys that a line of `--json` reports as committed.
+fn reported(line: &str) -> u64 {
+    assert!(line.starts_with(r#"{"event":"commit","number":"#), "{line}");
+    line.rsplit(':').next().unwrap().trim_end_matches('}').parse().unwrap()
+}
+
+/// Kills an insert after so many reported commits and a little more; returns the keys reported until then.
+fn kill_after(mut child: Child, commits: u64, more: Duration) -> u64 {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut committed = 0;
+    for _ in 0..commits {
+        match lines.next() {
+            Some(line) => committed = reported(&line.unwrap()),
+            None => break,
+        }
+    }
+    std::thread::sleep(more);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it reported between our last look and its death is committed too.
+    for line in lines.map_while(Result::ok).filter(|line| line.ends_with('}')) {
+        committed = reported(&line);
+    }
+    committed
+}
+
+fn check_whole(filter: &Path, committed: u64) {
+    let reader = Reader::open(filter).unwrap();
+    for i in 0..committed {
+        assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {committed} is lost");
+    }
+    let report = reader.verify(&mut |_, _| {}).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn create(filter: &Path, capacity: u64) {
+    Options::new().capacity(capacity).create(filter).unwrap().commit().unwrap();
+}
+
+#[test]
+fn killed_inserts_lose_no_reported_commit() {
+    const KEYS: u64 = 5_000_000;
+    const EVERY: u64 = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
+    write_keys(&keys, KEYS);
+    let mut random = Random::new();
+    for round in 0..kills(2) {
+        create(&filter, KEYS);
+        let child = start_insert(&filter, &keys, EVERY);
+        let commits = random.below(KEYS / EVERY);
+        let committed = kill_after(child, commits, Duration::from_micros(random.below(40_000)));
+        assert!(committed >= commits * EVERY);
+        check_whole(&filter, committed);
+        let mut writer = Options::new().open_existing(&filter).unwrap();
+        assert!(writer.info().unwrap().entries >= committed, "round {round}");
+        writer.insert(b"one more").unwrap();
+        writer.commit().unwrap();
+        assert!(Reader::open(&filter).unwrap().info().unwrap().journal_length > 0);
+        writer.close().unwrap();
+        assert_eq!(Reader::open(&filter).unwrap().info().unwrap().journal_length, 0);
+        std::fs::remove_file(&filter).unwrap();
+    }
+}
+
+#[test]
+fn killed_doublings_leave_the_old_file_or_the_new_one() {
+    const KEYS: u64 = 400_000;
+    const EVERY: u64 = 10_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
+    write_keys(&keys, KEYS);
+    let mut random = Random::new();
+    let mut generations = Vec::new();
+    for _ in 0..kills(5) {
+        create(&filter, 1000);
+        let child = start_insert(&filter, &keys, EVERY);
+        let commits = random.below(KEYS / EVERY);
+        let committed = kill_after(child, commits, Duration::from_micros(random.below(8000)));
+        check_whole(&filter, committed);
+        let writer = Options::new().open_existing(&filter).unwrap();
+        generations.push(writer.info().unwrap().generation);
+        drop(writer);
+        let mut left: Vec<_> =
+            dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["f.gowk", "f.gowk-journal", "f.gowk-lock", "keys"]);
+        check_whole(&filter, committed);
+        std::fs::remove_file(&filter).unwrap();
+    }
+    generations.sort_unstable();
+    generations.dedup();
+    assert!(generations.len() > 1, "kills at one generation only: {generations:?}");
+}
+
+#[test]
+fn readers_beside_killed_writers_never_miss_a_committed_key() {
+    const KEYS: u64 = 300_000;
+    const EVERY: u64 = 5_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
+    write_keys(&keys, KEYS);
+    let mut random = Random::new();
+    create(&filter, 20_000);
+    // Inserts of all keys over and over, each killed; what was once committed stays so.
+    let (committed, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let lookups = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let reader = Reader::open(&filter).unwrap();
+                    let mut lookups = 0u64;
+                    while !done.load(Ordering::Relaxed) {
+                        let keys = committed.load(Ordering::Acquire);
+                        for i in (0..keys).rev().step_by(61) {
+                            assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {keys}");
+                            lookups += 1;
+                        }
+                    }
+                    lookups
+                })
+            })
+            .collect();
+        for _ in 0..kills(3) {
+            let child = start_insert_unique(&filter, &keys, EVERY);
+            let commits = random.below(KEYS / EVERY);
+            let reported = kill_after(child, commits, Duration::from_micros(random.below(8000)));
+            committed.fetch_max(reported, Ordering::Release);
+        }
+        done.store(true, Ordering::Relaxed);
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>()
+    });
+    println!("{lookups} lookups beside killed writers");
+    assert!(lookups > 0);
+    check_whole(&filter, committed.into_inner());
+}
+
+fn start_insert_unique(filter: &Path, keys: &Path, commit_every: u64) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_gowk"))
+        .args(["insert", "--json", "--wait", "--commit-every", &commit_every.to_string(), "--input"])
+        .args([keys, filter])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// `GOWK_HAMMER=60` makes it a minute.
+#[test]
+fn checks_beside_a_live_writer_never_miss_a_committed_key() {
+    let seconds = std::env::var("GOWK_HAMMER").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+    const EVERY: u64 = 2_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
+    write_keys(&keys, 4_000_000);
+    create(&filter, 20_000);
+    let mut child = start_insert(&filter, &keys, EVERY);
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (committed, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let checker = scope.spawn(|| {
+            let reader = Reader::open(&filter).unwrap();
+            let (mut lookups, mut longest) = (0u64, Duration::ZERO);
+            while !done.load(Ordering::Relaxed) {
+                let keys = committed.load(Ordering::Acquire);
+                // The newest keys, whose regions are being written, and some of all others.
+                let newest = keys.saturating_sub(3 * EVERY)..keys;
+                for i in newest.chain((0..keys).step_by(997)) {
+                    let start = Instant::now();
+                    assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {keys}");
+                    longest = longest.max(start.elapsed());
+                    lookups += 1;
+                }
+            }
+            (lookups, longest)
+        });
+        let start = Instant::now();
+        for line in lines {
+            committed.store(reported(&line.unwrap()), Ordering::Release);
+            if start.elapsed() > Duration::from_secs(seconds) || checker.is_finished() {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (lookups, longest) = checker.join().unwrap();
+        println!("{lookups} lookups beside a live writer, the longest took {longest:?}");
+        assert!(lookups > 0 && committed.load(Ordering::Relaxed) > 0);
+    });
+    check_whole(&filter, committed.into_inner());
+}
