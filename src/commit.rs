@@ -13,7 +13,7 @@
 
 use crate::counts::Counts;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, mode};
+use crate::files::Files;
 use crate::format::{Identity, Policy, Superblock};
 use crate::journal::{Header, Journal};
 use crate::live::Published;
@@ -27,8 +27,6 @@ use crate::unpublished::Unpublished;
 
 /// Bytes of commits in the journal after which they are checkpointed.
 const CHECKPOINT_AT: u64 = 64 << 20;
-/// Permission bits of a new filter, before the process's umask.
-pub(crate) const NEW_FILE_MODE: u32 = 0o666;
 
 /// All that an open writer has.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superbloc
 /// The journal of a store that needed no recovery.
 pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
     let model = store.file.metadata().at(&store.files.data, "look at")?;
-    Journal::create(&store.files, &*store.disk, mode(&model), store.journal_header())
+    Journal::create(&store.files, &*store.disk, &model, store.journal_header())
 }
 
 impl Open {
@@ -241,7 +239,7 @@ impl Open {
             }
             Work::Unpublished(file, None) => {
                 drop(file);
-                let file = Unpublished::create(files, &options.disk, identity, NEW_FILE_MODE, None)?;
+                let file = Unpublished::create(files, &options.disk, identity, None)?;
                 Work::Unpublished(file, None)
             }
         };
@@ -269,5 +267,5 @@ fn continued(
         return Ok(journal);
     }
     let model = file.file_metadata().at(&files.data, "look at")?;
-    Journal::create(files, &**disk, mode(&model), header)
+    Journal::create(files, &**disk, &model, header)
 }

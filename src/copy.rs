@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, mode};
+use crate::files::Files;
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, PAGES_PER_REGION, PageId};
 use crate::hash::RegionId;
 use crate::options::{Options, new_uuid};
@@ -44,7 +44,7 @@ impl Reader {
         let files = Files::new(destination)?;
         let model = self.path().metadata().at(self.path(), "look at")?;
         let fill = |files: &Files| {
-            Unpublished::fill(files, &options.disk, identity, mode(&model), None, |write| {
+            Unpublished::fill(files, &options.disk, identity, Some(&model), |write| {
                 copy_regions(&view, write, progress)
             })
         };

@@ -58,12 +58,16 @@ impl Files {
     }
 
     /// A new file beside the filter, to be renamed over it; removed when dropped.
-    pub(crate) fn temporary(&self, disk: &dyn Disk, mode: u32) -> Result<tempfile::NamedTempFile> {
+    pub(crate) fn temporary(
+        &self,
+        disk: &dyn Disk,
+        model: Option<&Metadata>,
+    ) -> Result<tempfile::NamedTempFile> {
         tempfile::Builder::new()
             .prefix(&self.temporary_prefix())
             .suffix("")
             .rand_bytes(TEMPORARY_RANDOM)
-            .make_in(&self.dir, |path| disk.create(path, mode))
+            .make_in(&self.dir, |path| create(disk, path, model))
             .at(&self.dir, "create a temporary file in")
     }
 
@@ -96,23 +100,20 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The permission bits of a file.
-pub(crate) fn mode(metadata: &Metadata) -> u32 {
-    metadata.permissions().mode() & 0o7777
-}
-
-/// Gives `file` the permissions of another, and its owner where the system lets us.
-pub(crate) fn dress_as(file: &File, path: &Path, model: &Metadata) -> Result<()> {
-    let own = file.metadata().at(path, "look at")?;
+/// Creates a file with the permissions of `model`, and its owner where the system lets us; without a model as
+/// any new file, by the process's umask.
+pub(crate) fn create(disk: &dyn Disk, path: &Path, model: Option<&Metadata>) -> io::Result<File> {
+    let Some(model) = model else { return disk.create(path, 0o666) };
+    let file = disk.create(path, model.permissions().mode() & 0o777)?;
+    let own = file.metadata()?;
     if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
         // Only root may give files away. A writer that may write to the old file but not own it goes on with
         // a file of its own; the permissions below are then what keeps others able to use it.
-        let _ = std::os::unix::fs::fchown(file, Some(model.uid()), Some(model.gid()));
+        let _ = std::os::unix::fs::fchown(&file, Some(model.uid()), Some(model.gid()));
     }
-    if mode(&own) != mode(model) {
-        file.set_permissions(model.permissions()).at(path, "set the permissions of")?;
-    }
-    Ok(())
+    // Again, as the umask may have taken some, and a change of owner others.
+    file.set_permissions(model.permissions())?;
+    Ok(file)
 }
 
 /// Writers need a file with one name: publishing replaces the name, and others would keep the old file.

@@ -6,7 +6,6 @@
 use crate::bucket::{Bucket, Width, with_width};
 use crate::counts::Counts;
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::files::mode;
 use crate::format::{
     BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Geometry, Identity, MAX_REGIONS, PAGES_PER_REGION, PageId, Policy,
 };
@@ -77,7 +76,7 @@ pub(crate) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> 
     };
     let model = model.at(&files.data, "look at")?;
     let identity = Identity { geometry, ..identity };
-    Unpublished::fill(files, disk, identity, mode(&model), Some(&model), |write| {
+    Unpublished::fill(files, disk, identity, Some(&model), |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {

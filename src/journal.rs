@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::counts::Counts;
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, JournalDefect, Result};
-use crate::files::Files;
+use crate::files::{self, Files};
 use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
 use crate::overlay::PageChange;
 use crate::page::Page;
@@ -158,8 +158,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The journal of `files`, empty and continuing from `header`; created where there is none.
-    pub(crate) fn create(files: &Files, disk: &dyn Disk, mode: u32, header: Header) -> Result<Self> {
-        let file = open_or_create(files, disk, mode)?;
+    pub(crate) fn create(
+        files: &Files,
+        disk: &dyn Disk,
+        model: &std::fs::Metadata,
+        header: Header,
+    ) -> Result<Self> {
+        let file = open_or_create(files, disk, model)?;
         let mut journal = Self { file, end: HEADER, previous: 0, header };
         let mut bytes = vec![0; HEADER as usize];
         let read = read_up_to(&journal.file, &mut bytes, 0).at(&files.journal, "read")?;
@@ -187,8 +192,8 @@ impl Journal {
 
     /// The journal of a file just recovered, to be reset before anything is appended; created where there is
     /// none.
-    pub(crate) fn unread(files: &Files, disk: &dyn Disk, mode: u32) -> Result<Self> {
-        let file = open_or_create(files, disk, mode)?;
+    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<Self> {
+        let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
     }
@@ -331,11 +336,11 @@ pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
     }
 }
 
-fn open_or_create(files: &Files, disk: &dyn Disk, mode: u32) -> Result<File> {
+fn open_or_create(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<File> {
     if let Some(file) = open(files, true)? {
         return Ok(file);
     }
-    let file = disk.create(&files.journal, mode).at(&files.journal, "create")?;
+    let file = files::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;
     // Protects: the journal's name, before a commit relies on it.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     Ok(file)

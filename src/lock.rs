@@ -7,7 +7,7 @@
 //! A lock is given up explicitly: a mapping keeps its descriptor's lock alive even when the descriptor is
 //! closed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use fs2::FileExt;
 
 use crate::disk::Disk;
 use crate::error::{IoContext, Result};
-use crate::files::Files;
+use crate::files::{self, Files};
 
 /// A lock on a file, given up when dropped.
 #[derive(Debug)]
@@ -76,14 +76,14 @@ fn contended(outcome: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// The file of the writer lock, created with `mode` where it does not exist.
-pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, mode: u32) -> Result<File> {
+/// The file of the writer lock, created like `model` where it does not exist.
+pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Metadata>) -> Result<File> {
     loop {
         match OpenOptions::new().read(true).write(true).open(&files.lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => return outcome.at(&files.lock, "open"),
         }
-        match disk.create(&files.lock, mode) {
+        match files::create(disk, &files.lock, model) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             outcome => return outcome.at(&files.lock, "create"),
         }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, Inode, check_single_name, mode};
+use crate::files::{Files, Inode, check_single_name};
 use crate::format::Superblocks;
 use crate::journal::{self, Journal};
 use crate::live::LiveRead;
@@ -85,8 +85,7 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
     settled_superblocks(&file, path, true)?;
     let gate = Held::exclusive(&file, path)?;
     let metadata = file.metadata().at(path, "look at")?;
-    let mode = mode(&metadata);
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&metadata))?, &files.lock)? else {
         return Ok(Attempt::Locked);
     };
     if files.inode()? != Some(Inode::of(&metadata)) {
@@ -98,7 +97,7 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
     if store.needs_recovery()? {
-        journal = Some(recover(&mut store, mode)?);
+        journal = Some(recover(&mut store)?);
     }
     if verify == Verify::Eager {
         store.verify_all()?;
@@ -113,11 +112,11 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
 }
 
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
-pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, mode: u32, wait: Duration) -> Result<Held> {
+pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Held> {
     poll(&files.data, wait, || {
         // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
         // it was recovered. While it is held, nobody else can publish one.
-        let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
+        let Some(lock) = Held::try_shared(lock_file(files, &**disk, None)?, &files.lock)? else {
             return Ok(Attempt::Locked);
         };
         if files.inode()?.is_some() {
@@ -220,15 +219,14 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>) -> Result<()> {
     let file = open_data(path, true)?;
     let gate = Held::exclusive(&file, path)?;
     let metadata = file.metadata().at(path, "look at")?;
-    let mode = mode(&metadata);
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, mode)?, &files.lock)? else {
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&metadata))?, &files.lock)? else {
         return Ok(());
     };
     if files.inode()? == Some(Inode::of(&metadata)) {
         check_single_name(path, &metadata)?;
         let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
         if store.needs_recovery()? {
-            recover(&mut store, mode)?;
+            recover(&mut store)?;
             store.set_in_use(false)?;
         }
     }

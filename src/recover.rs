@@ -187,7 +187,7 @@ impl Redo {
 }
 
 /// Brings the file to its last commit, and leaves the journal empty and the live area settled.
-pub(crate) fn recover(store: &mut Store, mode: u32) -> Result<Journal> {
+pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
     let files = store.files.clone();
     // Protects: which file has the name, and that the journal has one, before anything depends on it.
     store.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
@@ -208,7 +208,8 @@ pub(crate) fn recover(store: &mut Store, mode: u32) -> Result<Journal> {
     store.live.begin_recovery(regions);
     redo_pages(store, &redo.overlay)?;
     store.live.end_recovery(regions, &published);
-    let mut journal = Journal::unread(&files, &*store.disk, mode)?;
+    let model = store.file.metadata().at(&files.data, "look at")?;
+    let mut journal = Journal::unread(&files, &*store.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
     let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };
     store.checkpoint(&mut journal, &published, superblock)?;

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, dress_as};
+use crate::files::Files;
 use crate::format::{
     BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT, STATE_IN_USE,
     Superblock,
@@ -41,15 +41,14 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// An empty one, of its full length; with the permissions and the owner of `model`, else with `mode`.
+    /// An empty one, of its full length; with the permissions and the owner of `model` if there is one.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
-        mode: u32,
         model: Option<&FileMetadata>,
     ) -> Result<Self> {
-        Self::fill(files, disk, identity, mode, model, |_| Ok(()))
+        Self::fill(files, disk, identity, model, |_| Ok(()))
     }
 
     /// One whose regions `write` writes before it is mapped: cheaper than storing every word through the map.
@@ -57,7 +56,6 @@ impl Unpublished {
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
-        mode: u32,
         model: Option<&FileMetadata>,
         write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
     ) -> Result<Self> {
@@ -66,11 +64,8 @@ impl Unpublished {
         if available < needed {
             return Err(Error::NoSpace { path: files.data.clone(), needed, available });
         }
-        let file = files.temporary(&**disk, mode)?;
+        let file = files.temporary(&**disk, model)?;
         let path = file.path();
-        if let Some(model) = model {
-            dress_as(file.as_file(), path, model)?;
-        }
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
         write(&mut |region, words| {
             let offset = identity.geometry.region_at(region);

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::commit::{Committed, Failure, NEW_FILE_MODE, Open, journal_of, published};
+use crate::commit::{Committed, Failure, Open, journal_of, published};
 use crate::counts::Counts;
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::files::{Files, mode};
+use crate::files::Files;
 use crate::format::{Growth, Identity, Policy, Superblock};
 use crate::grow::{self, Source};
 use crate::hash::{KeyHash, RegionId};
@@ -83,7 +83,7 @@ impl Writer {
             return Err(Error::Exists { path: files.data });
         }
         let counts = Counts::default();
-        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, NEW_FILE_MODE, None);
+        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, None);
         Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
     }
 
@@ -96,7 +96,7 @@ impl Writer {
         metadata: Metadata,
         fill: impl FnOnce(&Files) -> Result<Unpublished>,
     ) -> Result<Self> {
-        let lock = lock_absent(&files, &options.disk, NEW_FILE_MODE, options.wait)?;
+        let lock = lock_absent(&files, &options.disk, options.wait)?;
         let file = fill(&files)?;
         let identity = file.identity;
         let transaction = Transaction::new(Work::Unpublished(file, None), counts, metadata);
@@ -119,7 +119,7 @@ impl Writer {
         let superblock = store.checkpoint.clone();
         store.checkpoint(&mut journal, &published, superblock)?;
         let model = store.file.metadata().at(&files.data, "look at")?;
-        let file = Unpublished::create(&files, &options.disk, identity, mode(&model), Some(&model))?;
+        let file = Unpublished::create(&files, &options.disk, identity, Some(&model))?;
         let mut writer = Self::over(files, options, store, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
             open.transaction = open.transaction.moved_to(file);

@@ -319,3 +319,53 @@ fn a_reader_is_right_before_during_and_after_doublings() {
     assert!((0..1_000_000).all(|i| reader.contains(&key(i)).unwrap()));
     assert!(reader.info().unwrap().generation >= 5);
 }
+
+/// The system's disk, but for the room that it says it has.
+#[derive(Debug)]
+struct Crowded;
+
+impl gowk::disk::Disk for Crowded {
+    fn available(&self, _: &std::path::Path) -> std::io::Result<u64> {
+        Ok(300_000)
+    }
+    fn create(&self, path: &std::path::Path, mode: u32) -> std::io::Result<std::fs::File> {
+        gowk::disk::SystemDisk.create(path, mode)
+    }
+    fn write_at(&self, file: &std::fs::File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.write_at(file, bytes, offset)
+    }
+    fn set_len(&self, file: &std::fs::File, length: u64) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.set_len(file, length)
+    }
+    fn allocate(&self, file: &std::fs::File, length: u64) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.allocate(file, length)
+    }
+    fn sync(&self, file: &std::fs::File) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.sync(file)
+    }
+    fn rename(&self, from: &std::path::Path, to: &std::path::Path, replace: bool) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.rename(from, to, replace)
+    }
+    fn remove(&self, path: &std::path::Path) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.remove(path)
+    }
+    fn sync_dir(&self, dir: &std::path::Path) -> std::io::Result<()> {
+        gowk::disk::SystemDisk.sync_dir(dir)
+    }
+}
+
+#[test]
+fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer =
+        Options::new().capacity(1000).disk(std::sync::Arc::new(Crowded)).open(path(&dir)).unwrap();
+    writer.commit().unwrap();
+    let (inserted, error) = fill(&mut writer);
+    // 256 KiB are to become 320: the regions double, the head does not.
+    assert!(matches!(error, Error::NoSpace { needed: 327_680, available: 300_000, .. }), "{error}");
+    let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
+    commit_and_verify(&mut writer, &path(&dir));
+    assert!((0..inserted).all(|i| writer.contains(&key(i)).unwrap()));
+    assert_eq!(writer.info().unwrap().entries, inserted);
+}

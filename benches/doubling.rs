@@ -1,0 +1,92 @@
+//! Doubling a filter, sync included, against `cp` of a file as large as the result and a sync of that.
+//!
+//! `cargo bench --bench doubling -- 1024` (MiB of the filter before; needs some six times that on the disk).
+//! The two take turns; medians and their ratio are printed. Memory is what the process holds beyond mapped files
+//! (`RssAnon`), sampled after every region.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use gowk::{Growth, Options};
+
+const ROUNDS: usize = 5;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let sizes = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
+    let mebibytes = sizes.last().unwrap_or(1024);
+    let dir = tempfile::tempdir_in(".")?;
+    let (model, filter) = (dir.path().join("model"), dir.path().join("filter"));
+    let (large, copy) = (dir.path().join("large"), dir.path().join("copy"));
+    create(&model, mebibytes)?;
+    let (mut doublings, mut copies, mut peak) = (Vec::new(), Vec::new(), 0);
+    for round in 0..ROUNDS {
+        cp(&model, &filter)?;
+        let (seconds, memory) = double(&filter)?;
+        doublings.push(seconds);
+        peak = peak.max(memory);
+        if round == 0 {
+            std::fs::rename(&filter, &large)?;
+        }
+        let _ = std::fs::remove_file(&copy);
+        File::open(&large)?.sync_all()?;
+        let start = Instant::now();
+        cp(&large, &copy)?;
+        copies.push(start.elapsed().as_secs_f64());
+        println!("round {round}: doubling {:.3} s, cp and sync {:.3} s", doublings[round], copies[round]);
+    }
+    let (doubling, copying) = (median(doublings), median(copies));
+    println!("{mebibytes} MiB doubled: {doubling:.3} s; cp of the result and sync: {copying:.3} s");
+    println!("ratio {:.2}; peak memory beyond mapped files {} KiB", doubling / copying, peak);
+    Ok(())
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// A filter of that size, every page of it in use.
+fn create(path: &Path, mebibytes: u64) -> Outcome<()> {
+    let keys = mebibytes * 16 * 8192 * 4 * 9 / 10;
+    let mut writer = Options::new().capacity(keys).growth(Growth::Auto).create(path)?;
+    for key in 0..keys / 4 {
+        writer.insert(&key.to_le_bytes())?;
+    }
+    writer.commit()?;
+    Ok(writer.close()?)
+}
+
+fn cp(from: &Path, to: &Path) -> Outcome<()> {
+    let status = Command::new("cp").arg("--reflink=never").args([from, to]).status()?;
+    if !status.success() {
+        return Err("cp failed".into());
+    }
+    Ok(File::open(to)?.sync_all()?)
+}
+
+/// Seconds, and the peak of `RssAnon` in KiB.
+fn double(filter: &Path) -> Outcome<(f64, u64)> {
+    let mut writer = Options::new().open_existing(filter)?;
+    let mut peak = 0;
+    let start = Instant::now();
+    writer.grow_with(&mut |done, _| {
+        if done % 64 == 0 {
+            peak = peak.max(anonymous_memory().unwrap_or(0));
+        }
+    })?;
+    writer.commit()?;
+    let seconds = start.elapsed().as_secs_f64();
+    peak = peak.max(anonymous_memory().unwrap_or(0));
+    writer.close()?;
+    Ok((seconds, peak))
+}
+
+fn anonymous_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
