@@ -311,24 +311,23 @@ impl RawSuperblocks {
     /// Why there is no valid slot.
     fn neither(&self, path: &Path) -> Error {
         let path = path.to_owned();
-        let claims: Vec<RawSuperblock> = self
-            .slots
-            .iter()
-            .filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0))
-            .filter(|raw| raw.magic == MAGIC)
-            .collect();
+        let mut claims = self.slots.iter().filter(|slot| slot.starts_with(&MAGIC)).peekable();
+        if claims.peek().is_none() {
+            return Error::NotGowk { path };
+        }
+        if self.file_length < 2 * SLOT {
+            return Error::Length { path, expected: 2 * SLOT, found: self.file_length };
+        }
+        let claims: Vec<RawSuperblock> =
+            claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();
         match claims.first() {
-            None => Error::NotGowk { path },
-            Some(_) if self.file_length < 2 * SLOT => {
-                Error::Length { path, expected: 2 * SLOT, found: self.file_length }
-            }
             // A later version may seal its superblocks otherwise; without a valid seal, all must agree.
             Some(raw)
                 if raw.major.get() > VERSION.0 && claims.iter().all(|other| other.major == raw.major) =>
             {
                 Error::Version { path, found: (raw.major.get(), raw.minor.get()), supported: VERSION }
             }
-            Some(_) => Error::Superblocks { path },
+            _ => Error::Superblocks { path },
         }
     }
 }

@@ -67,6 +67,7 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
+mod batch;
 mod bucket;
 mod commit;
 mod copy;

@@ -41,6 +41,12 @@ impl Map {
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
         copy(&self.0, index, into);
     }
+
+    /// Asks for the cache line of a word, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        prefetch(&self.0, index);
+    }
 }
 
 /// A mapping that is read and written.
@@ -107,6 +113,21 @@ fn halves(map: &MmapRaw) -> &[AtomicU32] {
     // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that
     // could race: half words are the flags, the sequences and the checksum table, words are the rest.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 4) }
+}
+
+#[inline]
+fn prefetch(map: &MmapRaw, index: usize) {
+    let Some(word) = words(map).get(index) else { return };
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see; SSE is part of every x86-64 processor.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+            std::ptr::from_ref(word).cast(),
+        );
+    }
+    // Elsewhere the standard library has no stable prefetch yet; lookups are right without.
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
 }
 
 fn copy(map: &MmapRaw, index: usize, into: &mut [u64]) {

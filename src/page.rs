@@ -67,9 +67,15 @@ impl Touched {
         Self { bits: Vec::new(), left: AtomicU64::new(0) }
     }
 
+    /// Whether every page was verified.
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
     #[inline]
     pub(crate) fn contains(&self, page: PageId) -> bool {
-        if self.left.load(Ordering::Relaxed) == 0 {
+        if self.is_complete() {
             return true;
         }
         let word = self.bits.get((page.0 / 64) as usize);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
+use crate::batch::BLOCK;
 use crate::bucket::{Bucket, BucketId, Width, with_width};
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
@@ -110,13 +111,36 @@ impl Reader {
         Err(Error::Replaced { path: self.0.files.data.clone() })
     }
 
-    /// Looks up many keys: `found` gets one answer a key, in their order. Errors as for
-    /// [`contains`](Self::contains).
+    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
+    /// Each answer is right as of some moment during the call. Errors as for [`contains`](Self::contains).
     pub fn contains_batch<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+        let hash = |view: &View, key: &K| {
+            view.superblock.identity.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
+        };
+        self.contains_all(keys, hash, |key| self.contains(key.as_ref()), found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
+        self.contains_all(hashes, hash, |hash| self.contains_hash(*hash), found)
+    }
+
+    fn contains_all<T>(
+        &self,
+        items: &[T],
+        hash: impl Fn(&View, &T) -> Result<KeyHash>,
+        one: impl Fn(&T) -> Result<bool>,
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
         found.clear();
-        found.reserve(keys.len());
-        for key in keys {
-            found.push(self.contains(key.as_ref())?);
+        found.resize(items.len(), false);
+        for (items, found) in items.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+            let uncertain =
+                self.look(|view| Some(view.contains_block(items, |item| hash(view, item), found)))?;
+            for index in uncertain {
+                found[index] = one(&items[index])?;
+            }
         }
         Ok(())
     }
@@ -251,7 +275,7 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
 /// Lookups in one opening of the file.
 impl View {
     #[inline]
-    fn verify(&self, id: PageId) -> Result<()> {
+    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
         if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
     }
 

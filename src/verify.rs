@@ -85,13 +85,17 @@ pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
     for word in page {
         let bucket = Bucket::<W>::new(*word);
         well_formed &= !bucket.has_stray_bits();
+        let mut universal = 0;
         for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
             match slot.tail_length() {
                 Some(length) => counts.by_tail[length as usize] += 1,
-                None if slot.is_universal() => counts.universal += 1,
+                None if slot.is_universal() => universal += 1,
                 None => well_formed &= slot.is_empty(),
             }
         }
+        // Buckets are quarantined whole.
+        well_formed &= universal == 0 || universal == W::SLOTS;
+        counts.universal += u64::from(universal);
     }
     well_formed
 }

@@ -138,6 +138,14 @@ impl View {
         self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
     }
 
+    /// Asks for the cache line of a word. Private replays are short-lived, and go without.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        if self.replayed.is_none() {
+            self.map.prefetch(index);
+        }
+    }
+
     /// A page and its checksum as they are, unverified.
     pub(crate) fn read(&self, id: PageId, into: &mut Page) -> u32 {
         match &self.replayed {

@@ -46,7 +46,8 @@ impl Written {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::new(&dir.path().join("f")).unwrap();
-        let journal = Journal::create(&files, &SystemDisk, 0o600, HEADER_OF_TESTS).unwrap();
+        let journal =
+            Journal::create(&files, &SystemDisk, &dir.path().metadata().unwrap(), HEADER_OF_TESTS).unwrap();
         Self { _dir: dir, files, journal }
     }
 

@@ -140,7 +140,8 @@ fn redo(page: u64, counts: Counts, metadata: Option<&[u8]>) -> Result<Redo> {
         salt: superblock.salt,
         base: superblock.commit,
     };
-    let mut journal = Journal::create(&files, &SystemDisk, 0o600, header).unwrap();
+    let model = dir.path().metadata().unwrap();
+    let mut journal = Journal::create(&files, &SystemDisk, &model, header).unwrap();
     let mut append = journal.begin(&files, &SystemDisk, superblock.commit + 1);
     let mut change = PageChange::default();
     change.crc = 99;
