@@ -84,6 +84,12 @@ impl MapMut {
         copy(&self.0, index, into);
     }
 
+    /// As [`Map::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        prefetch(&self.0, index);
+    }
+
     #[inline]
     pub(crate) fn set_word(&self, index: usize, value: u64) {
         words(&self.0)[index].store(value.to_le(), Ordering::Relaxed);

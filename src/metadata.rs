@@ -70,10 +70,10 @@ impl Metadata {
         let mut rest = bytes;
         let mut last: Option<String> = None;
         while !rest.is_empty() {
+            let found = (bytes.len() - rest.len()) as u64;
             let entry =
                 take_entry(&mut rest).filter(|(name, _)| last.as_ref().is_none_or(|last| last < name));
             let Some((name, value)) = entry else {
-                let found = (bytes.len() - rest.len()) as u64;
                 let expected = Expected::Words("the end of well-formed entries");
                 return Err(Error::Field { path: path.to_owned(), field: "metadata", found, expected });
             };

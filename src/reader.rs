@@ -279,6 +279,8 @@ impl View {
         if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
     }
 
+    #[cold]
+    #[inline(never)]
     fn verify_page(&self, id: PageId) -> Result<()> {
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         let sum = self.read(id, &mut page);

@@ -59,6 +59,8 @@ pub(crate) struct Store {
     pub(crate) map: Map,
     pub(crate) live: Live,
     pub(crate) sealer: Sealer,
+    /// The first word of the regions.
+    data: usize,
     touched: Touched,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
@@ -99,7 +101,20 @@ impl Store {
             Verify::Never => Touched::all(),
             Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
         };
-        Ok(Self { files, disk, file, map, live, sealer, touched, checkpoint, slot, other_damaged: false })
+        let data = (geometry.data() / 8) as usize;
+        Ok(Self {
+            files,
+            disk,
+            file,
+            map,
+            live,
+            sealer,
+            data,
+            touched,
+            checkpoint,
+            slot,
+            other_damaged: false,
+        })
     }
 
     /// Whether the file must be recovered before it is used.
@@ -112,7 +127,7 @@ impl Store {
     }
 
     fn word_of(&self, id: PageId) -> usize {
-        ((self.checkpoint.identity.geometry.data() + id.0 * PAGE) / 8) as usize
+        self.data + (id.0 * PAGE / 8) as usize
     }
 
     fn sum_of(&self, id: PageId) -> usize {
@@ -130,10 +145,14 @@ impl Store {
     }
 
     /// Checks the page against its checksum, unless that was done before.
+    #[inline]
     pub(crate) fn verify(&self, id: PageId) -> Result<()> {
-        if self.touched.contains(id) {
-            return Ok(());
-        }
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn verify_page(&self, id: PageId) -> Result<()> {
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         self.read(id, &mut page);
         if self.sealer.crc(id, &page) != self.sum(id) {
@@ -150,6 +169,11 @@ impl Store {
         let id = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE);
         self.verify(id)?;
         Ok(self.map.word(self.word_of(id) + usize::from(bucket) % BUCKETS_PER_PAGE as usize))
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
+        self.map.prefetch(self.word_of(PageId::new(region, 0)) + usize::from(bucket));
     }
 
     /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.

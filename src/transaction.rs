@@ -131,6 +131,22 @@ impl Transaction {
         }
     }
 
+    /// Asks for the cache lines that an operation on this key will touch.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        let (id, rem) = self.region_of(hash);
+        let buckets = with_width!(self.work.identity().geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            [place.first, place.second()]
+        });
+        for bucket in buckets {
+            match &self.work {
+                Work::Published(store, _) => store.prefetch(id, bucket.0),
+                Work::Unpublished(file, _) => file.prefetch(id, bucket.0),
+            }
+        }
+    }
+
     pub(crate) fn contains(&self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {

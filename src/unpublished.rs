@@ -37,6 +37,8 @@ pub(crate) struct Unpublished {
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
     map: MapMut,
+    /// The first word of the regions.
+    data: usize,
     pub(crate) identity: Identity,
 }
 
@@ -72,16 +74,22 @@ impl Unpublished {
             disk.write_at(file.as_file(), words.as_bytes(), offset).at(&files.data, "write the new file for")
         })?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
-        Ok(Self { files: files.clone(), disk: disk.clone(), map, file, identity })
+        let data = (identity.geometry.data() / 8) as usize;
+        Ok(Self { files: files.clone(), disk: disk.clone(), map, data, file, identity })
     }
 
     fn word_of(&self, region: RegionId) -> usize {
-        (self.identity.geometry.region_at(region) / 8) as usize
+        self.data + region.0 as usize * BUCKETS_PER_REGION as usize
     }
 
     #[inline]
     pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
         self.map.word(self.word_of(region) + usize::from(bucket))
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
+        self.map.prefetch(self.word_of(region) + usize::from(bucket));
     }
 
     #[inline]

@@ -30,6 +30,8 @@ pub(crate) struct View {
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
     pub(crate) map: Map,
+    /// The first word of the regions.
+    data: usize,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
@@ -54,6 +56,7 @@ impl View {
             path: files.data.as_path().into(),
             inode,
             map,
+            data: (geometry.data() / 8) as usize,
             replayed: None,
             sealer: Sealer::new(&superblock.identity),
             touched: match options.verify {
@@ -125,8 +128,9 @@ impl View {
         Error::Busy { path: self.path.to_path_buf(), op }
     }
 
+    #[inline]
     pub(crate) fn word_of(&self, id: PageId) -> usize {
-        ((self.superblock.identity.geometry.data() + id.0 * PAGE) / 8) as usize
+        self.data + (id.0 * PAGE / 8) as usize
     }
 
     fn sum_of(&self, id: PageId) -> usize {

@@ -1,7 +1,9 @@
 //! The one process that changes a filter: what users call.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
+use crate::batch::IN_FLIGHT;
 use crate::commit::{Committed, Failure, Open, journal_of, published};
 use crate::counts::Counts;
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
@@ -241,38 +243,53 @@ impl Writer {
         self.open_mut()?.transaction.remove(hash)
     }
 
-    /// Inserts all keys as [`insert`](Self::insert) does, and returns those refused, by their index and with
-    /// the reason: copies beyond the limit, or no room. Fails as a whole on any other error; what was inserted
-    /// before it then belongs to the transaction still.
+    /// Inserts all keys in their order as [`insert`](Self::insert) does, only faster, and returns those refused,
+    /// by their index and with the reason: copies beyond the limit, or no room. Fails as a whole on any other
+    /// error; what was inserted before it then belongs to the transaction still.
     pub fn insert_batch<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        let mut refused = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            match self.insert(key.as_ref()) {
-                Ok(()) => {}
-                Err(error) if error.refuses_one_key() => refused.push((index, error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(refused)
+        self.each(keys, |writer, hash| writer.insert_hash(hash))
     }
 
-    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does: of equal keys in the batch, the first
-    /// counts. `stored` gets one answer a key: it was stored. Otherwise as
-    /// [`insert_batch`](Self::insert_batch).
+    /// Inserts all keys in their order as [`insert_unique`](Self::insert_unique) does, only faster: of equal
+    /// keys in the batch, the first counts. `stored` gets one answer a key: it was stored. Otherwise as
+    /// [`insert_batch`](Self::insert_batch); after an error, `stored` has as many answers as keys were taken.
     pub fn insert_unique_batch<K: AsRef<[u8]>>(
         &mut self,
         keys: &[K],
         stored: &mut Vec<bool>,
     ) -> Result<Vec<(usize, Error)>> {
         stored.clear();
+        self.each(keys, |writer, hash| {
+            let outcome = writer.insert_unique_hash(hash);
+            match &outcome {
+                Ok(new) => stored.push(*new),
+                Err(error) if error.refuses_one_key() => stored.push(false),
+                Err(_) => {}
+            }
+            outcome.map(drop)
+        })
+    }
+
+    /// Does `insert` for each key, the cache lines of which were asked for some keys before.
+    fn each<K: AsRef<[u8]>>(
+        &mut self,
+        keys: &[K],
+        mut insert: impl FnMut(&mut Self, KeyHash) -> Result<()>,
+    ) -> Result<Vec<(usize, Error)>> {
         let mut refused = Vec::new();
-        for (index, key) in keys.iter().enumerate() {
-            match self.insert_unique(key.as_ref()) {
-                Ok(new) => stored.push(new),
-                Err(error) if error.refuses_one_key() => {
-                    stored.push(false);
-                    refused.push((index, error));
-                }
+        let mut coming = keys.iter();
+        let mut ahead = VecDeque::with_capacity(IN_FLIGHT);
+        for index in 0..keys.len() {
+            while ahead.len() < IN_FLIGHT
+                && let Some(key) = coming.next()
+            {
+                let hash = self.hash(key.as_ref())?;
+                self.open()?.transaction.prefetch(hash);
+                ahead.push_back(hash);
+            }
+            match ahead.pop_front().map_or(Ok(()), |hash| insert(self, hash)) {
+                Ok(()) => {}
+                Err(error) if error.refuses_one_key() => refused.push((index, error)),
                 Err(error) => return Err(error),
             }
         }
