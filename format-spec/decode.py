@@ -471,7 +471,7 @@ def open_superblock(data):
     slots = [bytes(data[0:SLOT]), bytes(data[SLOT:2 * SLOT])]
     valid = [block for block in map(Superblock.sealed, slots) if block]
     if not valid:
-        claims = [slot for slot in slots if slot[:8] == MAGIC and len(slot) >= 512]
+        claims = [slot for slot in slots if slot[:8] == MAGIC]
         if not claims:
             raise Refused("not a gowk filter")
         if len(data) < 2 * SLOT:

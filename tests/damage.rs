@@ -146,7 +146,8 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
         // The price is what the filter expects it to be.
         let absent = 1 << 40;
         let found = (absent..absent + 200_000).filter(|i| writer.contains(&key(*i)).unwrap()).count();
-        let (rate, expected) = (found as f64 / 200_000.0, writer.info().unwrap().expected_false_positive_rate);
+        let (rate, expected) =
+            (found as f64 / 200_000.0, writer.info().unwrap().expected_false_positive_rate);
         assert!((rate / expected - 1.0).abs() < 0.15, "{slots:?}: {rate} for {expected}");
     }
 }

@@ -1,0 +1,299 @@
+//! Random operations on one filter, against a model.
+//!
+//! Invariants checked, after any operations with any crashes between them:
+//!
+//! 1. No false negatives: a writer finds every key of its transaction, a reader every key of the last commit, and
+//!    counts are never too low.
+//! 2. A commit is whole: after a crash the filter has the last commit's counters and metadata.
+//! 3. A rollback, a crash or a dropped writer leaves no trace of the open transaction.
+//! 4. What is in the model can be removed, unless some insert stored nothing; then removal is refused.
+//! 5. Verification finds nothing; doublings keep all of this.
+//!
+//! A crash is a copy of all files, taken while the writer has them: what a process that is killed leaves, with the
+//! locks freed. The writer is dropped then, and the copy goes on.
+//!
+//! Input: two bytes of options, then operations, one byte each with their operands.
+
+#![no_main]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use gowk::{Error, GrowthRefusal, HashKind, KeyHash, Options, Reader, SlotsPerBucket, Writer};
+use gowk_fuzz::{Input, folder};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+/// What a filter must hold.
+#[derive(Clone, Default, Debug)]
+struct Model {
+    /// Copies of each key.
+    keys: HashMap<u32, u32>,
+    unrecorded: u64,
+    generation: u32,
+    metadata: Option<Vec<u8>>,
+}
+
+struct Run {
+    dir: TempDir,
+    options: Options,
+    kind: HashKind,
+    writer: Option<Writer>,
+    reader: Option<Reader>,
+    committed: Option<Model>,
+    open: Model,
+    most_generations: u32,
+}
+
+impl Run {
+    fn new(input: &mut Input<'_>) -> Self {
+        let shape = input.u8();
+        let slots = SlotsPerBucket::ALL[usize::from(shape) % 6];
+        let kind = if shape / 6 % 2 == 0 { HashKind::Xxh3 } else { HashKind::Caller };
+        let max_kicks = [2000, 0, 3, 50][usize::from(input.u8()) % 4];
+        let options = Options::new().capacity(1).slots_per_bucket(slots).seed(shape.into()).hash(kind);
+        let options = options.max_kicks(max_kicks).void_growth(true);
+        let most_generations = 4;
+        let mut run = Self {
+            dir: folder(),
+            options,
+            kind,
+            writer: None,
+            reader: None,
+            committed: None,
+            open: Model::default(),
+            most_generations,
+        };
+        run.open_writer();
+        run
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("f")
+    }
+
+    fn open_writer(&mut self) {
+        self.open = self.committed.clone().unwrap_or_default();
+        self.writer = Some(self.options.open(self.path()).expect("a filter of ours"));
+        self.check_writer();
+    }
+
+    fn writer(&mut self) -> &mut Writer {
+        self.writer.as_mut().expect("there is always a writer between operations")
+    }
+
+    /// Few buckets and tags for hashes, so that keys meet.
+    fn hash(&mut self, key: u32) -> KeyHash {
+        match self.kind {
+            HashKind::Xxh3 => self.writer().hash(&key.to_le_bytes()).expect("a filter that hashes"),
+            HashKind::Caller => caller_hash(key),
+        }
+    }
+
+    fn insert(&mut self, key: u32, unique: bool) {
+        let hash = self.hash(key);
+        // A crowded region doubles the filter at some load; that is enough of it.
+        let may_grow = self.open.generation < self.most_generations;
+        if !may_grow && self.writer().info().expect("open").load > 0.7 {
+            return;
+        }
+        let outcome = if unique {
+            self.writer().insert_unique_hash(hash)
+        } else {
+            self.writer().insert_hash(hash).map(|()| true)
+        };
+        match outcome {
+            Ok(true) => *self.open.keys.entry(key).or_default() += 1,
+            Ok(false) => {
+                self.open.unrecorded += 1;
+                self.open.keys.entry(key).or_default();
+            }
+            Err(Error::DuplicateLimit { .. }) => {
+                self.open.unrecorded += 1;
+                self.open.keys.entry(key).or_default();
+            }
+            Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.open.generation = self.writer().info().expect("open").generation;
+    }
+
+    fn remove(&mut self, choice: u16) {
+        let mut keys: Vec<u32> = self.open.keys.iter().filter(|(_, copies)| **copies > 0).map(|(k, _)| *k).collect();
+        keys.sort_unstable();
+        let Some(key) = keys.get(usize::from(choice) % keys.len().max(1)).copied() else { return };
+        let hash = self.hash(key);
+        let unrecorded = self.open.unrecorded;
+        match self.writer().remove_hash(hash) {
+            Ok(removed) => {
+                assert!(removed && unrecorded == 0, "a stored key was not there to remove");
+                let copies = self.open.keys.entry(key).or_default();
+                *copies -= 1;
+                if *copies == 0 {
+                    self.open.keys.remove(&key);
+                }
+            }
+            Err(Error::UnsafeRemove { unrecorded: found, .. }) => assert_eq!(found, unrecorded),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn grow(&mut self) {
+        if self.open.generation < self.most_generations {
+            self.writer().grow().expect("no limit is set");
+            self.open.generation += 1;
+        }
+    }
+
+    fn commit(&mut self) {
+        self.writer().commit().expect("room for a commit");
+        self.committed = Some(self.open.clone());
+    }
+
+    fn rollback(&mut self) {
+        self.writer().rollback().expect("nothing fails");
+        self.open = self.committed.clone().unwrap_or_default();
+        self.check_writer();
+    }
+
+    /// Closes the writer, or drops it, and opens the filter again.
+    fn reopen(&mut self, closed: bool) {
+        let writer = self.writer.take().expect("there is always a writer between operations");
+        if closed {
+            writer.close().expect("nothing fails");
+        } else {
+            drop(writer);
+        }
+        self.check_readers();
+        self.open_writer();
+    }
+
+    fn crash(&mut self, read_first: bool) {
+        let copy = folder();
+        for entry in fs::read_dir(self.dir.path()).expect("our folder") {
+            let entry = entry.expect("our folder");
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("room for a copy");
+        }
+        self.writer = None;
+        self.reader = None;
+        self.dir = copy;
+        if read_first {
+            self.check_readers();
+        }
+        self.open_writer();
+        let stale = fs::read_dir(self.dir.path()).expect("our folder").count();
+        assert!(stale <= 4, "{stale} files: temporary files of the dead are left");
+    }
+
+    fn set_metadata(&mut self, input: &mut Input<'_>) {
+        let length = usize::from(input.u8()) * 8;
+        let value = vec![input.u8(); length];
+        self.writer().metadata_mut().expect("open").set("m", value.clone());
+        self.open.metadata = Some(value);
+    }
+
+    /// The writer has the open transaction.
+    fn check_writer(&mut self) {
+        let model = self.open.clone();
+        let info = self.writer().info().expect("open");
+        assert_eq!(info.generation, model.generation);
+        assert_eq!(info.unrecorded, model.unrecorded);
+        assert_eq!(info.inserted - info.removed, model.keys.values().map(|copies| u64::from(*copies)).sum::<u64>());
+        let metadata = self.writer().metadata().expect("open");
+        assert_eq!(metadata.get("m"), model.metadata.as_deref());
+        for (key, copies) in &model.keys {
+            let hash = self.hash(*key);
+            assert!(self.writer().contains_hash(hash).expect("intact"), "the writer lost {key}");
+            assert!(self.writer().count_hash(hash).expect("intact") >= *copies, "copies of {key}");
+        }
+    }
+
+    /// Readers, the one that was there before and a new one, have the last commit.
+    fn check_readers(&mut self) {
+        let Some(model) = self.committed.clone() else {
+            assert!(matches!(Reader::open(self.path()), Err(Error::NotFound { .. })));
+            return;
+        };
+        let fresh = Reader::open(self.path()).expect("a filter of ours");
+        for reader in [self.reader.get_or_insert_with(|| fresh.clone()), &fresh] {
+            let info = reader.info().expect("intact");
+            assert_eq!((info.generation, info.unrecorded), (model.generation, model.unrecorded));
+            assert_eq!(reader.metadata().expect("intact").get("m"), model.metadata.as_deref());
+            for (key, copies) in &model.keys {
+                let hash = match self.kind {
+                    HashKind::Xxh3 => reader.hash(&key.to_le_bytes()).expect("a filter that hashes"),
+                    HashKind::Caller => caller_hash(*key),
+                };
+                assert!(reader.contains_hash(hash).expect("intact"), "a reader lost {key}");
+                assert!(reader.count_hash(hash).expect("intact") >= *copies, "copies of {key}");
+            }
+        }
+        let report = fresh.verify(&mut |_, _| {}).expect("intact");
+        assert!(report.is_clean(), "{report:?}");
+    }
+}
+
+/// Region and tail from the key's high bytes, buckets and tag from few of its low bits.
+fn caller_hash(key: u32) -> KeyHash {
+    let [a, b, c, d] = key.to_le_bytes().map(u64::from);
+    let position = d << 56 | c << 48 | (c ^ d).wrapping_mul(0x0101_0101_0101);
+    let local = (b & 0x3f) << 58 | (a & 0x3) << 11 | a >> 2 & 0x7;
+    KeyHash::new(u128::from(position) << 64 | u128::from(local))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let mut run = Run::new(&mut input);
+    for _ in 0..200 {
+        if input.is_empty() {
+            break;
+        }
+        match input.u8() % 16 {
+            0..=2 => {
+                let key = input.u32();
+                run.insert(key, false);
+            }
+            3 => {
+                let key = input.u32();
+                run.insert(key, true);
+            }
+            // Many keys, close to each other.
+            4 => {
+                let (first, step, count) = (input.u32(), u32::from(input.u8()), u32::from(input.u8()));
+                (0..4 * count).for_each(|i| run.insert(first.wrapping_add(i.wrapping_mul(step)), false));
+            }
+            // One key again and again.
+            5 => {
+                let (key, count) = (input.u32(), input.u8() % 20);
+                (0..count).for_each(|_| run.insert(key, false));
+            }
+            6 | 7 => {
+                let choice = input.u16();
+                run.remove(choice);
+            }
+            8 => (0..input.u8() % 64).for_each(|i| run.remove(u16::from(i) * 7)),
+            9 => run.grow(),
+            10 => run.commit(),
+            11 => run.rollback(),
+            12 => {
+                let closed = input.u8() % 2 == 0;
+                run.reopen(closed);
+            }
+            13 => {
+                let read_first = input.u8() % 2 == 0;
+                run.crash(read_first);
+            }
+            14 => run.set_metadata(&mut input),
+            _ => {
+                run.check_writer();
+                run.check_readers();
+            }
+        }
+    }
+    run.check_writer();
+    run.commit();
+    run.check_readers();
+    run.crash(true);
+    run.check_readers();
+});

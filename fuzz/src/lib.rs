@@ -1,0 +1,240 @@
+//! What the fuzz targets share: golden files to start from, folders in memory, and a tour through everything that
+//! can be done with a file.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use gowk::{Error, HashKind, KeyHash, OnDamage, Options, Reader, Verify, Writer};
+
+/// A filter's file and its journal; empty where it has none.
+#[derive(Clone, Default)]
+pub struct Filter {
+    pub data: Vec<u8>,
+    pub journal: Vec<u8>,
+}
+
+macro_rules! golden {
+    ($($data:literal $(with $journal:literal)?),* $(,)?) => {
+        &[$((
+            include_bytes!(concat!("../../format-spec/vectors/accept/", $data, ".gz")),
+            &[$(include_bytes!(concat!("../../format-spec/vectors/accept/", $journal, ".gz")))?],
+        )),*]
+    };
+}
+
+/// Golden files, small and of many kinds, compressed.
+const GOLDEN: &[(&[u8], &[&[u8]])] = golden![
+    "width-4",
+    "replay-unapplied" with "replay-unapplied-journal",
+    "replay-half-applied" with "replay-half-applied-journal",
+    "dense" with "dense-journal",
+    "quarantined-7",
+    "metadata",
+    "grown-2",
+    "caller-hashed",
+    "checkpoint-half" with "checkpoint-half-journal",
+    "published" with "published-journal",
+    "replay-two-frames" with "replay-two-frames-journal",
+    "width-3",
+];
+
+/// The number of the golden file with three commits that are in its journal alone.
+pub const UNAPPLIED: usize = 1;
+
+fn unzip(bytes: &[u8]) -> Vec<u8> {
+    let mut unzipped = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut unzipped).expect("golden files are whole");
+    unzipped
+}
+
+/// All golden files.
+pub fn golden() -> &'static [Filter] {
+    static FILTERS: OnceLock<Vec<Filter>> = OnceLock::new();
+    FILTERS.get_or_init(|| {
+        let unzip = |(data, journal): &(&[u8], &[&[u8]])| Filter {
+            data: unzip(data),
+            journal: journal.first().map_or_else(Vec::new, |journal| unzip(journal)),
+        };
+        GOLDEN.iter().map(unzip).collect()
+    })
+}
+
+/// A folder in memory, where the system has some; removed with all that is in it.
+pub fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let builder = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gowk-fuzz-");
+        builder
+    };
+    if memory.is_dir()
+        && let Ok(dir) = builder().tempdir_in(memory)
+    {
+        return dir;
+    }
+    builder().tempdir().expect("a folder for temporary files")
+}
+
+impl Filter {
+    /// Writes the file, and the journal if it is not empty.
+    pub fn write(&self, dir: &Path) -> PathBuf {
+        let path = dir.join("f");
+        fs::write(&path, &self.data).expect("room for the file");
+        if !self.journal.is_empty() {
+            fs::write(dir.join("f-journal"), &self.journal).expect("room for the journal");
+        }
+        path
+    }
+}
+
+/// Fuzzed bytes, read from the front; zeros once they are used up.
+pub struct Input<'a>(pub &'a [u8]);
+
+impl<'a> Input<'a> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn bytes(&mut self, most: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(most.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+
+    fn number(&mut self, size: usize) -> u64 {
+        self.bytes(size).iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    pub fn u8(&mut self) -> u8 {
+        self.number(1) as u8
+    }
+
+    pub fn u16(&mut self) -> u16 {
+        self.number(2) as u16
+    }
+
+    pub fn u24(&mut self) -> u32 {
+        self.number(3) as u32
+    }
+
+    pub fn u32(&mut self) -> u32 {
+        self.number(4) as u32
+    }
+
+    pub fn u64(&mut self) -> u64 {
+        self.number(8)
+    }
+}
+
+/// Keys that are there in golden files, and keys that are not.
+pub fn key(number: u64) -> String {
+    format!("key-{number}")
+}
+
+fn probe(reader: &Reader, number: u64, kind: HashKind) -> Result<bool, Error> {
+    match kind {
+        HashKind::Xxh3 => {
+            let key = key(number);
+            let found = reader.contains(key.as_bytes())?;
+            // Counting is never too low.
+            assert!(reader.count(key.as_bytes())? > 0 || !found);
+            Ok(found)
+        }
+        HashKind::Caller => reader.contains_hash(caller_hash(number)),
+    }
+}
+
+pub fn caller_hash(number: u64) -> KeyHash {
+    KeyHash::new(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// Everything that a reader can do. Any error will do; what is mapped is the file as it is.
+pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
+    let reader = Reader::open(path)?;
+    let length = path.metadata().map_or(0, |metadata| metadata.len());
+    let info = reader.info();
+    let kind = info.as_ref().map_or(HashKind::Xxh3, |info| info.hash);
+    if let Ok(info) = &info {
+        assert_eq!(info.file_length, length, "the file's own length");
+        assert!(info.regions * 65_536 < length);
+        assert!((0.0..=1.0).contains(&info.expected_false_positive_rate));
+    }
+    let lenient = Options::new().on_damage(OnDamage::Present).read(path)?;
+    for number in [0, 1, 50, 150, 1000, 1001, 1002] {
+        // Where one finds damage, the other says "present".
+        match probe(&reader, number, kind) {
+            Err(Error::Damaged { .. }) if kind == HashKind::Xxh3 => {
+                let outcome = lenient.contains(key(number).as_bytes());
+                assert!(!matches!(outcome, Ok(false) | Err(Error::Damaged { .. })), "{outcome:?}");
+            }
+            Err(error @ Error::Busy { .. }) => panic!("nobody writes: {error}"),
+            _ => {}
+        }
+    }
+    let metadata = reader.metadata();
+    let report = reader.verify(&mut |_, _| {});
+    if let (Ok(report), Ok(_)) = (&report, &metadata)
+        && let Some(copy) = copy
+    {
+        let copied = reader.copy_to(copy, &mut |_, _| {});
+        assert!(copied.is_err() || report.damaged.is_empty(), "a copy of damaged pages");
+        if copied.is_ok() {
+            let copied = Reader::open(copy)?;
+            let both = [0, 1, 1000].map(|n| (probe(&reader, n, kind).ok(), probe(&copied, n, kind).ok()));
+            assert!(both.iter().all(|(one, other)| one == other), "{both:?}");
+        }
+    }
+    let _ = Options::new().verify(Verify::Eager).read(path);
+    info?;
+    metadata?;
+    report?;
+    Ok(())
+}
+
+fn insert(writer: &mut Writer, number: u64, kind: HashKind) -> Result<(), Error> {
+    match kind {
+        HashKind::Xxh3 => writer.insert(key(number).as_bytes()),
+        HashKind::Caller => writer.insert_hash(caller_hash(number)),
+    }
+}
+
+/// Everything that a writer can do; what it commits is found afterwards, or an error says why not.
+pub fn write(path: &Path) -> Result<(), Error> {
+    let mut writer = Options::new().void_growth(true).open_existing(path)?;
+    let info = writer.info()?;
+    let kind = info.hash;
+    let mut stored = Vec::new();
+    for number in 7_000..7_005 {
+        if insert(&mut writer, number, kind).is_ok() {
+            stored.push(number);
+        }
+    }
+    let _ = writer.insert_unique(key(7_001).as_bytes());
+    let _ = writer.remove(key(0).as_bytes());
+    writer.metadata_mut()?.set("fuzz", *b"1");
+    writer.commit()?;
+    if info.file_length < 1 << 20 && writer.grow().is_ok() {
+        if insert(&mut writer, 7_010, kind).is_ok() {
+            stored.push(7_010);
+        }
+        writer.commit()?;
+    }
+    let _ = insert(&mut writer, 7_020, kind);
+    writer.rollback()?;
+    writer.close()?;
+    // Whatever the file was, it is one now that a writer has closed.
+    let reader = Reader::open(path)?;
+    for number in stored {
+        let found = probe(&reader, number, kind);
+        assert!(!matches!(found, Ok(false)), "a committed key is lost");
+    }
+    assert_eq!(reader.metadata()?.get("fuzz"), Some(&b"1"[..]));
+    let mut writer = Options::new().open_existing(path)?;
+    writer.repair(&mut |_, _| {})?;
+    writer.close()?;
+    let report = Reader::open(path)?.verify(&mut |_, _| {})?;
+    assert!(report.is_clean(), "after repair: {report:?}");
+    Ok(())
+}
