@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock};
+use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock, check_counts};
 use crate::journal;
 use crate::live::{LiveRead, Published};
 use crate::map::{Map, MapMut};
@@ -175,6 +175,9 @@ impl View {
             // The superblock has a checksum; the live area has none.
             return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
         }
-        Some(Metadata::decode(&self.path, &published.metadata).map(|metadata| (published, metadata)))
+        let geometry = self.superblock.identity.geometry;
+        let sound = check_counts(&self.path, &published.counts, geometry);
+        let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
+        Some(metadata.map(|metadata| (published, metadata)))
     }
 }

@@ -320,3 +320,26 @@ fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
     }
     assert!(met > 100, "{}: {met} keys met the damage", row.name);
 }
+
+/// Found by fuzzing: counts in the live area, which has no checksum, overflowed in sums.
+#[test]
+fn counts_of_the_live_area_that_cannot_be_are_an_error_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = unpack("accept", "width-4", dir.path());
+    let mut data = fs::read(&path).unwrap();
+    let counters = TWO_SLOTS + 1024;
+    // Another commit than the superblock's, whose own counts would be believed.
+    data[counters] = 9;
+    data[counters + 8..counters + 8 + 288].fill(0xff);
+    fs::write(&path, &data).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert!(matches!(reader.info(), Err(Error::Field { field: "entries by tail length", .. })));
+    assert!(reader.metadata().is_err());
+    assert!((0..300).all(|number| reader.contains(key(number).as_bytes()).unwrap()));
+    assert!(verify(&reader).damaged.is_empty());
+    // A writer does not look at it, and writes it anew.
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    writer.insert(b"one more").unwrap();
+    writer.commit().unwrap();
+    assert_eq!(reader.info().unwrap().entries, 301);
+}

@@ -6,12 +6,21 @@
 //! 2. What is encoded is decoded, field by field, at the offsets of the tables.
 //! 3. Any single reserved byte, unknown feature bit or damaged byte of a slot is noticed.
 
+use std::path::Path;
+
+use zerocopy::FromBytes;
+
+use super::superblock::RawSuperblock;
 use super::*;
 use crate::bucket::{Bucket, Width, with_width};
+use crate::counts::{Counts, TAIL_LENGTHS};
 use crate::disk::{Disk, SystemDisk};
+use crate::error::{Error, Result};
 use crate::grow::GROWTH_THRESHOLD;
+use crate::hash::{HashKind, KeyHasher};
 use crate::journal;
 use crate::live::{Live, Published};
+use crate::metadata::Metadata;
 use crate::offset::{OFFSET_T6, OFFSET_T10};
 use crate::options::Options;
 use crate::page::Sealer;

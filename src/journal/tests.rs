@@ -8,6 +8,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use super::scan::{Broken, Commit};
 use super::*;
 use crate::disk::SystemDisk;
 use crate::format::tests::{assert_parts, counts, counts_by_table, parts, says};

@@ -11,7 +11,8 @@ use crate::error::Expected;
 use crate::files::Files;
 use crate::format::PageId;
 use crate::format::tests::{superblock, table};
-use crate::journal::{Broken, Header};
+use crate::journal::Header;
+use crate::journal::scan::Broken;
 use crate::overlay::PageChange;
 
 const KINS: [(Kin, &str); 6] = [

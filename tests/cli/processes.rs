@@ -157,13 +157,10 @@ fn readers_end_quietly_too_when_their_output_is_closed() {
         &["verify", "f"],
         &["completions", "fish"],
     ] {
-        let mut reading = folder.start(args);
-        drop(reading.stdout.take());
-        let mut stdin = reading.stdin.take().unwrap();
-        let _ = stdin.write_all(lines(0..10_000).as_bytes());
-        drop(stdin);
-        assert_eq!(reading.wait().code(), Some(2), "{args:?}");
-        assert_eq!(reading.err_lines().rest(), Vec::<String>::new(), "{args:?}");
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = run(folder.command(args).stdout(closed), lines(0..10_000).as_bytes());
+        assert_eq!((ended.code, ended.err.as_str()), (Some(2), ""), "{args:?}");
     }
 }
 
