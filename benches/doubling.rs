@@ -16,8 +16,8 @@ const ROUNDS: usize = 5;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    let sizes = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
-    let mebibytes = sizes.last().unwrap_or(1024);
+    let size = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
+    let mebibytes: u64 = size.unwrap_or(1024);
     let dir = tempfile::tempdir_in(".")?;
     let (model, filter) = (dir.path().join("model"), dir.path().join("filter"));
     let (large, copy) = (dir.path().join("large"), dir.path().join("copy"));

@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod quantity;
 mod remove;
+mod repair;
 mod split;
 mod stop;
 mod verify;
@@ -62,6 +63,7 @@ enum Verb {
     Dedup(dedup::Dedup),
     Info(info::Print),
     Verify(verify::Verify),
+    Repair(repair::Repair),
     Copy(copy::Copy),
     Grow(grow::Grow),
     Completions(completions::Completions),
@@ -87,6 +89,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Dedup(verb) => verb.run(),
         Verb::Info(verb) => verb.run(),
         Verb::Verify(verb) => verb.run(),
+        Verb::Repair(verb) => verb.run(),
         Verb::Copy(verb) => verb.run(),
         Verb::Grow(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),

@@ -37,7 +37,7 @@ pub enum Error {
     },
 
     /// The file does not begin as a gowk filter does.
-    #[error("{}: not a gowk filter (its first bytes are another format's); check the path", path.display())]
+    #[error("{}: not a gowk filter: it does not begin as one; check the path", path.display())]
     NotGowk {
         /// The file.
         path: PathBuf,

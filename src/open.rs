@@ -133,6 +133,10 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
 }
 
 fn open_data(path: &Path, write: bool) -> Result<File> {
+    // Opening a pipe would wait for its other end.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        return Err(Error::NotGowk { path: path.to_owned() });
+    }
     match OpenOptions::new().read(true).write(write).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(Error::NotFound { path: path.to_owned() })

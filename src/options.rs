@@ -238,6 +238,12 @@ impl Options {
         Reader::open_with(path.as_ref(), self)
     }
 
+    /// Whether the rates given are rates at all.
+    pub(crate) fn check_rates(&self) -> Result<()> {
+        self.rate.map_or(Ok(()), |rate| check_rate("false-positive rate", rate))?;
+        self.max_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))
+    }
+
     fn slots(&self) -> Result<SlotsPerBucket> {
         let rate = match (self.rate, self.slots) {
             (Some(_), Some(slots)) => {
@@ -248,7 +254,6 @@ impl Options {
             (Some(rate), None) => rate,
             (None, None) => DEFAULT_RATE,
         };
-        check_rate("false-positive rate", rate)?;
         SlotsPerBucket::for_rate(rate).ok_or_else(|| Error::Option {
             option: "false-positive rate",
             found: rate.to_string(),
@@ -258,10 +263,8 @@ impl Options {
 
     /// A new filter's identity and policy, all checked.
     pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+        self.check_rates()?;
         let slots = self.slots()?;
-        if let Some(rate) = self.max_rate {
-            check_rate("maximal false-positive rate", rate)?;
-        }
         let too_large = || Error::Option {
             option: "capacity",
             found: self.capacity.to_string(),
@@ -301,10 +304,7 @@ impl Options {
     pub(crate) fn check_fits(&self, path: &Path, slots: SlotsPerBucket) -> Result<()> {
         let rate = slots.false_positive_rate();
         match self.rate {
-            Some(wanted) if wanted < rate => {
-                check_rate("false-positive rate", wanted)?;
-                Err(Error::Rate { path: path.to_owned(), rate, wanted })
-            }
+            Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),
             _ => Ok(()),
         }
     }

@@ -15,14 +15,24 @@ use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
 use crate::format::{
-    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT, STATE_IN_USE,
-    Superblock,
+    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT,
+    STATE_IN_USE, Superblock,
 };
 use crate::hash::RegionId;
 use crate::live::{Live, Published};
 use crate::map::MapMut;
 use crate::page::{Sealer, Verify};
 use crate::store::Store;
+
+/// Whether the file system has room for a new file.
+pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {
+    let needed = geometry.file_length();
+    let available = disk.available(&files.dir).at(&files.dir, "ask for the free space of")?;
+    if available >= needed {
+        return Ok(());
+    }
+    Err(Error::NoSpace { path: files.data.clone(), needed, available })
+}
 
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
@@ -62,10 +72,7 @@ impl Unpublished {
         write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
     ) -> Result<Self> {
         let needed = identity.geometry.file_length();
-        let available = disk.available(&files.dir).at(&files.dir, "ask for the free space of")?;
-        if available < needed {
-            return Err(Error::NoSpace { path: files.data.clone(), needed, available });
-        }
+        check_room(files, &**disk, identity.geometry)?;
         let file = files.temporary(&**disk, model)?;
         let path = file.path();
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;

@@ -22,7 +22,7 @@ use crate::region::Inserted;
 use crate::repair::{Repair, quarantine};
 use crate::store::Store;
 use crate::transaction::{Transaction, Work};
-use crate::unpublished::Unpublished;
+use crate::unpublished::{Unpublished, check_room};
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -58,11 +58,12 @@ impl Writer {
     }
 
     pub(crate) fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        options.check_rates()?;
         let files = Files::new(path)?;
         let Owned { store, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let writer = Self::over(files, options, store, journal, lock);
-        options.check_fits(path, writer.open()?.transaction.work.identity().geometry.slots)?;
+        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
         Ok(writer)
     }
 
@@ -84,6 +85,8 @@ impl Writer {
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data });
         }
+        // Asked before a lock file is made for nothing, and again when the file is.
+        check_room(&files, &*options.disk, identity.geometry)?;
         let counts = Counts::default();
         let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, None);
         Self::create_filled(files, options, policy, counts, Metadata::default(), fill)

@@ -256,7 +256,8 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
         let path = unpack("reject", name, dir.path());
         let length = path.metadata().unwrap().len() as usize;
         let eager = Options::new().verify(Verify::Eager);
-        let openings: [(&str, &dyn Fn() -> Result<(), Error>); 4] = [
+        type Opening<'a> = &'a dyn Fn() -> Result<(), Error>;
+        let openings: [(&str, Opening<'_>); 4] = [
             ("reading", &|| Reader::open(&path).map(drop)),
             ("reading all", &|| eager.read(&path).map(drop)),
             ("writing", &|| Options::new().open_existing(&path).map(drop)),

@@ -50,7 +50,9 @@ fn is_forged(journal: &[u8]) -> bool {
     }
     (512..journal.len()).step_by(512).any(|at| {
         let (Some(payload), Some(crc)) = (word(at + 32), word(at + 60)) else { return false };
-        let Some(content) = journal.get(at + 64..(at + 64).saturating_add(payload as usize)) else { return false };
+        let Some(content) = journal.get(at + 64..(at + 64).saturating_add(payload as usize)) else {
+            return false;
+        };
         let sealed = [&journal[at..at + 60], content].concat();
         let frame = &journal[at..at + 64 + content.len()];
         crc32fast::hash(&sealed) == crc && !original.windows(frame.len()).any(|window| window == frame)

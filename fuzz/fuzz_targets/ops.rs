@@ -25,6 +25,9 @@ use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
+/// Doublings, after which files are too large to be fuzzed fast.
+const MOST_GENERATIONS: u32 = 3;
+
 /// What a filter must hold.
 #[derive(Clone, Default, Debug)]
 struct Model {
@@ -43,7 +46,6 @@ struct Run {
     reader: Option<Reader>,
     committed: Option<Model>,
     open: Model,
-    most_generations: u32,
 }
 
 impl Run {
@@ -54,7 +56,6 @@ impl Run {
         let max_kicks = [2000, 0, 3, 50][usize::from(input.u8()) % 4];
         let options = Options::new().capacity(1).slots_per_bucket(slots).seed(shape.into()).hash(kind);
         let options = options.max_kicks(max_kicks).void_growth(true);
-        let most_generations = 4;
         let mut run = Self {
             dir: folder(),
             options,
@@ -63,7 +64,6 @@ impl Run {
             reader: None,
             committed: None,
             open: Model::default(),
-            most_generations,
         };
         run.open_writer();
         run
@@ -93,11 +93,6 @@ impl Run {
 
     fn insert(&mut self, key: u32, unique: bool) {
         let hash = self.hash(key);
-        // A crowded region doubles the filter at some load; that is enough of it.
-        let may_grow = self.open.generation < self.most_generations;
-        if !may_grow && self.writer().info().expect("open").load > 0.7 {
-            return;
-        }
         let outcome = if unique {
             self.writer().insert_unique_hash(hash)
         } else {
@@ -116,11 +111,20 @@ impl Run {
             Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => {}
             Err(error) => panic!("{error}"),
         }
-        self.open.generation = self.writer().info().expect("open").generation;
+    }
+
+    /// Inserts many; the filter may double by itself, but not for ever.
+    fn insert_all(&mut self, keys: impl Iterator<Item = u32>, unique: bool) {
+        let info = self.writer().info().expect("open");
+        if info.generation < MOST_GENERATIONS || info.load < 0.7 {
+            keys.for_each(|key| self.insert(key, unique));
+            self.open.generation = self.writer().info().expect("open").generation;
+        }
     }
 
     fn remove(&mut self, choice: u16) {
-        let mut keys: Vec<u32> = self.open.keys.iter().filter(|(_, copies)| **copies > 0).map(|(k, _)| *k).collect();
+        let mut keys: Vec<u32> =
+            self.open.keys.iter().filter(|(_, copies)| **copies > 0).map(|(k, _)| *k).collect();
         keys.sort_unstable();
         let Some(key) = keys.get(usize::from(choice) % keys.len().max(1)).copied() else { return };
         let hash = self.hash(key);
@@ -140,7 +144,7 @@ impl Run {
     }
 
     fn grow(&mut self) {
-        if self.open.generation < self.most_generations {
+        if self.open.generation < MOST_GENERATIONS {
             self.writer().grow().expect("no limit is set");
             self.open.generation += 1;
         }
@@ -199,7 +203,10 @@ impl Run {
         let info = self.writer().info().expect("open");
         assert_eq!(info.generation, model.generation);
         assert_eq!(info.unrecorded, model.unrecorded);
-        assert_eq!(info.inserted - info.removed, model.keys.values().map(|copies| u64::from(*copies)).sum::<u64>());
+        assert_eq!(
+            info.inserted - info.removed,
+            model.keys.values().map(|copies| u64::from(*copies)).sum::<u64>()
+        );
         let metadata = self.writer().metadata().expect("open");
         assert_eq!(metadata.get("m"), model.metadata.as_deref());
         for (key, copies) in &model.keys {
@@ -252,21 +259,22 @@ fuzz_target!(|bytes: &[u8]| {
         match input.u8() % 16 {
             0..=2 => {
                 let key = input.u32();
-                run.insert(key, false);
+                run.insert_all([key].into_iter(), false);
             }
             3 => {
                 let key = input.u32();
-                run.insert(key, true);
+                run.insert_all([key].into_iter(), true);
             }
             // Many keys, close to each other.
             4 => {
                 let (first, step, count) = (input.u32(), u32::from(input.u8()), u32::from(input.u8()));
-                (0..4 * count).for_each(|i| run.insert(first.wrapping_add(i.wrapping_mul(step)), false));
+                let keys = (0..4 * count).map(|i| first.wrapping_add(i.wrapping_mul(step)));
+                run.insert_all(keys, false);
             }
             // One key again and again.
             5 => {
                 let (key, count) = (input.u32(), input.u8() % 20);
-                (0..count).for_each(|_| run.insert(key, false));
+                run.insert_all((0..count).map(|_| key), false);
             }
             6 | 7 => {
                 let choice = input.u16();

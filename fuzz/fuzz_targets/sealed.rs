@@ -140,7 +140,11 @@ impl Hostile {
                 let at = LIVE + usize::from(input.u16());
                 put(data, at, number(input), 8);
             }
-            6 => data[LIVE..LIVE + 8].copy_from_slice(if input.u8() % 2 == 0 { b"gowkidle" } else { b"gowkbusy" }),
+            6 => data[LIVE..LIVE + 8].copy_from_slice(if input.u8() % 2 == 0 {
+                b"gowkidle"
+            } else {
+                b"gowkbusy"
+            }),
             // Another geometry, of which everything agrees, the real length too while it is small.
             7 => {
                 let (base, generation) = (u64::from(input.u8() % 9), u32::from(input.u8() % 4));
@@ -149,14 +153,15 @@ impl Hostile {
             // The journal's header.
             8 => {
                 let at = [8, 10, 12, 16, 24, 32, 40][usize::from(input.u8()) % 7];
-                let size = [2, 2, 4, 8, 8, 8, 8][usize::from(at != 8) + usize::from(at > 10) + usize::from(at > 12)];
+                let size =
+                    [2, 2, 4, 8, 8, 8, 8][usize::from(at != 8) + usize::from(at > 10) + usize::from(at > 12)];
                 put(&mut self.filter.journal, at, number(input), size);
             }
             // A frame's header.
             9 => {
                 let Some((start, _)) = self.frame(input) else { return };
-                let (at, size) =
-                    [(8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 8)][usize::from(input.u8()) % 8];
+                let (at, size) = [(8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 8)]
+                    [usize::from(input.u8()) % 8];
                 put(&mut self.filter.journal, start + at, number(input), size);
             }
             // A frame's payload.
@@ -177,7 +182,8 @@ impl Hostile {
             // Frames in another order, or twice.
             12 => {
                 let (Some(from), Some(to)) = (self.frame(input), self.frame(input)) else { return };
-                let frame = self.filter.journal[from.0..(from.0 + from.1).min(self.filter.journal.len())].to_vec();
+                let frame =
+                    self.filter.journal[from.0..(from.0 + from.1).min(self.filter.journal.len())].to_vec();
                 self.filter.journal.splice(to.0..to.0, frame);
             }
             _ => self.chained = !self.chained,
@@ -224,7 +230,8 @@ impl Hostile {
         let data = &mut self.filter.data;
         let Some(head) = data.get(..LIVE) else { return };
         let newest = if get(head, 40) >= get(head, SLOT + 40) { 0 } else { SLOT };
-        let (uuid, generation) = (head[newest + 48..newest + 64].to_vec(), head[newest + 104..newest + 108].to_vec());
+        let (uuid, generation) =
+            (head[newest + 48..newest + 64].to_vec(), head[newest + 104..newest + 108].to_vec());
         let (sums, start) = (get(head, newest + 120) as usize, get(head, newest + 128) as usize);
         for slot in data[..LIVE].chunks_mut(SLOT) {
             let crc = crc32fast::hash(&slot[..SLOT - 4]);
@@ -236,7 +243,12 @@ impl Hostile {
                 let mut crc = crc32fast::Hasher::new();
                 [&uuid[..], &generation, &number.to_le_bytes()].iter().for_each(|bytes| crc.update(bytes));
                 crc.update(&data[at..(at + 4096).min(length)]);
-                put(data, sums.saturating_add(4 * number as usize), u64::from(crc.finalize()).to_le_bytes(), 4);
+                put(
+                    data,
+                    sums.saturating_add(4 * number as usize),
+                    u64::from(crc.finalize()).to_le_bytes(),
+                    4,
+                );
             }
         }
         self.seal_journal();

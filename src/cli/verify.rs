@@ -58,13 +58,13 @@ impl Verify {
         if report.superblock_damaged {
             output.line(format_args!(
                 "{file}: one of the two superblocks is damaged; the other one serves. \
-                 Next: insert any key, and both are written anew"
+                 Next: `gowk repair` writes it anew"
             ))?;
         }
         if report.counts_differ {
             output.line(format_args!(
                 "{file}: the entries found are not those counted; lookups are right, but `gowk info` is not. \
-                 Next: restore a copy"
+                 Next: `gowk repair` counts anew"
             ))?;
         }
         let bad = report.damaged.len() + report.malformed.len();

@@ -170,3 +170,21 @@ fn help_has_examples_and_usage_errors_exit_with_2() {
     }
     assert!(folder.snapshot().is_empty());
 }
+
+#[test]
+fn a_repaired_filter_verifies_and_still_knows_its_keys() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let keys: String = (0..1000).map(|i| format!("{i}\n")).collect();
+    folder.run(&["insert", "f"], &keys).done();
+    let mut bytes = std::fs::read(folder.path("f")).unwrap();
+    let last_page = bytes.len() - 4096;
+    bytes[last_page] ^= 1;
+    std::fs::write(folder.path("f"), bytes).unwrap();
+    assert_eq!(folder.run(&["verify", "f"], "").code, Some(1));
+    let repair = || String::from_utf8(folder.run(&["repair", "f"], "").out).unwrap();
+    assert!(repair().contains("page 15 (region 0) matches every key"));
+    folder.run(&["verify", "f"], "").done();
+    assert_eq!(folder.run(&["check", "f"], &keys).out, keys.as_bytes());
+    assert_eq!(folder.info("f")["quarantined_buckets"], 512);
+    assert!(repair().contains("nothing to repair"));
+}

@@ -1,0 +1,449 @@
+//! Filters that must be read: made by the writer itself, some copied while it has them open.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gowk::{Growth, HashKind, KeyHash, Options, SlotsPerBucket, Writer};
+
+use crate::Outcome;
+use crate::filter::{BUSY, Filter, STATE, divide_first_frame, seal_frame};
+
+/// An accepted file and what is known of it.
+pub(crate) struct Made {
+    pub(crate) filter: Filter,
+    /// The numbers of keys that must be found.
+    pub(crate) present: String,
+    /// Keys with the copies counted of each.
+    pub(crate) copies: String,
+    /// Whether a writer may open it.
+    pub(crate) writable: bool,
+}
+
+pub(crate) fn key(number: u64) -> String {
+    format!("key-{number}")
+}
+
+/// The hash of a key in filters whose caller hashes: its number on a multiplicative lattice.
+pub(crate) fn lattice(number: u64) -> KeyHash {
+    KeyHash::new(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+fn slots(n: u32) -> SlotsPerBucket {
+    SlotsPerBucket::new(n).unwrap_or(SlotsPerBucket::Four)
+}
+
+pub(crate) fn options(n: u32) -> Options {
+    Options::new().capacity(1).slots_per_bucket(slots(n)).seed(u64::from(n)).void_growth(true)
+}
+
+pub(crate) fn insert(writer: &mut Writer, numbers: Range<u64>) -> Outcome {
+    for number in numbers {
+        writer.insert(key(number).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Closes the filter, and takes its file alone.
+pub(crate) fn closed(writer: Writer, path: &Path, present: &str) -> Outcome<Made> {
+    writer.close()?;
+    let filter = Filter { journal: None, ..Filter::read(path)? };
+    Ok(made(filter, present))
+}
+
+fn made(filter: Filter, present: &str) -> Made {
+    Made { filter, present: present.to_owned(), copies: String::new(), writable: true }
+}
+
+fn of_width(dir: &Path, n: u32) -> Outcome<Made> {
+    let path = dir.join("f");
+    let mut writer = options(n).open(&path)?;
+    insert(&mut writer, 0..300)?;
+    writer.commit()?;
+    closed(writer, &path, "0-299")
+}
+
+/// With keys of every generation.
+fn grown(dir: &Path, n: u32, generations: u64) -> Outcome<Made> {
+    let path = dir.join("f");
+    let mut writer = options(n).open(&path)?;
+    for generation in 0..=generations {
+        if generation > 0 {
+            writer.grow()?;
+        }
+        insert(&mut writer, 200 * generation..200 * (generation + 1))?;
+        writer.commit()?;
+    }
+    closed(writer, &path, &format!("0-{}", 200 * (generations + 1) - 1))
+}
+
+/// Three commits beyond the checkpoint, with the file before and after each, as a writer has them.
+pub(crate) struct Unclean {
+    /// Before the three.
+    pub(crate) before: Filter,
+    /// After each.
+    pub(crate) after: [Filter; 3],
+}
+
+impl Unclean {
+    pub(crate) fn new(dir: &Path) -> Outcome<Self> {
+        let path = dir.join("f");
+        let mut writer = options(4).open(&path)?;
+        insert(&mut writer, 0..100)?;
+        writer.metadata_mut()?.set("cursor", *b"one");
+        writer.commit()?;
+        writer.close()?;
+        let mut writer = options(4).open(&path)?;
+        let before = Filter::read(&path)?;
+        insert(&mut writer, 100..140)?;
+        writer.commit()?;
+        let first = Filter::read(&path)?;
+        for number in 0..20 {
+            writer.remove(key(number).as_bytes())?;
+        }
+        writer.metadata_mut()?.set("cursor", *b"two");
+        writer.commit()?;
+        let second = Filter::read(&path)?;
+        insert(&mut writer, 140..160)?;
+        writer.commit()?;
+        let third = Filter::read(&path)?;
+        drop(writer);
+        Ok(Self { before, after: [first, second, third] })
+    }
+
+    /// The file before all three, with the journal of all three.
+    pub(crate) fn unapplied(&self) -> Filter {
+        Filter { data: self.before.data.clone(), journal: self.after[2].journal.clone() }
+    }
+}
+
+const ALL_COMMITS: &str = "20-159";
+const EPOCH: usize = STATE + 16;
+const SEQUENCES: usize = STATE + 53_248;
+
+pub(crate) type Make = fn(&Path) -> Outcome<Made>;
+
+pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
+    ("width-2", "two slots a bucket", |dir| of_width(dir, 2)),
+    ("width-3", "three slots a bucket", |dir| of_width(dir, 3)),
+    ("width-4", "four slots a bucket", |dir| of_width(dir, 4)),
+    ("width-5", "five slots a bucket", |dir| of_width(dir, 5)),
+    ("width-6", "six slots a bucket", |dir| of_width(dir, 6)),
+    ("width-7", "seven slots a bucket", |dir| of_width(dir, 7)),
+    ("grown-2", "doubled once", |dir| grown(dir, 2, 1)),
+    ("grown-3", "doubled once", |dir| grown(dir, 3, 1)),
+    ("grown-4", "doubled twice, keys of each generation", |dir| grown(dir, 4, 2)),
+    ("grown-5", "doubled twice, keys of each generation", |dir| grown(dir, 5, 2)),
+    ("void-6", "doubled four times: void entries", |dir| grown(dir, 6, 4)),
+    ("void-7", "doubled three times: void entries, copied", |dir| grown(dir, 7, 3)),
+    ("three-regions", "a base that is no power of two, doubled once", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).capacity(90_000).open(&path)?;
+        insert(&mut writer, 0..200)?;
+        writer.grow()?;
+        insert(&mut writer, 200..300)?;
+        writer.commit()?;
+        closed(writer, &path, "0-299")
+    }),
+    ("empty", "no key", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).open(&path)?;
+        writer.commit()?;
+        closed(writer, &path, "")
+    }),
+    ("removed", "every third key removed, across a doubling", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).open(&path)?;
+        insert(&mut writer, 0..150)?;
+        writer.grow()?;
+        insert(&mut writer, 150..300)?;
+        writer.commit()?;
+        for number in (0..300).filter(|number| number % 3 == 0) {
+            writer.remove(key(number).as_bytes())?;
+        }
+        writer.commit()?;
+        let present: Vec<String> =
+            (0..300).filter(|n| n % 3 == 1).map(|n| format!("{n}-{}", n + 1)).collect();
+        closed(writer, &path, &present.join(" "))
+    }),
+    ("duplicates", "copies of some keys, up to the limit and beyond", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).open(&path)?;
+        insert(&mut writer, 0..50)?;
+        insert(&mut writer, 0..20)?;
+        for _ in 0..9 {
+            // Two of these find no room.
+            let _ = writer.insert(key(7).as_bytes());
+        }
+        writer.commit()?;
+        let made = closed(writer, &path, "0-49")?;
+        Ok(Made { copies: "0=2 7=8 19=2 20=1 49=1".to_owned(), ..made })
+    }),
+    ("unique", "keys inserted unless present, so that some stored nothing", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(7).open(&path)?;
+        for number in (0..400).chain(0..100) {
+            writer.insert_unique(key(number).as_bytes())?;
+        }
+        writer.commit()?;
+        closed(writer, &path, "0-399")
+    }),
+    ("metadata", "names and values of several kinds", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(5).open(&path)?;
+        insert(&mut writer, 0..10)?;
+        let metadata = writer.metadata_mut()?;
+        metadata.set("", *b"no name");
+        metadata.set("empty", []);
+        metadata.set("Straße/鍵", (0..=255).collect::<Vec<u8>>());
+        metadata.set("z", vec![b'z'; 3000]);
+        writer.commit()?;
+        closed(writer, &path, "0-9")
+    }),
+    ("metadata-full", "as much metadata as there may be", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(3).open(&path)?;
+        insert(&mut writer, 0..10)?;
+        writer.metadata_mut()?.set("all", vec![0x5a; 49_152 - 11]);
+        writer.commit()?;
+        closed(writer, &path, "0-9")
+    }),
+    ("policy", "no growth, limits, a rate asked for", |dir| {
+        let path = dir.join("f");
+        let options = Options::new().capacity(5000).false_positive_rate(0.01).seed(u64::MAX);
+        let options = options.growth(Growth::Never).max_file_size(1 << 40).max_false_positive_rate(0.25);
+        let mut writer = options.open(&path)?;
+        insert(&mut writer, 0..10)?;
+        writer.commit()?;
+        closed(writer, &path, "0-9")
+    }),
+    ("caller-hashed", "keys hashed by the caller", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).hash(HashKind::Caller).open(&path)?;
+        for number in 0..300 {
+            writer.insert_hash(lattice(number))?;
+        }
+        writer.grow()?;
+        writer.commit()?;
+        closed(writer, &path, "0-299")
+    }),
+    ("dense", "a journal with whole pages", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(2).hash(HashKind::Caller).open(&path)?;
+        writer.commit()?;
+        let before = Filter::read(&path)?;
+        // Every bucket of page 3, alike.
+        for bucket in 3 * 512..4 * 512u128 {
+            writer.insert_hash(KeyHash::new(0x8888 << 112 | bucket))?;
+        }
+        writer.insert_hash(lattice(0))?;
+        writer.commit()?;
+        let filter = Filter { journal: Filter::read(&path)?.journal, ..before };
+        drop(writer);
+        Ok(made(filter, "0-0"))
+    }),
+    ("quarantined-4", "a damaged page, repaired, and keys inserted since", |dir| quarantined(dir, 4)),
+    ("quarantined-7", "the same at another width, and doubled", |dir| {
+        let path = dir.join("f");
+        quarantined(dir, 7)?;
+        let mut writer = options(7).open(&path)?;
+        writer.grow()?;
+        insert(&mut writer, 300..400)?;
+        writer.commit()?;
+        closed(writer, &path, "0-399")
+    }),
+    ("slot-a-damaged", "the first superblock slot damaged", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[300] ^= 1;
+        Ok(made)
+    }),
+    ("slot-b-damaged", "the second superblock slot damaged", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[65_536..131_072].fill(0xaa);
+        Ok(made)
+    }),
+    ("minor-newer", "minor version 1, with something in reserved bytes", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.superblocks(|slot| {
+            slot[10] = 1;
+            slot[12..16].fill(0xff);
+            slot[180] = 1;
+            slot[1000..2000].fill(7);
+            slot[60_000] = 9;
+        });
+        Ok(made)
+    }),
+    ("compatible-feature", "a feature that programs may ignore", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.superblocks(|slot| slot[32 + 5] = 0x40);
+        Ok(made)
+    }),
+    ("read-only-feature", "a feature that readers may ignore", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.superblocks(|slot| slot[24] = 2);
+        Ok(Made { writable: false, ..made })
+    }),
+    ("unused-bytes", "anything in bytes that are never interpreted", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[STATE + 24..STATE + 1024].fill(0x33);
+        made.filter.data[STATE + 1328..STATE + 4096].fill(0x44);
+        made.filter.data[SEQUENCES + 4..188_416].fill(0x55);
+        made.filter.data[188_416 + 64..196_608].fill(0x66);
+        Ok(made)
+    }),
+    ("superseded", "the superseded flag set in a file that is not", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[STATE + 8] = 1;
+        Ok(made)
+    }),
+    ("busy", "a writer died before its first commit", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
+        Ok(made)
+    }),
+    ("poisoned", "a writer gave up: poisoned flag, odd epoch and sequence", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
+        made.filter.data[STATE + 12] = 1;
+        made.filter.data[EPOCH] = 7;
+        made.filter.data[SEQUENCES] = 3;
+        Ok(made)
+    }),
+    ("live-rotten", "a live area that says nothing right, in use", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.data[STATE..188_416].fill(0xff);
+        Ok(made)
+    }),
+    ("replay", "three commits in the journal, all applied", |dir| {
+        let unclean = Unclean::new(dir)?;
+        Ok(made(unclean.after[2].clone(), ALL_COMMITS))
+    }),
+    ("replay-unapplied", "three commits in the journal, none applied", |dir| {
+        Ok(made(Unclean::new(dir)?.unapplied(), ALL_COMMITS))
+    }),
+    ("replay-half-applied", "three commits, the last written to some pages and no checksum", |dir| {
+        let unclean = Unclean::new(dir)?;
+        let mut filter = unclean.after[1].clone();
+        let pages = filter.data.len() - 65_536;
+        for page in (pages..filter.data.len()).step_by(3 * 4096) {
+            let applied = &unclean.after[2].data[page..page + 4096];
+            filter.data[page..page + 4096].copy_from_slice(applied);
+        }
+        filter.data[EPOCH] |= 1;
+        filter.data[SEQUENCES] |= 1;
+        filter.journal.clone_from(&unclean.after[2].journal);
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("replay-without-header", "the same journal, its header damaged", |dir| {
+        let mut filter = Unclean::new(dir)?.unapplied();
+        filter.journal_mut()[3] ^= 0x10;
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("replay-two-frames", "the same journal, its first transaction in two frames", |dir| {
+        let mut filter = Unclean::new(dir)?.unapplied();
+        divide_first_frame(filter.journal_mut());
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("torn-append", "two commits and a third that was never synced", |dir| {
+        let unclean = Unclean::new(dir)?;
+        let mut filter = unclean.after[1].clone();
+        filter.journal.clone_from(&unclean.after[2].journal);
+        let length = filter.journal_mut().len();
+        filter.journal_mut().truncate(length - 700);
+        Ok(made(filter, "20-139"))
+    }),
+    ("torn-alone", "one commit that was never synced", |dir| {
+        let unclean = Unclean::new(dir)?;
+        let mut filter = unclean.before.clone();
+        filter.journal.clone_from(&unclean.after[0].journal);
+        filter.journal_mut()[600] ^= 1;
+        Ok(made(filter, "0-99"))
+    }),
+    ("two-attempts", "a frame that follows on another attempt at its commit", |dir| {
+        let unclean = Unclean::new(dir)?;
+        let mut filter = unclean.after[1].clone();
+        let own = filter.journal_mut().len();
+        let mut stray = unclean.after[2].journal.clone().unwrap_or_default().split_off(own);
+        stray[40] ^= 1;
+        let journal = filter.journal_mut();
+        journal.extend_from_slice(&stray);
+        seal_frame(journal, own);
+        Ok(made(filter, "20-139"))
+    }),
+    ("reset-torn", "a reset cut short: half a header, frames of before", |dir| {
+        let path = dir.join("f");
+        let mut filter = Unclean::new(dir)?.after[2].clone();
+        filter.data = fs::read(path)?;
+        filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
+        filter.journal_mut()[20..300].fill(0);
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("checkpoint-torn", "the journal not reset behind a checkpoint", |dir| {
+        let path = dir.join("f");
+        let mut filter = Unclean::new(dir)?.after[2].clone();
+        filter.data = fs::read(path)?;
+        filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("checkpoint-half", "the same, with one slot of the checkpoint written", |dir| {
+        let path = dir.join("f");
+        let unclean = Unclean::new(dir)?;
+        let mut filter = unclean.after[2].clone();
+        let closed = fs::read(path)?;
+        let id = |data: &[u8], slot: usize| data[slot * 65_536 + 40];
+        let newer = usize::from(id(&closed, 1) > id(&closed, 0));
+        let range = newer * 65_536..(newer + 1) * 65_536;
+        filter.data[range.clone()].copy_from_slice(&closed[range]);
+        Ok(made(filter, ALL_COMMITS))
+    }),
+    ("published", "the journal not reset behind a doubling", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).open(&path)?;
+        insert(&mut writer, 0..100)?;
+        writer.commit()?;
+        insert(&mut writer, 100..200)?;
+        writer.commit()?;
+        let journal = Filter::read(&path)?.journal;
+        writer.grow()?;
+        writer.commit()?;
+        let filter = Filter { journal, ..Filter::read(&path)? };
+        drop(writer);
+        Ok(made(filter, "0-199"))
+    }),
+    ("journal-foreign-empty", "the journal of another filter, without commits", |dir| {
+        let mut made = of_width(dir, 4)?;
+        let mut journal =
+            Unclean::new(&fresh_dir(dir, "other")?)?.after[0].journal.clone().unwrap_or_default();
+        journal.truncate(800);
+        made.filter.journal = Some(journal);
+        Ok(made)
+    }),
+    ("journal-own", "an empty journal: nothing but its header", |dir| {
+        let path = dir.join("f");
+        let made = of_width(dir, 4)?;
+        Ok(Made { filter: Filter::read(&path)?, ..made })
+    }),
+    ("journal-garbage", "a journal of zeros and noise", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.journal =
+            Some((0..3000u32).map(|i| if i < 512 { 0 } else { ((i * i) >> 3) as u8 }).collect());
+        Ok(made)
+    }),
+];
+
+pub(crate) fn fresh_dir(dir: &Path, name: &str) -> Outcome<PathBuf> {
+    let dir = dir.join(name);
+    fs::create_dir(&dir)?;
+    Ok(dir)
+}
+
+fn quarantined(dir: &Path, n: u32) -> Outcome<Made> {
+    let path = dir.join("f");
+    let mut made = of_width(dir, n)?;
+    let pages = made.filter.data.len() - 65_536;
+    made.filter.data[pages + 2 * 4096 + 100] ^= 1;
+    made.filter.write(&path)?;
+    let mut writer = options(n).open(&path)?;
+    assert_eq!(writer.repair(&mut |_, _| {})?.quarantined.len(), 1);
+    closed(writer, &path, "0-299")
+}

@@ -1,0 +1,59 @@
+//! `gowk repair`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::{DamagedPage, Options};
+
+use super::Outcome;
+use super::failure::Failure;
+use super::feed::LockArgs;
+use super::output::Output;
+use super::progress::Progress;
+
+/// Give up what is damaged, so that the rest of a filter serves
+///
+/// The keys of a damaged page are lost, and cannot be told from others: from now on its buckets match every key.
+/// No key is ever reported absent that was inserted, but more absent ones are reported present: `gowk info`
+/// says how many. Where there is an undamaged copy of the filter, restore that instead.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk verify seen.gowk || gowk repair seen.gowk")]
+pub(super) struct Repair {
+    /// Filter to repair
+    file: PathBuf,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+impl Repair {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
+        let progress = Progress::new("repairing");
+        let repair = writer.repair(&mut |done, all| progress.tell(done, all))?;
+        drop(progress);
+        let expected = writer.info()?.expected_false_positive_rate;
+        writer.close()?;
+        let mut output = Output::standard(b'\n')?;
+        let file = self.file.display();
+        for DamagedPage { page, region } in &repair.quarantined {
+            output
+                .line(format_args!("{file}: page {page} (region {region}) matches every key from now on"))?;
+        }
+        if repair.superblock {
+            output.line(format_args!("{file}: the damaged superblock was written anew"))?;
+        }
+        if repair.recounted {
+            output.line(format_args!("{file}: the counters were wrong, and are those of a scan now"))?;
+        }
+        if repair.is_empty() {
+            output.line(format_args!("{file}: nothing to repair"))?;
+        } else {
+            output.line(format_args!("{file}: expected false-positive rate {expected:.3e}"))?;
+        }
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}
