@@ -56,6 +56,7 @@ PAGES_PER_REGION = 16
 BUCKETS_PER_REGION = 8192
 REGION = 65536
 MAX_REGIONS = 1 << 32
+MAX_NUMBER = (1 << 63) - 1
 
 SLOT = 65536
 METADATA_AT = 4096
@@ -433,6 +434,8 @@ class Superblock:
         ):
             if found != expected:
                 raise Refused("superblock field `%s` is %d, not %d" % (name, found, expected))
+        if self.id > MAX_NUMBER or self.commit > MAX_NUMBER:
+            raise Refused("id %d or commit %d is higher than %d" % (self.id, self.commit, MAX_NUMBER))
         if self.hash_id not in (0, 1):
             raise Refused("hash id is %d, not 0 or 1" % self.hash_id)
         if self.hash_id == 1:
@@ -938,6 +941,7 @@ def self_test():
     for name, value in (
         ("page size", PAGE), ("buckets per page", BUCKETS_PER_PAGE), ("pages per region", PAGES_PER_REGION),
         ("buckets per region", BUCKETS_PER_REGION), ("region size", REGION), ("max regions", MAX_REGIONS),
+        ("max id and commit", MAX_NUMBER),
         ("superblock slot size", SLOT), ("metadata offset", METADATA_AT), ("metadata limit", METADATA_LIMIT),
         ("slot CRC offset", SLOT_CRC_AT), ("live offset", LIVE), ("live sequences offset", LIVE_SEQUENCES),
         ("journal header size", JOURNAL_HEADER), ("frame alignment", FRAME_ALIGN), ("frame header size", FRAME_HEADER),

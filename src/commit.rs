@@ -14,7 +14,7 @@
 use crate::counts::Counts;
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
-use crate::format::{Identity, Policy, Superblock};
+use crate::format::{Identity, Policy, Superblock, check_counts};
 use crate::journal::{Header, Journal};
 use crate::live::Published;
 use crate::lock::Held;
@@ -95,6 +95,11 @@ impl Open {
             metadata: self.transaction.metadata.clone(),
             identity: self.transaction.work.identity(),
         };
+        // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
+        // A file that says so would not open again.
+        if let Err(error) = check_counts(&files.data, &next.counts, next.identity.geometry) {
+            return (Some(self), Err(error));
+        }
         if matches!(self.transaction.work, Work::Unpublished(..)) {
             return self.publish(files, options, next);
         }

@@ -27,6 +27,8 @@ pub(crate) const PAGES_PER_REGION: u32 = 16;
 pub(crate) const BUCKETS_PER_REGION: u32 = BUCKETS_PER_PAGE * PAGES_PER_REGION;
 pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
 pub(crate) const MAX_REGIONS: u64 = 1 << 32;
+/// The highest id and commit number of a superblock: they go up by one, and cannot come near it.
+pub(crate) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
 pub(crate) const SLOT: u64 = 65_536;

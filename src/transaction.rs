@@ -171,13 +171,19 @@ impl Transaction {
         })?;
         match inserted {
             Inserted::Stored => {
-                self.counts.inserted += 1;
+                // Totals that a hostile file gives must not overflow.
+                self.counts.inserted = self.counts.inserted.saturating_add(1);
                 self.counts.by_tail[slots.fresh_tail_bits() as usize] += 1;
             }
-            Inserted::DuplicateLimit => self.counts.unrecorded += 1,
+            Inserted::DuplicateLimit => self.skipped(),
             Inserted::Quarantined | Inserted::NoPath => {}
         }
         Ok((inserted, id))
+    }
+
+    /// An insert was answered without storing an entry.
+    pub(crate) fn skipped(&mut self) {
+        self.counts.unrecorded = self.counts.unrecorded.saturating_add(1);
     }
 
     /// Goes on in `file`, which holds all this one does after a doubling.
@@ -198,7 +204,7 @@ impl Transaction {
         })?;
         if let Some(count) = removed.and_then(|tail| self.counts.by_tail.get_mut(tail as usize)) {
             *count = count.saturating_sub(1);
-            self.counts.removed += 1;
+            self.counts.removed = self.counts.removed.saturating_add(1);
         }
         Ok(removed.is_some())
     }

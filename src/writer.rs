@@ -211,7 +211,7 @@ impl Writer {
     pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
         let transaction = &mut self.open_mut()?.transaction;
         if transaction.contains(hash)? {
-            transaction.counts.unrecorded += 1;
+            transaction.skipped();
             return Ok(false);
         }
         self.insert_hash(hash).map(|()| true)

@@ -344,3 +344,29 @@ fn counts_of_the_live_area_that_cannot_be_are_an_error_and_no_more() {
     writer.commit().unwrap();
     assert_eq!(reader.info().unwrap().entries, 301);
 }
+
+/// Found by fuzzing: counts that say too little or too much, under a right CRC, ended in a file that does not open.
+#[test]
+fn a_commit_that_no_file_may_hold_is_refused_and_repair_mends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = unpack("accept", "width-4", dir.path());
+    let mut data = fs::read(&path).unwrap();
+    for slot in data[..TWO_SLOTS].chunks_mut(TWO_SLOTS / 2) {
+        // Every slot taken, while 300 are.
+        slot[240 + 72..240 + 80].copy_from_slice(&(4 * 8192u64).to_le_bytes());
+        let (body, crc) = slot.split_at_mut(TWO_SLOTS / 2 - 4);
+        crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    }
+    fs::write(&path, &data).unwrap();
+    assert!(verify(&Reader::open(&path).unwrap()).counts_differ);
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    writer.insert(b"one more").unwrap();
+    assert!(matches!(writer.commit(), Err(Error::Field { field: "entries", .. })));
+    assert!(writer.repair(&mut |_, _| {}).unwrap().recounted);
+    writer.insert(b"one more").unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert!(verify(&reader).is_clean());
+    assert_eq!(reader.info().unwrap().entries, 301);
+}

@@ -278,6 +278,11 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         made.filter.superblocks(|slot| slot[32 + 5] = 0x40);
         Ok(made)
     }),
+    ("totals-highest", "totals that no scan can check, as high as numbers go", |dir| {
+        let mut made = of_width(dir, 4)?;
+        made.filter.superblocks(|slot| slot[208..232].fill(0xff));
+        Ok(made)
+    }),
     ("read-only-feature", "a feature that readers may ignore", |dir| {
         let mut made = of_width(dir, 4)?;
         made.filter.superblocks(|slot| slot[24] = 2);

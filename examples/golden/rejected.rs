@@ -130,6 +130,8 @@ const FIELDS: &[Field] = &[
     ("n-1", "one slot in a bucket", "Field", "field `n` is 1, not 2 to 7", 76, 4, 1),
     ("n-8", "eight slots in a bucket", "Field", "field `n` is 8, not 2 to 7", 76, 4, 8),
     ("n-255", "255 slots in a bucket", "Field", "field `n` is 255, not 2 to 7", 76, 4, 255),
+    ("id-too-high", "an id that leaves no room for the next", "Field", "field `id` is 18446744073709551615, not", 40, 8, u64::MAX),
+    ("commit-too-high", "a commit number that no filter reaches", "Field", "field `commit` is 9223372036854775808", 192, 8, 1 << 63),
     ("live-overlaps", "the live area over the second superblock", "Field", "field `live` is 65536, not 131072", 112, 8, 65_536),
     ("live-unaligned", "the live area not at a page", "Field", "field `live` is 131073, not 131072", 112, 8, 131_073),
     ("sums-overlap", "the checksums over the live area", "Field", "field `sums` is 131072, not 188416", 120, 8, 131_072),

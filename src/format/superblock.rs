@@ -6,8 +6,8 @@ use zerocopy::little_endian::{F64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_REGIONS, METADATA_AT,
-    METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
+    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, MAX_REGIONS,
+    METADATA_AT, METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
 };
 use crate::counts::{Counts, TAIL_LENGTHS};
 use crate::error::{Error, Expected, Result};
@@ -252,6 +252,11 @@ impl<'a> Sealed<'a> {
     fn check(&self, path: &Path) -> Result<Superblock> {
         let raw = &self.raw;
         let geometry = self.check_geometry(path)?;
+        for (name, found) in [("id", raw.id), ("commit", raw.commit)] {
+            if found.get() > MAX_NUMBER {
+                return Err(field(path, name, found.get(), Expected::Between(0, MAX_NUMBER)));
+            }
+        }
         let hasher = KeyHasher {
             kind: match raw.hash_id.get() {
                 0 => HashKind::Caller,

@@ -251,6 +251,7 @@ fn the_constants_are_those_of_the_table() {
         ("buckets per region", number(BUCKETS_PER_REGION.into())),
         ("region size", number(REGION)),
         ("max regions", number(MAX_REGIONS)),
+        ("max id and commit", number(MAX_NUMBER)),
         ("superblock slot size", number(SLOT)),
         ("metadata offset", number(METADATA_AT as u64)),
         ("metadata limit", number(METADATA_LIMIT as u64)),
