@@ -25,9 +25,6 @@ use crate::store::{Store, random};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::Unpublished;
 
-/// Bytes of commits in the journal after which they are checkpointed.
-const CHECKPOINT_AT: u64 = 64 << 20;
-
 /// All that an open writer has.
 #[derive(Debug)]
 pub(crate) struct Open {
@@ -55,6 +52,16 @@ pub(crate) enum Failure {
     Clean(Error),
     /// The outcome is unknown.
     Poison(Error),
+}
+
+impl Failure {
+    /// Of making the journal ready: nothing relies on it yet, but a sync that failed is not to be tried again.
+    fn before_append(error: Error) -> Self {
+        match error {
+            Error::Io { op: "sync", .. } => Self::Poison(error),
+            error => Self::Clean(error),
+        }
+    }
 }
 
 pub(crate) fn published(
@@ -147,7 +154,7 @@ impl Open {
         let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
         let journal = match &mut self.journal {
             Some(journal) => journal,
-            none => none.insert(journal_of(store).map_err(Failure::Clean)?),
+            none => none.insert(journal_of(store).map_err(Failure::before_append)?),
         };
         let disk = store.disk.clone();
         let mut append = journal.begin(files, &*disk, next.commit);
@@ -163,7 +170,7 @@ impl Open {
         store.apply(overlay, &published).map_err(Failure::Poison)?;
         overlay.clear();
         self.committed = next;
-        if journal.length() > CHECKPOINT_AT {
+        if journal.length() > disk.checkpoint_at() {
             self.checkpoint(files).map_err(Failure::Poison)?;
         }
         Ok(())

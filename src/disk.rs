@@ -6,6 +6,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::journal::MAX_PAYLOAD;
+
+/// Bytes of commits in the journal after which they are checkpointed.
+const CHECKPOINT_AT: u64 = 64 << 20;
+
 /// The operations that gowk performs on files and folders other than reading.
 ///
 /// Stores through a memory map are not among them: they go to the live area, which is volatile by
@@ -29,6 +34,16 @@ pub trait Disk: Debug + Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Bytes that files in a folder may still take.
     fn available(&self, dir: &Path) -> io::Result<u64>;
+
+    /// Bytes of payload in a journal frame, at most; what does not fit goes into a further frame.
+    fn frame_limit(&self) -> usize {
+        MAX_PAYLOAD
+    }
+
+    /// Bytes of commits in the journal after which they are checkpointed.
+    fn checkpoint_at(&self) -> u64 {
+        CHECKPOINT_AT
+    }
 }
 
 /// The operating system's files.

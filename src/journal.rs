@@ -248,7 +248,7 @@ impl Append<'_> {
         let whole = pairs > MOST_PAIRS;
         let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
         let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
-        if self.frame.len() - FRAME_HEADER + size > MAX_PAYLOAD {
+        if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
             self.write(0)?;
         }
         let record = RawRecord { page: id.0.into(), crc: change.crc.into(), count: (count as u32).into() };
@@ -271,7 +271,7 @@ impl Append<'_> {
     /// Writes the COMMIT frame. The transaction is durable once the journal is synced.
     pub(crate) fn finish(mut self, counts: &Counts, metadata: Option<&[u8]>) -> Result<()> {
         let size = size_of::<RawCommit>() + metadata.map_or(0, |bytes| bytes.len().next_multiple_of(8));
-        if self.frame.len() - FRAME_HEADER + size > MAX_PAYLOAD {
+        if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
             self.write(0)?;
         }
         let commit = RawCommit {

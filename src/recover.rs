@@ -5,7 +5,8 @@
 //! 1. Recovery runs under the gate exclusively and the writer lock shared; nobody else writes.
 //! 2. It is idempotent: dying in it, at any step, leaves what recovery makes whole.
 //! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a
-//!    failed one. They are written again and synced before anything is done on their word.
+//!    failed one. They are written again and synced before anything is done on their word. The same goes for
+//!    the superblock that was found the newest.
 //! 4. All pages that the journal names are written again, even where they look right already: what is in the
 //!    page cache may be known to the medium, or not.
 //!
@@ -212,6 +213,8 @@ pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
     let mut journal = Journal::unread(&files, &*store.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
     let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };
+    // Settled by the first sync of the checkpoint, before the other slot is written.
+    store.rewrite_superblock()?;
     store.checkpoint(&mut journal, &published, superblock)?;
     Ok(journal)
 }

@@ -253,6 +253,15 @@ impl Store {
         journal.reset(&self.files, &*self.disk, self.journal_header())
     }
 
+    /// Writes the newest slot again, byte for byte, to be synced before the other one is touched. That it can be
+    /// read proves nothing: its writer may have died before its sync, or after a failed one.
+    pub(crate) fn rewrite_superblock(&self) -> Result<()> {
+        let path = &self.files.data;
+        let (mut bytes, offset) = (vec![0; SLOT as usize], self.slot as u64 * SLOT);
+        self.file.read_exact_at(&mut bytes, offset).at(path, "read")?;
+        self.disk.write_at(&self.file, &bytes, offset).at(path, "write again")
+    }
+
     /// Writes both slots, the older or damaged one first: at any moment one of them is whole.
     pub(crate) fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
         let path = self.files.data.clone();
