@@ -14,6 +14,7 @@ mod failure;
 mod feed;
 mod grow;
 mod info;
+mod ingest;
 mod insert;
 mod json;
 mod keys;
@@ -61,6 +62,7 @@ enum Verb {
     Check(check::Check),
     Count(count::Count),
     Dedup(dedup::Dedup),
+    Ingest(ingest::Ingest),
     Info(info::Print),
     Verify(verify::Verify),
     Repair(repair::Repair),
@@ -87,6 +89,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Count(verb) => verb.run(),
         Verb::Dedup(verb) => verb.run(),
+        Verb::Ingest(verb) => verb.run(),
         Verb::Info(verb) => verb.run(),
         Verb::Verify(verb) => verb.run(),
         Verb::Repair(verb) => verb.run(),

@@ -80,6 +80,8 @@ mod format;
 mod grow;
 mod hash;
 mod info;
+#[cfg(feature = "ingest")]
+pub mod ingest;
 mod journal;
 mod live;
 mod lock;

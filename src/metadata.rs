@@ -19,6 +19,9 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// The most that [`encoded_length`](Self::encoded_length) may be at a commit.
+    pub const LIMIT: usize = METADATA_LIMIT;
+
     /// The bytes stored under `name`.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.entries.get(name).map(Vec::as_slice)

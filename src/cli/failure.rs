@@ -17,6 +17,9 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
+    #[error(transparent)]
+    Ingest(gowk::ingest::Error),
+
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
     InTheWay(Error),
 

@@ -68,7 +68,8 @@ impl FeedArgs {
         let writer = open(self.lock.apply(options).growth_progress(progress::of_growth()))?;
         let keys = self.keys.start()?;
         // Not earlier: until here a signal is to end the process, as when it waits for a lock.
-        let stop = Stop::listen(keys.waker())?;
+        let waker = keys.waker();
+        let stop = Stop::listen(move || waker.wake())?;
         let taken = Taken { keys: 0, committed: 0, last_commit: Instant::now(), commit_failed: false };
         let mut feed = Feed { args: self, writer, output, taken };
         let outcome = feed.take_all(&keys, &stop, take).and_then(|outcome| {

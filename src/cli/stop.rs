@@ -9,14 +9,13 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::failure::Failure;
-use super::keys::Waker;
 
 /// Whether a signal has come.
 pub(super) struct Stop(Arc<AtomicI32>);
 
 impl Stop {
-    /// From now on signals are noted, and end the waiting for keys.
-    pub(super) fn listen(waker: Waker) -> Result<Self, Failure> {
+    /// From now on signals are noted; each then calls `wake`, on a thread of its own.
+    pub(super) fn listen(wake: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let failed = |source| Failure::System { op: "listen to signals", source };
         let noted = Arc::new(AtomicI32::new(0));
         let stop = Self(noted.clone());
@@ -27,7 +26,7 @@ impl Stop {
                     // Does not return: both signals end a process that does not handle them.
                     let _ = emulate_default_handler(signal);
                 }
-                waker.wake();
+                wake();
             }
         };
         thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(failed)?;

@@ -1,0 +1,158 @@
+//! `gowk ingest`
+
+mod progress;
+mod report;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::ingest::{self, Event, Job};
+use gowk::{Error, Options};
+
+use super::failure::Failure;
+use super::feed::LockArgs;
+use super::output::{self, Output};
+use super::stop::Stop;
+use super::{Outcome, json};
+use progress::Progress;
+
+/// Run a job: new keys of many files into a filter, each exactly once
+///
+/// JOB.toml names the filter, which is created if it is not there, the inputs, and perhaps a file for the keys
+/// seen for the first time. Inputs are plain, gzip or zstd files, recognised by what is in them. A run reads
+/// what is new in them since the last one: files not yet read, and what was added to the end of others. After a
+/// crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
+#[derive(Args)]
+#[command(after_help = "\
+A job file:
+  name = \"nightly\"              # under which the filter remembers it [default: the file's name]
+  [filter]
+  path = \"seen.gowk\"            # paths are relative to the job file
+  capacity = 3_000_000          # these only matter if it is not there yet; as for `gowk create`
+  false_positive_rate = 0.001
+  [input]
+  paths = [\"urls/*.gz\"]         # files and patterns, read in the order of their names
+  format = \"lines\"              # lines | nul | csv | jsonl
+  # field = \"url\"               # csv: column name or number; jsonl: top-level field
+  # header = true               # csv with a column number; delimiter = \";\"
+  # trim = true                 # white space around keys
+  # skip_empty = true
+  # max_key_length = 4096       # bytes; longer keys are counted and skipped
+  [commit]
+  every_keys = 1_000_000
+  every_seconds = 10            # 0: only by keys
+  [output]
+  new_keys = \"new.txt\"          # keys seen for the first time; compressed if it ends in .zst
+
+Examples:
+  gowk ingest nightly.toml
+  gowk ingest nightly.toml --dry-run
+  gowk ingest nightly.toml --restart logs/app.log       after it was rotated")]
+pub(super) struct Ingest {
+    /// Job file
+    job: PathBuf,
+
+    /// Check the job and say what a run would read, but read nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}, and print the
+    /// summary as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    lock: LockArgs,
+
+    /// Read this input from its start, whatever was read of it before; may be repeated
+    #[arg(long, value_name = "INPUT")]
+    restart: Vec<PathBuf>,
+
+    /// Forget finished inputs that are gone, to make room in the filter's metadata
+    #[arg(long)]
+    forget_missing: bool,
+
+    /// Begin a new output, whatever was written before
+    #[arg(long)]
+    new_output: bool,
+
+    /// Only forget what the filter remembers of this job, so that it begins anew; its keys stay
+    #[arg(long, value_name = "JOB")]
+    #[arg(conflicts_with_all = ["dry_run", "restart", "forget_missing", "new_output", "json"])]
+    forget: Option<String>,
+}
+
+impl Ingest {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let job = Job::read(&self.job).map_err(|error| self.failed(error))?;
+        let progress = Progress::new(self.json);
+        let bar = progress.clone();
+        let options =
+            self.lock.apply(Options::new()).growth_progress(move |done, all| bar.doubling(done, all));
+        let mut ingest = ingest::Ingest::new(&job)
+            .options(options)
+            .forget_missing(self.forget_missing)
+            .new_output(self.new_output);
+        for input in &self.restart {
+            ingest = ingest.restart(input);
+        }
+        if let Some(name) = &self.forget {
+            ingest.forget(name).map_err(|error| self.failed(error))?;
+            return Ok(Outcome::Done);
+        }
+        if self.dry_run {
+            let plan = ingest.plan().map_err(|error| self.failed(error))?;
+            let mut output = Output::standard(b'\n')?;
+            report::plan(&job, &plan, self.json, &mut output)?;
+            output.flush()?;
+            return Ok(Outcome::Done);
+        }
+        self.ingest(&job, &ingest, progress)
+    }
+
+    fn ingest(
+        &self,
+        job: &Job,
+        ingest: &ingest::Ingest<'_>,
+        mut progress: Progress,
+    ) -> Result<Outcome, Failure> {
+        let mut stop = None;
+        let summary = ingest.run(&mut |event| {
+            // Not earlier: while the job waits for the filter a signal is to end the process.
+            let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
+            match event {
+                Event::Progress(now) => progress.tell(&now),
+                Event::Commit { number, keys } if self.json => {
+                    output::event(json::line(&json::Event { event: "commit", number, keys }));
+                }
+                _ => {}
+            }
+            match stop {
+                Ok(stop) if stop.signal().is_none() => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        });
+        progress.clear();
+        let summary = summary.map_err(|error| self.failed(error))?;
+        let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
+        let mut output = Output::standard(b'\n')?;
+        report::summary(job, &summary, signal, self.json, &mut output)?;
+        output.flush()?;
+        Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
+    }
+
+    fn failed(&self, error: ingest::Error) -> Failure {
+        match error {
+            // These name no file.
+            ingest::Error::Filter(error @ Error::Option { .. }) => {
+                Failure::Creation { file: self.job.clone(), error }
+            }
+            ingest::Error::Filter(error) => error.into(),
+            ingest::Error::Partly { cause, committed } => {
+                Failure::Partly { cause: Box::new(self.failed(*cause)), committed }
+            }
+            error => Failure::Ingest(error),
+        }
+    }
+}

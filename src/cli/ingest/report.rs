@@ -1,0 +1,250 @@
+//! What is printed of a job: what it would do, and what it has done.
+
+use std::path::Path;
+
+use gowk::ingest::{Counts, Job, Plan, PlannedInput, State, Summary};
+use serde::Serialize;
+
+use crate::cli::failure::Failure;
+use crate::cli::json;
+use crate::cli::output::{self, Output};
+
+#[derive(Serialize)]
+struct Found {
+    /// Records, also those skipped.
+    read: u64,
+    keys: u64,
+    new: u64,
+    seen: u64,
+    skipped: u64,
+    skipped_empty: u64,
+    skipped_too_long: u64,
+    skipped_no_field: u64,
+}
+
+impl From<&Counts> for Found {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            read: counts.read(),
+            keys: counts.keys,
+            new: counts.new,
+            seen: counts.seen(),
+            skipped: counts.skipped(),
+            skipped_empty: counts.empty,
+            skipped_too_long: counts.too_long,
+            skipped_no_field: counts.no_field,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct InputDone {
+    input: String,
+    finished: bool,
+    #[serde(flatten)]
+    found: Found,
+}
+
+#[derive(Serialize)]
+struct FilterNow {
+    path: String,
+    entries: u64,
+    load: f64,
+    expected_false_positive_rate: f64,
+    commit: u64,
+}
+
+#[derive(Serialize)]
+struct Done {
+    job: String,
+    finished: bool,
+    /// The command that goes on.
+    resume: Option<String>,
+    inputs: Vec<InputDone>,
+    finished_before: u64,
+    run: Found,
+    total: Found,
+    seconds: f64,
+    filter: FilterNow,
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// What a run has done; `signal` if one stopped it.
+pub(super) fn summary(
+    job: &Job,
+    summary: &Summary,
+    signal: Option<i32>,
+    as_json: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let resume = format!("gowk ingest {}", job.path().display());
+    if as_json {
+        return output.line(json::line(&done(job, summary, (!summary.finished).then_some(resume))));
+    }
+    warn(summary);
+    table(job, summary, output)?;
+    if signal.is_some() {
+        let keys = summary.run.keys;
+        output.flush()?;
+        output::note(format_args!(
+            "stopped by a signal; the {keys} keys of this run are committed; to go on: {resume}"
+        ));
+    }
+    Ok(())
+}
+
+fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
+    let input = |input: &gowk::ingest::InputSummary| InputDone {
+        input: text(&input.path),
+        finished: input.finished,
+        found: Found::from(&input.counts),
+    };
+    Done {
+        job: job.name().to_owned(),
+        finished: summary.finished,
+        resume,
+        inputs: summary.inputs.iter().map(input).collect(),
+        finished_before: summary.finished_before,
+        run: Found::from(&summary.run),
+        total: Found::from(&summary.total),
+        seconds: summary.duration.as_secs_f64(),
+        filter: FilterNow {
+            path: text(job.filter()),
+            entries: summary.filter.entries,
+            load: summary.filter.load,
+            expected_false_positive_rate: summary.filter.expected_false_positive_rate,
+            commit: summary.filter.commit,
+        },
+    }
+}
+
+fn warn(summary: &Summary) {
+    for input in &summary.inputs {
+        let (path, Counts { too_long, no_field, .. }) = (input.path.display(), input.counts);
+        if too_long > 0 {
+            let limit = summary.max_key_length;
+            output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
+        }
+        if no_field > 0 {
+            output::note(format_args!(
+                "{path}: {no_field} records were skipped that lack the field, or hold no single value in it"
+            ));
+        }
+    }
+    if summary.filter.quarantined_buckets > 0 {
+        let share = 100.0 * summary.filter.expected_false_positive_rate;
+        output::note(format_args!(
+            "the filter was repaired: {share:.2} % of new keys are taken for seen ones; restore a copy to end that"
+        ));
+    }
+}
+
+fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failure> {
+    let mut rows: Vec<(String, Counts)> = summary
+        .inputs
+        .iter()
+        .map(|input| {
+            let part = if input.finished { "" } else { " (in part)" };
+            (format!("{}{part}", input.path.display()), input.counts)
+        })
+        .collect();
+    rows.push(("this run".to_owned(), summary.run));
+    if summary.total != summary.run {
+        rows.push(("all runs".to_owned(), summary.total));
+    }
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    output.line(format_args!(
+        "{:width$}  {:>12}  {:>12}  {:>12}  {:>12}",
+        "", "read", "new", "seen before", "skipped"
+    ))?;
+    for (name, counts) in &rows {
+        let (read, new, seen, skipped) = (counts.read(), counts.new, counts.seen(), counts.skipped());
+        output.line(format_args!("{name:width$}  {read:>12}  {new:>12}  {seen:>12}  {skipped:>12}"))?;
+    }
+    if summary.finished_before > 0 {
+        output.line(format_args!("inputs finished before this run: {}", summary.finished_before))?;
+    }
+    let seconds = summary.duration.as_secs_f64();
+    let rate = summary.run.read() as f64 / seconds.max(0.001);
+    output.line(format_args!("{seconds:.1} seconds, {rate:.0} records a second"))?;
+    let (filter, info) = (job.filter().display(), &summary.filter);
+    output.line(format_args!(
+        "{filter}: {} entries, load {:.4}, expected false-positive rate {:.3e}",
+        info.entries, info.load, info.expected_false_positive_rate
+    ))
+}
+
+#[derive(Serialize)]
+struct Planned {
+    job: String,
+    filter: String,
+    filter_exists: bool,
+    inputs: Vec<PlannedLine>,
+    output: Option<String>,
+    output_keeps: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct PlannedLine {
+    input: String,
+    length: u64,
+    state: &'static str,
+    /// The byte at which reading goes on; after decompression where it is half read.
+    from: u64,
+}
+
+impl From<&PlannedInput> for PlannedLine {
+    fn from(input: &PlannedInput) -> Self {
+        let (state, from) = match input.state {
+            State::Finished => ("finished", input.length),
+            State::Grown { from } => ("grown", from),
+            State::HalfRead { base, offset } => ("half read", base + offset),
+            _ => ("new", 0),
+        };
+        Self { input: text(&input.path), length: input.length, state, from }
+    }
+}
+
+/// What a run would do.
+pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -> Result<(), Failure> {
+    if as_json {
+        let planned = Planned {
+            job: job.name().to_owned(),
+            filter: text(job.filter()),
+            filter_exists: plan.filter_exists,
+            inputs: plan.inputs.iter().map(PlannedLine::from).collect(),
+            output: plan.output.as_ref().map(|(path, _)| text(path)),
+            output_keeps: plan.output.as_ref().map(|(_, length)| *length),
+        };
+        return output.line(json::line(&planned));
+    }
+    let filter = job.filter().display();
+    let verb = if plan.filter_exists { "open" } else { "create" };
+    output.line(format_args!("{}: would {verb} {filter}", job.name()))?;
+    for PlannedInput { path, length, state, .. } in &plan.inputs {
+        let path = path.display();
+        match state {
+            State::Finished => output.line(format_args!("{path}: finished, nothing new"))?,
+            State::Grown { from } => {
+                output.line(format_args!("{path}: has grown; would read bytes {from} to {length}"))?;
+            }
+            State::HalfRead { base, offset } => {
+                let from = base + offset;
+                output.line(format_args!(
+                    "{path}: half read; would compare {offset} bytes and go on at byte {from}"
+                ))?;
+            }
+            _ => output.line(format_args!("{path}: would read {length} bytes"))?,
+        }
+    }
+    match &plan.output {
+        Some((path, 0)) => output.line(format_args!("{}: would get the new keys", path.display())),
+        Some((path, length)) => {
+            output.line(format_args!("{}: would get the new keys after byte {length}", path.display()))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,184 @@
+//! CSV: one column, by name or number, with the quoting that the csv library has.
+
+use std::path::Path;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+use super::error::{Error, InputProblem};
+use super::job::{Column, LONGEST};
+use super::records::{Found, Skip};
+use super::source::{Position, Source};
+
+/// Bytes of a header shown in a message.
+const SHOWN: usize = 200;
+
+pub(super) struct Csv {
+    column: usize,
+    record: Record,
+}
+
+impl Csv {
+    /// Goes on at `position`, where `source` stands; passes over the header if that is the start.
+    pub(super) fn new(
+        column: usize,
+        delimiter: u8,
+        header: bool,
+        source: &mut Source,
+        position: Position,
+    ) -> Result<Self, Error> {
+        let is_start = position.base == 0 && position.offset == 0;
+        let mut record = Record::new(delimiter);
+        if is_start {
+            if header {
+                record.read(source)?;
+            }
+        } else {
+            record.is_not_first(position.lines);
+        }
+        Ok(Self { column, record })
+    }
+
+    pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<Found<'_>>, Error> {
+        if !self.record.read(source)? {
+            return Ok(None);
+        }
+        Ok(Some(self.record.field(self.column).map_or(Found::Skipped(Skip::NoField), Found::Key)))
+    }
+
+    /// Lines that have ended.
+    pub(super) fn lines(&self) -> u64 {
+        self.record.lines()
+    }
+}
+
+/// The index of a column, from the first record of the file.
+pub(super) fn column(path: &Path, delimiter: u8, wanted: &Column) -> Result<usize, Error> {
+    let mut record = Record::new(delimiter);
+    let mut source = Source::open(path, 0)?;
+    let any = record.read(&mut source)?;
+    let fields = || (0..).map_while(|index| record.field(index));
+    let found = match wanted {
+        Column::Name(name) => fields().position(|field| field == name.as_bytes()),
+        Column::Number(index) => (!any || record.field(*index).is_some()).then_some(*index),
+    };
+    found.ok_or_else(|| {
+        let wanted = match wanted {
+            Column::Name(name) => format!("{name:?}"),
+            Column::Number(index) => (index + 1).to_string(),
+        };
+        let names: Vec<_> = fields().map(String::from_utf8_lossy).collect();
+        let mut header = names.join(", ");
+        if header.len() > SHOWN {
+            header.truncate(header.floor_char_boundary(SHOWN));
+            header += "...";
+        }
+        Error::input(path, InputProblem::NoColumn { wanted, header })
+    })
+}
+
+/// One record after the other, each in the place of the one before.
+struct Record {
+    reader: Reader,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    fields: usize,
+}
+
+impl Record {
+    fn new(delimiter: u8) -> Self {
+        let reader = ReaderBuilder::new().delimiter(delimiter).build();
+        Self { reader, text: vec![0; 4096], ends: vec![0; 64], fields: 0 }
+    }
+
+    /// A byte order mark is one only at the start of a file; `lines` have ended before.
+    fn is_not_first(&mut self, lines: u64) {
+        self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
+        self.reader.set_line(lines + 1);
+    }
+
+    fn lines(&self) -> u64 {
+        self.reader.line() - 1
+    }
+
+    fn field(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(..self.fields)?.get(index)?;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        self.text.get(start..end)
+    }
+
+    /// False at the end.
+    fn read(&mut self, source: &mut Source) -> Result<bool, Error> {
+        let begins = self.reader.line();
+        let (mut text, mut ended) = (0, false);
+        self.fields = 0;
+        // A byte order mark is recognised only in one piece.
+        while source.offset() == 0 && source.waiting().len() < 3 && source.fill()? {}
+        loop {
+            if source.waiting().is_empty() && !ended {
+                ended = !source.fill()?;
+            }
+            let (result, taken, written, fields) = self.reader.read_record(
+                source.waiting(),
+                &mut self.text[text..],
+                &mut self.ends[self.fields..],
+            );
+            source.take(taken);
+            text += written;
+            self.fields += fields;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::Record => return Ok(true),
+                ReadRecordResult::End => return Ok(false),
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text > LONGEST => {
+                    let problem = InputProblem::RecordTooLong { place: source.place(begins), limit: LONGEST };
+                    return Err(Error::input(source.path(), problem));
+                }
+                ReadRecordResult::OutputFull => self.text.resize(2 * self.text.len(), 0),
+                ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::records::tests::{assert_keys, keys};
+
+    const URL: &str = "format = 'csv'\nfield = 'url'";
+
+    #[test]
+    fn columns_are_found_by_name_and_by_number() {
+        let text = b"id,url,x\r\n1,a,\r\n2,\"b\"\"\n,c\",z\r\n\r\n3,d\n4\n5,,\n6,\xef\xbb\xbf,e";
+        assert_keys(URL, text, &["a", "b\"\n,c", "d", "<NoField>", "", "\u{feff}"]);
+        let second = "format = 'csv'\nfield = 2";
+        assert_keys(second, text, &["url", "a", "b\"\n,c", "d", "<NoField>", "", "\u{feff}"]);
+        let headed = "format = 'csv'\nfield = 1\nheader = true\ndelimiter = ';'";
+        assert_keys(headed, b"a;b\nc\n\xef\xbb\xbfd;e\n", &["c", "\u{feff}d"]);
+        assert_keys("format = 'csv'\nfield = 3", b"", &[]);
+        assert_keys(URL, b"\xef\xbb\xbfurl\na\n", &["a"]);
+    }
+
+    #[test]
+    fn the_lines_of_a_quoted_field_count() {
+        let (_, positions) = keys(URL, b"url\n\"a\n\n\"\nb\nc", None).unwrap();
+        assert_eq!(positions.iter().map(|position| position.lines).collect::<Vec<_>>(), [4, 5, 5]);
+    }
+
+    #[test]
+    fn a_missing_column_is_named_with_those_there_are() {
+        let missing = keys(URL, b"id,link\n1,a\n", None).unwrap_err();
+        assert_eq!(missing, "a: has no column \"url\"; its first record is: id, link");
+        let missing = keys("format = 'csv'\nfield = 3", b"1,a\n", None).unwrap_err();
+        assert_eq!(missing, "a: has no column 3; its first record is: 1, a");
+        assert!(keys(URL, b"", None).unwrap_err().contains("has no column \"url\""));
+    }
+
+    #[test]
+    fn a_quote_without_its_end_is_an_error_in_bounded_memory() {
+        let mut text = b"url\na\n\"b\n".to_vec();
+        text.resize(3 * LONGEST, b'x');
+        let error = keys(URL, &text, None).unwrap_err();
+        assert!(error.contains("the record that begins on line 3 is longer than"), "{error}");
+    }
+}

@@ -1,0 +1,243 @@
+//! What the filter remembers of a job: see the table in `ingest`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::fingerprint::Fingerprint;
+use super::inputs::InputId;
+use super::source::Position;
+use super::summary::Counts;
+
+const PREFIX: &str = "ingest/";
+const VERSION: u8 = 1;
+const ALL_READ: u8 = 1;
+const HAS_OUTPUT: u8 = 2;
+const HAS_CURRENT: u8 = 4;
+/// Bytes that each finished input takes.
+pub(super) const PER_INPUT: usize = 24;
+/// In the length of a finished input: it ended within a record.
+const WITHIN: u64 = 1 << 63;
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Cursor {
+    pub(super) all_read: bool,
+    pub(super) total: Counts,
+    pub(super) output: Option<Written>,
+    pub(super) current: Option<Current>,
+    pub(super) finished: BTreeMap<InputId, Finished>,
+}
+
+/// What was written to the output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written {
+    pub(super) path: InputId,
+    pub(super) length: u64,
+    /// The hash of its last bytes.
+    pub(super) tail: u64,
+}
+
+/// The input being read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Current {
+    pub(super) name: PathBuf,
+    pub(super) read: Position,
+    pub(super) counts: Counts,
+    /// The hash of the options by which it is read.
+    pub(super) options: u64,
+}
+
+/// An input read to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Finished {
+    /// Of the file.
+    pub(super) length: u64,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) within_record: bool,
+}
+
+/// The name of the metadata entry.
+pub(super) fn entry(job: &str) -> String {
+    format!("{PREFIX}{job}")
+}
+
+/// The job whose metadata entry this is.
+pub(super) fn job_of(entry: &str) -> Option<&str> {
+    entry.strip_prefix(PREFIX)
+}
+
+impl Current {
+    pub(super) fn id(&self) -> InputId {
+        InputId::of(&self.name)
+    }
+}
+
+impl Cursor {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let mut bytes = vec![VERSION];
+        bytes.push(
+            flag(self.all_read, ALL_READ)
+                | flag(self.output.is_some(), HAS_OUTPUT)
+                | flag(self.current.is_some(), HAS_CURRENT),
+        );
+        let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        put(&numbers(&self.total));
+        if let Some(Written { path, length, tail }) = self.output {
+            put(&[path.0, length, tail]);
+        }
+        if let Some(Current { name, read, counts, options }) = &self.current {
+            let name = name.as_os_str().as_bytes();
+            // Linux has no paths longer than 4096 bytes.
+            bytes.extend((name.len() as u16).to_le_bytes());
+            bytes.extend(name);
+            let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+            put(&[read.base, read.offset, read.digest, read.lines, *options]);
+            put(&numbers(counts));
+            put(&[0]);
+        }
+        for (id, Finished { length, fingerprint, within_record }) in &self.finished {
+            let length = length | if *within_record { WITHIN } else { 0 };
+            for number in [id.0, length, fingerprint.0] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// `None` if the bytes are not a cursor of this version.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let [version, flags] = *rest.take(2)? else { return None };
+        if version != VERSION || flags & !(ALL_READ | HAS_OUTPUT | HAS_CURRENT) != 0 {
+            return None;
+        }
+        let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.counts()?, ..Self::default() };
+        if flags & HAS_OUTPUT != 0 {
+            cursor.output =
+                Some(Written { path: InputId(rest.number()?), length: rest.number()?, tail: rest.number()? });
+        }
+        if flags & HAS_CURRENT != 0 {
+            cursor.current = Some(rest.current()?);
+        }
+        while !rest.0.is_empty() {
+            let (id, length, hash) = (InputId(rest.number()?), rest.number()?, rest.number()?);
+            if cursor.finished.last_key_value().is_some_and(|(last, _)| *last >= id) {
+                return None;
+            }
+            let (length, within_record) = (length & !WITHIN, length & WITHIN != 0);
+            cursor.finished.insert(id, Finished { length, fingerprint: Fingerprint(hash), within_record });
+        }
+        Some(cursor)
+    }
+
+    /// Bytes that it would have with all of these inputs finished, and the longest of their names current.
+    pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
+        let mut all = self.clone();
+        all.current = None;
+        let (mut more, mut longest) = (0, 0);
+        for (id, name) in inputs {
+            more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
+            longest = longest.max(name.as_os_str().len());
+        }
+        const CURRENT: usize = 2 + 88;
+        all.encode().len() + more + CURRENT + longest
+    }
+}
+
+const fn numbers(counts: &Counts) -> [u64; 5] {
+    [counts.keys, counts.new, counts.empty, counts.too_long, counts.no_field]
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn counts(&mut self) -> Option<Counts> {
+        let (keys, new) = (self.number()?, self.number()?);
+        let (empty, too_long, no_field) = (self.number()?, self.number()?, self.number()?);
+        (new <= keys).then_some(Counts { keys, new, empty, too_long, no_field })
+    }
+
+    fn current(&mut self) -> Option<Current> {
+        let [low, high] = *self.take(2)? else { return None };
+        let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
+        let (base, offset) = (self.number()?, self.number()?);
+        let (digest, lines, options) = (self.number()?, self.number()?, self.number()?);
+        let counts = self.counts()?;
+        let zero = self.number()?;
+        let read = Position { base, offset, digest, lines };
+        (zero == 0).then_some(Current { name, read, counts, options })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Cursor {
+        let counts = Counts { keys: 5, new: 4, empty: 3, too_long: 2, no_field: 1 };
+        let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
+        let finished = |n: u64| Finished {
+            length: n << 40,
+            fingerprint: Fingerprint(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            within_record: n % 2 == 1,
+        };
+        Cursor {
+            all_read: true,
+            total: counts,
+            output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
+            current: Some(Current { name: "urls/a.gz".into(), read, counts, options: 10 }),
+            finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_has_the_documented_length() {
+        let full = full();
+        assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
+        assert_eq!(full.encode().len(), 2 + 40 + 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
+        let empty = Cursor::default();
+        assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
+        assert_eq!(empty.encode().len(), 42);
+    }
+
+    #[test]
+    fn every_cut_and_what_is_unknown_is_rejected() {
+        let bytes = full().encode();
+        let whole = bytes.len() - 3 * PER_INPUT;
+        for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
+            assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
+        }
+        for (at, value) in [(0, 2), (1, 15), (2, 3)] {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            assert_eq!(Cursor::decode(&changed), None, "{at}");
+        }
+        let (rest, last) = bytes.split_at(bytes.len() - PER_INPUT);
+        assert_eq!(Cursor::decode(&[rest, last, last].concat()), None);
+    }
+
+    #[test]
+    fn finishing_an_input_never_needs_more_than_was_foreseen() {
+        let mut cursor = full();
+        let name = Path::new("urls/a.gz");
+        let foreseen = cursor.length_with(std::iter::once((InputId::of(name), name)));
+        assert!(cursor.encode().len() <= foreseen);
+        let finished = cursor.finished[&InputId(0)];
+        cursor.finished.insert(InputId::of(name), finished);
+        assert!(cursor.encode().len() <= foreseen);
+    }
+}

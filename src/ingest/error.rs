@@ -1,0 +1,329 @@
+//! What can be wrong with a job. Each message is one line that names the file, the place and the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a job did not run to its end. Whatever it had committed stays committed, and running it again goes on
+/// from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filter refused.
+    #[error(transparent)]
+    Filter(#[from] crate::Error),
+
+    /// The job file cannot be understood.
+    #[error("{}{}: {problem}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    Job {
+        /// The job file.
+        path: PathBuf,
+        /// The line that is wrong, counted from 1; `None` if it is the file as a whole.
+        line: Option<u64>,
+        /// What is wrong.
+        problem: JobProblem,
+    },
+
+    /// An input cannot be read, or not any further.
+    #[error("{}: {problem}", path.display())]
+    Input {
+        /// The input, or the pattern.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: InputProblem,
+    },
+
+    /// The output cannot be written, or is not what this job wrote.
+    #[error("{}: {problem}", path.display())]
+    Output {
+        /// The output.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: OutputProblem,
+    },
+
+    /// The metadata of the filter has no room for what the job would have to remember.
+    #[error(
+        "{}: {needed} bytes of metadata are needed to remember the inputs of job `{job}`, and {limit} are all; \
+         {}; drop finished inputs that are gone with --forget-missing, or a job with --forget",
+        filter.display(), holders(jobs)
+    )]
+    CursorFull {
+        /// The filter.
+        filter: PathBuf,
+        /// The job.
+        job: String,
+        /// Bytes of metadata that there would be.
+        needed: usize,
+        /// The most there can be.
+        limit: usize,
+        /// The jobs that the filter remembers, and how many bytes each takes.
+        jobs: Vec<(String, usize)>,
+    },
+
+    /// The cursor in the filter is not one that this build can read.
+    #[error(
+        "{}: what it remembers of job `{job}` is unreadable or written by a newer gowk; use that one, or begin the \
+         job anew after --forget {job}",
+        filter.display()
+    )]
+    Cursor {
+        /// The filter.
+        filter: PathBuf,
+        /// The job.
+        job: String,
+    },
+
+    /// There is nothing to forget.
+    #[error("{}: remembers no job `{job}`; {}", filter.display(), holders(jobs))]
+    NoSuchJob {
+        /// The filter.
+        filter: PathBuf,
+        /// The job to forget.
+        job: String,
+        /// The jobs that the filter remembers, and how many bytes each takes.
+        jobs: Vec<(String, usize)>,
+    },
+
+    /// `cause` came when some keys of this run were committed already, or could still be.
+    #[error("{cause}; of this run's keys, the first {committed} are committed")]
+    Partly {
+        /// What went wrong.
+        cause: Box<Error>,
+        /// Keys of this run that are committed.
+        committed: u64,
+    },
+
+    /// The reading thread could not be started.
+    #[error("cannot start a thread: {source}; try again when the system has more to give")]
+    Thread {
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn holders(jobs: &[(String, usize)]) -> String {
+    if jobs.is_empty() {
+        return "it remembers no jobs".to_owned();
+    }
+    let jobs: Vec<_> = jobs.iter().map(|(job, bytes)| format!("`{job}` {bytes} bytes")).collect();
+    format!("it remembers {}", jobs.join(", "))
+}
+
+/// What is wrong with a job file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobProblem {
+    /// It cannot be read.
+    #[error("cannot read: {0}; check the path")]
+    Read(#[source] io::Error),
+    /// It is not TOML, or a value is of the wrong kind; in the words of the parser.
+    #[error("{0}")]
+    Toml(String),
+    /// A key that no job has.
+    #[error("unknown key `{key}`{}; did you mean {suggestion}?", within(table))]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The table it is in; empty for none.
+        table: String,
+        /// The nearest key, and where it belongs if that is elsewhere.
+        suggestion: String,
+    },
+    /// A value outside its range.
+    #[error("`{key}` must be {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+}
+
+fn within(table: &str) -> String {
+    if table.is_empty() { String::new() } else { format!(" in [{table}]") }
+}
+
+/// What is wrong with an input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputProblem {
+    /// There is no such file.
+    #[error("no such input; check the path in the job file")]
+    Missing,
+    /// A pattern that matches nothing.
+    #[error("no input matches; check the pattern in the job file")]
+    NoMatch,
+    /// Not a pattern, in the words of its parser.
+    #[error("not a pattern: {0}; write `[*]` for a star as such")]
+    Pattern(&'static str),
+    /// A directory.
+    #[error("is a directory; name its files, as in `{}`", _0.join("*").display())]
+    Directory(PathBuf),
+    /// A pipe, socket or device.
+    #[error("not a regular file, so that reading could not go on after a crash; copy it to a file first")]
+    NotRegular,
+    /// The filter or the output.
+    #[error("belongs to the job itself and cannot be its input; change the paths in the job file")]
+    Own,
+    /// The system refused.
+    #[error("cannot {op}: {source}; check the file and its permissions")]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Compressed data that end too early.
+    #[error(
+        "truncated {format} data: they end within a member at byte {at}; get the whole file and run the job again"
+    )]
+    Truncated {
+        /// `gzip` or `zstd`.
+        format: &'static str,
+        /// Bytes of the file.
+        at: u64,
+    },
+    /// Compressed data that cannot be decompressed.
+    #[error("damaged {format} data near byte {at}: {source}; get the file anew and run the job again")]
+    Corrupt {
+        /// `gzip` or `zstd`.
+        format: &'static str,
+        /// Bytes of the file read until then.
+        at: u64,
+        /// The decompressor's reason.
+        source: io::Error,
+    },
+    /// A CSV file without the column.
+    #[error("has no column {wanted}; its first record is: {header}")]
+    NoColumn {
+        /// The column's name in quotes, or its number.
+        wanted: String,
+        /// The first record, shortened.
+        header: String,
+    },
+    /// A line that is not a JSON object.
+    #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run the job again")]
+    Json {
+        /// The line.
+        place: String,
+        /// Bytes into the line, from 1.
+        column: usize,
+        /// In the words of the parser.
+        message: String,
+    },
+    /// A CSV record that does not end.
+    #[error("the record that begins on {place} is longer than {limit} bytes; look for a missing quote")]
+    RecordTooLong {
+        /// The line.
+        place: String,
+        /// Bytes a record may have.
+        limit: usize,
+    },
+    /// Shorter than what was read of it.
+    #[error(
+        "{read} bytes were read, but {found} are there now: cut or replaced; \
+         restore it, or read it from its start with --restart"
+    )]
+    Shrunken {
+        /// Bytes read.
+        read: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// Not what was read.
+    #[error(
+        "was replaced or changed within the first {read} bytes, which were read already; \
+         restore it, or read it from its start with --restart"
+    )]
+    Changed {
+        /// Bytes read.
+        read: u64,
+    },
+    /// Grown in the middle of a record.
+    #[error("has grown, but ended within a record when it was read; read it from its start with --restart")]
+    GrownWithinRecord,
+    /// Half read, and no longer an input.
+    #[error(
+        "was read up to byte {read} and is no longer among the inputs; put it back, or give it up with --restart"
+    )]
+    Gone {
+        /// Bytes read.
+        read: u64,
+    },
+    /// Half read by other rules.
+    #[error(
+        "was read up to byte {read} under other [input] options; \
+         change them back until it is finished, or read it from its start with --restart"
+    )]
+    OtherOptions {
+        /// Bytes read.
+        read: u64,
+    },
+    /// To restart, but unknown.
+    #[error("cannot be restarted: not an input of this job; give its path as messages show it")]
+    Unknown,
+}
+
+/// What is wrong with an output.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputProblem {
+    /// The system refused.
+    #[error("cannot {op}: {source}; {} and run the job again", remedy(source))]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that the job did not write.
+    #[error("exists already, and this job did not write it; move it away or choose another name")]
+    InTheWay,
+    /// Gone, or shorter than it was.
+    #[error(
+        "{committed} bytes were written, but {found} are there now; put the file back, or begin a new one with \
+         --new-output"
+    )]
+    Short {
+        /// Bytes committed.
+        committed: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// Not what was written.
+    #[error(
+        "its first {committed} bytes are not what this job wrote; \
+         put the file back, or move this one away and begin a new one with --new-output"
+    )]
+    Changed {
+        /// Bytes committed.
+        committed: u64,
+    },
+    /// The job file names another one than before.
+    #[error(
+        "the job began with another output and is not finished; \
+         name that one again, or leave it as it is and begin this one with --new-output"
+    )]
+    Other,
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "make room"
+        }
+        io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "create its folder",
+        _ => "check the path",
+    }
+}
+
+impl Error {
+    pub(super) fn input(path: &std::path::Path, problem: InputProblem) -> Self {
+        Self::Input { path: path.to_owned(), problem }
+    }
+
+    pub(super) fn output(path: &std::path::Path, problem: OutputProblem) -> Self {
+        Self::Output { path: path.to_owned(), problem }
+    }
+}

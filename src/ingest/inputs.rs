@@ -1,0 +1,167 @@
+//! The input files that a job's paths and patterns name, sorted.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use glob::{MatchOptions, Pattern};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::error::{Error, InputProblem};
+use super::job::Job;
+
+/// As a shell matches: a leading dot and slashes are matched only by themselves.
+const AS_SHELLS: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+/// The hash of an input's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct InputId(pub(super) u64);
+
+/// A file to read, which was there.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Input {
+    /// Relative to the job file if it lies in its folder or below: what the cursor knows it by.
+    pub(super) name: PathBuf,
+    /// What to open.
+    pub(super) path: PathBuf,
+    pub(super) length: u64,
+}
+
+impl InputId {
+    pub(super) fn of(name: &Path) -> Self {
+        Self(xxh3_64(name.as_os_str().as_bytes()))
+    }
+}
+
+impl Input {
+    pub(super) fn id(&self) -> InputId {
+        InputId::of(&self.name)
+    }
+}
+
+/// All inputs of a job in the order of their names, each once.
+pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
+    let own = own_files(job);
+    let mut inputs = Vec::new();
+    for pattern in &job.patterns {
+        let literal = job.base.join(pattern);
+        match literal.metadata() {
+            Ok(metadata) => inputs.push(input(job, &literal, &metadata)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => matches(job, pattern, &mut inputs)?,
+            Err(error) => return Err(refused(&literal, "look at", error)),
+        }
+    }
+    if let Some(input) = inputs.iter().find(|(_, file)| own.contains(file)) {
+        return Err(Error::input(&input.0.path, InputProblem::Own));
+    }
+    let mut inputs: Vec<_> = inputs.into_iter().map(|(input, _)| input).collect();
+    inputs.sort();
+    inputs.dedup_by(|a, b| a.name == b.name);
+    Ok(inputs)
+}
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+fn file_id(metadata: &Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+fn own_files(job: &Job) -> Vec<FileId> {
+    let files = [Some(job.filter.clone()), job.output()].into_iter().flatten();
+    files.filter_map(|path| path.metadata().ok()).map(|metadata| file_id(&metadata)).collect()
+}
+
+fn refused(path: &Path, op: &'static str, source: io::Error) -> Error {
+    Error::input(path, InputProblem::Io { op, source })
+}
+
+fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<(Input, FileId), Error> {
+    let path = plain(path);
+    if metadata.is_dir() {
+        let problem = InputProblem::Directory(path.clone());
+        return Err(Error::input(&path, problem));
+    }
+    if !metadata.is_file() {
+        return Err(Error::input(&path, InputProblem::NotRegular));
+    }
+    let name = path.strip_prefix(plain(&job.base)).unwrap_or(&path).to_owned();
+    Ok((Input { name, path, length: metadata.len() }, file_id(metadata)))
+}
+
+/// Without `.` in it, so that a file has one name however it is written.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+fn matches(job: &Job, pattern: &str, inputs: &mut Vec<(Input, FileId)>) -> Result<(), Error> {
+    let shown = job.base.join(pattern);
+    if !pattern.contains(['*', '?', '[']) {
+        return Err(Error::input(&shown, InputProblem::Missing));
+    }
+    // The folder's own name is not a pattern.
+    let whole = match job.base.to_str() {
+        Some(base) => Path::new(&Pattern::escape(base)).join(pattern),
+        None => shown.clone(),
+    };
+    let whole = whole.to_string_lossy();
+    let paths = glob::glob_with(&whole, AS_SHELLS)
+        .map_err(|error| Error::input(&shown, InputProblem::Pattern(error.msg)))?;
+    let before = inputs.len();
+    for path in paths {
+        let path = path.map_err(|error| {
+            let at = error.path().to_owned();
+            refused(&at, "list", error.into())
+        })?;
+        let metadata = path.metadata().map_err(|error| refused(&path, "look at", error))?;
+        if !metadata.is_dir() {
+            inputs.push(input(job, &path, &metadata)?);
+        }
+    }
+    if inputs.len() == before {
+        return Err(Error::input(&shown, InputProblem::NoMatch));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path, paths: &str) -> Result<Vec<String>, String> {
+        let text = format!("[filter]\npath = 'f'\n[output]\nnew_keys = 'n'\n[input]\npaths = {paths}");
+        let job = Job::parse(&text, dir.join("job.toml")).unwrap();
+        let inputs = all(&job).map_err(|error| error.to_string())?;
+        Ok(inputs.iter().map(|input| input.name.to_string_lossy().into_owned()).collect())
+    }
+
+    #[test]
+    fn paths_and_patterns_are_sorted_and_each_file_is_taken_once() {
+        let dir = tempfile::Builder::new().prefix("a[b]*").tempdir().unwrap();
+        for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt", "f", "n"] {
+            std::fs::write(dir.path().join(name), "k").unwrap();
+        }
+        std::fs::create_dir(dir.path().join("d.gz")).unwrap();
+        std::fs::write(dir.path().join("d.gz/e.gz"), "k").unwrap();
+        let names = |paths| names(dir.path(), paths);
+        assert_eq!(names("['*.gz', './a.gz', 'b.txt']").unwrap(), ["a.gz", "b.txt", "c.gz"]);
+        assert_eq!(names("['**/*.gz']").unwrap(), ["a.gz", "c.gz", "d.gz/e.gz"]);
+        assert_eq!(names("['x[1].txt']").unwrap(), ["x[1].txt"]);
+        for (paths, problem) in [
+            ("['no.gz']", "no such input"),
+            ("['*.zip']", "no input matches"),
+            ("['d.gz']", "is a directory; name its files, as in"),
+            ("['***']", "not a pattern"),
+            ("['f']", "belongs to the job itself"),
+            ("['?']", "belongs to the job itself"),
+            ("['/dev/null']", "not a regular file"),
+            ("['../nowhere/a']", "no such input"),
+        ] {
+            let error = names(paths).unwrap_err();
+            assert!(error.contains(problem) && !error.contains('\n'), "{paths}: {error}");
+        }
+    }
+}

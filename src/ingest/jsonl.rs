@@ -1,0 +1,168 @@
+//! JSON Lines: one top-level field of the object on each line.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::{Error, InputProblem};
+use super::records::{Found, Skip, line};
+use super::source::Source;
+
+pub(super) struct Jsonl {
+    field: String,
+    /// The key, where it is not a part of the line.
+    key: String,
+}
+
+impl Jsonl {
+    pub(super) const fn new(field: String) -> Self {
+        Self { field, key: String::new() }
+    }
+
+    /// A string's text, or a number, `true` or `false` as they are written; a line without one of these in the
+    /// field is skipped, and so is an empty one.
+    pub(super) fn next<'a>(
+        &'a mut self,
+        source: &'a mut Source,
+        number: u64,
+    ) -> Result<Option<Found<'a>>, Error> {
+        let (place, path) = (source.place(number), source.path().to_owned());
+        let line = match line(source, b'\n')? {
+            None => return Ok(None),
+            Some(None) => return Ok(Some(Found::Skipped(Skip::TooLong))),
+            Some(Some(line)) if line.trim_ascii().is_empty() => return Ok(Some(Found::Skipped(Skip::Empty))),
+            Some(Some(line)) => line,
+        };
+        let value = self.value(line).map_err(|error| {
+            // The parser's own line number is always 1.
+            let text = error.to_string();
+            let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+            Error::input(&path, InputProblem::Json { place, column: error.column(), message })
+        })?;
+        match value {
+            None => Ok(Some(Found::Skipped(Skip::NoField))),
+            Some(Value::Text(text)) => Ok(Some(Found::Key(text.as_bytes()))),
+            Some(Value::Escaped(text)) => {
+                self.key = text;
+                Ok(Some(Found::Key(self.key.as_bytes())))
+            }
+        }
+    }
+
+    fn value<'a>(&self, line: &'a [u8]) -> serde_json::Result<Option<Value<'a>>> {
+        let mut parser = serde_json::Deserializer::from_slice(line);
+        let raw = Pick(&self.field).deserialize(&mut parser)?;
+        parser.end()?;
+        let Some(text) = raw.map(RawValue::get) else { return Ok(None) };
+        match text.as_bytes() {
+            [b'"', ..] if text.contains('\\') => {
+                serde_json::from_str(text).map(|text| Some(Value::Escaped(text)))
+            }
+            [b'"', .., b'"'] => Ok(text.get(1..text.len() - 1).map(Value::Text)),
+            [b'n' | b'{' | b'[', ..] => Ok(None),
+            _ => Ok(Some(Value::Text(text))),
+        }
+    }
+}
+
+enum Value<'a> {
+    Text(&'a str),
+    Escaped(String),
+}
+
+/// The value of the field of this name, the last one if there are several.
+struct Pick<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Pick<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pick<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut picked = None;
+        while let Some(is_it) = map.next_key_seed(Is(self.0))? {
+            if is_it {
+                picked = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(picked)
+    }
+}
+
+/// Whether a field's name is this one.
+struct Is<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<bool, D::Error> {
+        parser.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ingest::records::tests::{assert_keys, keys};
+
+    const URL: &str = "format = 'jsonl'\nfield = 'url'";
+
+    #[test]
+    fn the_field_is_found_wherever_it_is() {
+        let lines = r#"{"url":"a"}
+{"n":[1,{"url":"no"}],"url" : "b\u00e9\"\n","z":null}
+
+{"url":12.50}
+{"url":true}
+{"url":null}
+{"other":"c"}
+{"url":{"x":1}}
+{"url":"first","url":"last"}
+{"\u0075rl":""}"#;
+        let expected =
+            ["a", "bé\"\n", "<Empty>", "12.50", "true", "<NoField>", "<NoField>", "<NoField>", "last", ""];
+        assert_keys(URL, lines.as_bytes(), &expected);
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_named_with_its_line_and_column() {
+        let before = "{\"url\":\"a\"}\n".repeat(16);
+        for (line, problem) in [
+            ("{\"url\":\"a\"", "line 17, column 10: EOF while parsing an object"),
+            ("{\"url\":\"a\"} x", "line 17, column 13: trailing characters"),
+            ("[1]", "line 17, column 0: invalid type: sequence, expected an object"),
+            ("{\"a\":\"\x01\"}", "line 17, column 6: control character"),
+            ("{\"a\":01}", "line 17, column"),
+        ] {
+            let error = keys(URL, format!("{before}{line}\n{before}").as_bytes(), None).unwrap_err();
+            assert!(error.starts_with(&format!("a: invalid JSON on {problem}")), "{error}");
+        }
+        let error = keys(URL, b"{\"url\":\"\xff\"}", None).unwrap_err();
+        assert!(error.contains("invalid JSON on line 1, column"), "{error}");
+    }
+}

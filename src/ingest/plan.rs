@@ -1,0 +1,174 @@
+//! What there is to read: the inputs against what the cursor says of them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use memchr::memrchr;
+
+use super::csv;
+use super::cursor::{Current, Cursor, Finished};
+use super::decode::Decoder;
+use super::error::{Error, InputProblem};
+use super::fingerprint::Fingerprint;
+use super::inputs::Input;
+use super::job::{Format, Job, LONGEST};
+use super::source::Position;
+
+/// What a run would do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The inputs in the order in which they would be read.
+    pub inputs: Vec<PlannedInput>,
+    /// Whether the filter is there; else it would be created.
+    pub filter_exists: bool,
+    /// Bytes of the output that stay, with an output.
+    pub output: Option<(PathBuf, u64)>,
+}
+
+/// One input, and how much of it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PlannedInput {
+    /// The input.
+    pub path: PathBuf,
+    /// Bytes of the file.
+    pub length: u64,
+    /// What was read of it.
+    pub state: State,
+}
+
+/// How much of an input earlier runs have read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing.
+    New,
+    /// All of it.
+    Finished,
+    /// All that it held then; it has grown since.
+    Grown {
+        /// The byte of the file at which reading goes on.
+        from: u64,
+    },
+    /// A part, in a run that was stopped.
+    HalfRead {
+        /// The byte of the file at which that reading began.
+        base: u64,
+        /// Bytes read since, after decompression.
+        offset: u64,
+    },
+}
+
+/// An input to read.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) input: Input,
+    pub(super) from: Position,
+    pub(super) state: State,
+}
+
+/// All inputs, also those with nothing left to read; the one half read comes first.
+pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
+    let current = cursor.current.as_ref().map(Current::id);
+    if let Some(current) = &cursor.current
+        && !inputs.iter().any(|input| input.id() == current.id())
+    {
+        let read = current.read.base + current.read.offset;
+        return Err(Error::input(&job.base.join(&current.name), InputProblem::Gone { read }));
+    }
+    let mut tasks = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let (state, from) = look_at(job, cursor, &input)?;
+        if state != State::Finished
+            && let Format::Csv { column, delimiter, .. } = &job.records.format
+        {
+            csv::column(&input.path, *delimiter, column)?;
+        }
+        tasks.push(Task { input, from, state });
+    }
+    // Stable: the others keep their order.
+    tasks.sort_by_key(|task| Some(task.input.id()) != current);
+    Ok(tasks)
+}
+
+fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {
+    let finished = cursor.finished.get(&input.id());
+    if let Some(finished) = finished {
+        check(input, finished)?;
+    }
+    if let Some(Current { read, options, .. }) =
+        cursor.current.as_ref().filter(|current| current.id() == input.id())
+    {
+        if *options != job.records.hash() {
+            let read = read.base + read.offset;
+            return Err(Error::input(&input.path, InputProblem::OtherOptions { read }));
+        }
+        return Ok((State::HalfRead { base: read.base, offset: read.offset }, *read));
+    }
+    match finished {
+        None => Ok((State::New, Position::default())),
+        Some(finished) if input.length == finished.length => Ok((State::Finished, Position::default())),
+        Some(finished) => {
+            let base = goes_on_at(job, input, finished)?;
+            Ok((State::Grown { from: base }, Position { base, ..Position::default() }))
+        }
+    }
+}
+
+fn refused(input: &Input, op: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::input(&input.path, InputProblem::Io { op, source })
+}
+
+/// Fails if what was read is no longer there.
+fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
+    let (read, found) = (finished.length, input.length);
+    if found < read {
+        return Err(Error::input(&input.path, InputProblem::Shrunken { read, found }));
+    }
+    let file = File::open(&input.path).map_err(refused(input, "open"))?;
+    let fingerprint = Fingerprint::of(&file, read).map_err(refused(input, "read"))?;
+    if fingerprint != finished.fingerprint {
+        return Err(Error::input(&input.path, InputProblem::Changed { read }));
+    }
+    Ok(())
+}
+
+/// The byte of a grown input at which the first record begins that was not whole when it was read.
+fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
+    let end = finished.length;
+    if !finished.within_record {
+        return Ok(end);
+    }
+    let within = || Error::input(&input.path, InputProblem::GrownWithinRecord);
+    let decoder = Decoder::open(&input.path, 0)?;
+    if !decoder.is_plain() {
+        return Err(within());
+    }
+    let file = decoder.file();
+    let mut next = [0];
+    file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
+    let separator = match job.records.format {
+        Format::Lines(separator) => separator,
+        Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
+    };
+    if next == [separator] {
+        // Only the end of the last record was missing.
+        return Ok(end + 1);
+    }
+    match job.records.format {
+        Format::Csv { .. } if next == [b'\r'] => return Ok(end),
+        // A quoted field may have any byte in it.
+        Format::Csv { .. } => return Err(within()),
+        Format::Lines(_) | Format::Jsonl { .. } => {}
+    }
+    let length = end.min(LONGEST as u64 + 1);
+    let mut last = vec![0; length as usize];
+    file.read_exact_at(&mut last, end - length).map_err(refused(input, "read"))?;
+    match memrchr(separator, &last) {
+        Some(found) => Ok(end - length + found as u64 + 1),
+        None if length == end => Ok(0),
+        None => Err(within()),
+    }
+}

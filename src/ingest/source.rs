@@ -1,0 +1,150 @@
+//! The bytes of an input, with their place and the hash of all that were taken.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::decode::Decoder;
+use super::error::{Error, InputProblem};
+
+/// Bytes asked for at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// How far an input was read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Position {
+    /// The byte of the file at which reading began.
+    pub(super) base: u64,
+    /// Bytes taken since then, after decompression.
+    pub(super) offset: u64,
+    /// The hash of these bytes.
+    pub(super) digest: u64,
+    /// Lines that ended among these bytes.
+    pub(super) lines: u64,
+}
+
+pub(super) struct Source {
+    path: PathBuf,
+    decoder: Decoder,
+    /// Bytes up to `hashed` have left; up to `at` they are taken; up to `end` they wait.
+    buffer: Vec<u8>,
+    hashed: usize,
+    at: usize,
+    end: usize,
+    base: u64,
+    /// Of the byte at `at`.
+    offset: u64,
+    hash: Xxh3,
+    last: Option<u8>,
+}
+
+impl Source {
+    pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
+        let decoder = Decoder::open(path, base)?;
+        let (buffer, hash) = (Vec::new(), Xxh3::new());
+        let path = path.to_owned();
+        Ok(Self { path, decoder, buffer, hashed: 0, at: 0, end: 0, base, offset: 0, hash, last: None })
+    }
+
+    /// What was read, but not taken.
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.buffer[self.at..self.end]
+    }
+
+    /// Reads more, and keeps what waits; false at the end.
+    pub(super) fn fill(&mut self) -> Result<bool, Error> {
+        self.hash_taken();
+        self.buffer.copy_within(self.at..self.end, 0);
+        (self.end, self.at, self.hashed) = (self.end - self.at, 0, 0);
+        if self.buffer.len() < self.end + CHUNK {
+            self.buffer.resize(self.end + CHUNK, 0);
+        }
+        let read = self.decoder.read(&mut self.buffer[self.end..]);
+        let read = read.map_err(|problem| Error::input(&self.path, problem))?;
+        self.end += read;
+        Ok(read > 0)
+    }
+
+    /// Takes the next `length` bytes, of those that wait.
+    pub(super) fn take(&mut self, length: usize) -> &[u8] {
+        let from = self.at;
+        self.at = (self.at + length).min(self.end);
+        self.offset += (self.at - from) as u64;
+        let taken = &self.buffer[from..self.at];
+        if let Some(last) = taken.last() {
+            self.last = Some(*last);
+        }
+        taken
+    }
+
+    /// Reads the bytes of an earlier run again, and compares them; `stopped` is asked now and then whether to
+    /// give up, and then it returns false.
+    pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
+        if read.offset == 0 {
+            return Ok(true);
+        }
+        while self.offset < read.offset {
+            if stopped() {
+                return Ok(false);
+            }
+            if self.waiting().is_empty() && !self.fill()? {
+                let problem =
+                    InputProblem::Shrunken { read: self.base + read.offset, found: self.base + self.offset };
+                return Err(Error::input(&self.path, problem));
+            }
+            let left = read.offset - self.offset;
+            let waiting = self.waiting().len() as u64;
+            self.take(waiting.min(left) as usize);
+        }
+        if self.digest() != read.digest {
+            let problem = InputProblem::Changed { read: self.base + read.offset };
+            return Err(Error::input(&self.path, problem));
+        }
+        Ok(true)
+    }
+
+    fn hash_taken(&mut self) {
+        self.hash.update(&self.buffer[self.hashed..self.at]);
+        self.hashed = self.at;
+    }
+
+    fn digest(&mut self) -> u64 {
+        self.hash_taken();
+        self.hash.digest()
+    }
+
+    pub(super) fn position(&mut self, lines: u64) -> Position {
+        Position { base: self.base, offset: self.offset, digest: self.digest(), lines }
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The last byte taken.
+    pub(super) const fn last(&self) -> Option<u8> {
+        self.last
+    }
+
+    /// Bytes of the file read so far.
+    pub(super) fn raw(&self) -> u64 {
+        self.decoder.raw()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        self.decoder.file()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How to speak of a line, counted from 1 where reading began.
+    pub(super) fn place(&self, line: u64) -> String {
+        match self.base {
+            0 => format!("line {line}"),
+            base => format!("line {line} after byte {base}"),
+        }
+    }
+}

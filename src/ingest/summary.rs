@@ -1,0 +1,110 @@
+//! What a job has done.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Info;
+
+/// Records and what became of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Keys inserted.
+    pub keys: u64,
+    /// Of these, keys not seen before.
+    pub new: u64,
+    /// Records skipped because their key is empty.
+    pub empty: u64,
+    /// Records skipped because their key is too long.
+    pub too_long: u64,
+    /// Records skipped because the field is not in them, or holds no single value.
+    pub no_field: u64,
+}
+
+impl Counts {
+    /// Keys that were seen before.
+    pub const fn seen(&self) -> u64 {
+        self.keys - self.new
+    }
+
+    /// Records skipped for any reason.
+    pub const fn skipped(&self) -> u64 {
+        self.empty + self.too_long + self.no_field
+    }
+
+    /// All records read.
+    pub const fn read(&self) -> u64 {
+        self.keys + self.skipped()
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.keys += more.keys;
+        self.new += more.new;
+        self.empty += more.empty;
+        self.too_long += more.too_long;
+        self.no_field += more.no_field;
+    }
+}
+
+/// What happened while a job ran.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A little more was read, or a fifth of a second went by.
+    Progress(Progress<'a>),
+    /// All keys until now are durable and visible.
+    Commit {
+        /// The filter's number of the commit.
+        number: u64,
+        /// Keys taken from the inputs so far in this run.
+        keys: u64,
+    },
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Progress<'a> {
+    /// The input being read; `None` before the first.
+    pub input: Option<&'a Path>,
+    /// Bytes of the inputs, as they are on the disk, that this run has read.
+    pub bytes: u64,
+    /// Bytes that it has to read, as far as that was known when it began.
+    pub of_bytes: u64,
+    /// What it has found.
+    pub counts: Counts,
+}
+
+/// One input that a run has read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InputSummary {
+    /// The input.
+    pub path: PathBuf,
+    /// What was found in it, by earlier runs too if they were stopped within it.
+    pub counts: Counts,
+    /// Whether it was read to its end.
+    pub finished: bool,
+}
+
+/// What a run has done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The inputs it has read from.
+    pub inputs: Vec<InputSummary>,
+    /// Inputs that earlier runs had read to their end, and that have not grown since.
+    pub finished_before: u64,
+    /// What this run has found.
+    pub run: Counts,
+    /// What the job has found in all its runs.
+    pub total: Counts,
+    /// Whether all inputs are read to their end; false if the run was stopped.
+    pub finished: bool,
+    /// How long the run took.
+    pub duration: Duration,
+    /// The filter afterwards.
+    pub filter: Info,
+    /// The most bytes that a key was allowed to have.
+    pub max_key_length: usize,
+}

@@ -1,0 +1,116 @@
+//! What a filter should hold, and what one found on a disk does hold.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gowk::{Error, Info, Metadata, Options, Reader, Writer};
+
+/// Keys that are ever asked for. With two slots a bucket a key is taken for another once in 10^9 lookups, and
+/// the seeds are fixed: among these it never happens.
+pub(crate) const KEYS: u64 = 48;
+
+pub(crate) const fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+/// A filter, entry for entry.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct State {
+    /// `None` where there is no filter.
+    pub(crate) filter: Option<Contents>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) seed: u64,
+    pub(crate) commit: u64,
+    pub(crate) generation: u32,
+    /// How many copies of each key; none are left out.
+    pub(crate) copies: BTreeMap<u64, u32>,
+    pub(crate) inserted: u64,
+    pub(crate) removed: u64,
+    pub(crate) unrecorded: u64,
+    pub(crate) metadata: BTreeMap<String, Vec<u8>>,
+}
+
+impl Contents {
+    fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
+        let entries: u32 = copies.values().sum();
+        if info.entries != u64::from(entries) || info.quarantined_buckets != 0 {
+            return Err(format!("{} entries counted, but {entries} found", info.entries));
+        }
+        Ok(Self {
+            seed: info.seed,
+            commit: info.commit,
+            generation: info.generation,
+            copies,
+            inserted: info.inserted,
+            removed: info.removed,
+            unrecorded: info.unrecorded,
+            metadata: metadata.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
+        })
+    }
+}
+
+type Found<T> = Result<T, String>;
+
+fn told<T>(what: &str, outcome: gowk::Result<T>) -> Found<T> {
+    outcome.map_err(|error| format!("{what}: {error} ({error:?})"))
+}
+
+/// How a filter is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opening {
+    Reader,
+    Writer,
+}
+
+/// Opens a filter and says what it holds.
+pub(crate) fn open_and_look(
+    path: &Path,
+    options: &Options,
+    opening: Opening,
+) -> Found<(State, Option<Writer>)> {
+    match opening {
+        Opening::Reader => match options.read(path) {
+            Err(Error::NotFound { .. }) => Ok((State::default(), None)),
+            outcome => Ok((read(&told("opening to read", outcome)?)?, None)),
+        },
+        Opening::Writer => match options.open_existing(path) {
+            Err(Error::NotFound { .. }) => Ok((State::default(), None)),
+            outcome => {
+                let writer = told("opening to write", outcome)?;
+                Ok((look(&writer)?, Some(writer)))
+            }
+        },
+    }
+}
+
+/// What a reader sees; everything in the file is verified.
+pub(crate) fn read(reader: &Reader) -> Found<State> {
+    let mut copies = BTreeMap::new();
+    for number in 0..KEYS {
+        let count = told("counting", reader.count(&key(number)))?;
+        if told("looking", reader.contains(&key(number)))? != (count > 0) {
+            return Err(format!("key {number} counts {count}, but is not found so"));
+        }
+        copies.extend((count > 0).then_some((number, count)));
+    }
+    let report = told("verifying", reader.verify(&mut |_, _| {}))?;
+    if !report.is_clean() {
+        return Err(format!("not clean: {report:?}"));
+    }
+    let (info, metadata) = (told("info", reader.info())?, told("metadata", reader.metadata())?);
+    Ok(State { filter: Some(Contents::found(&info, &metadata, copies)?) })
+}
+
+/// What a writer sees.
+pub(crate) fn look(writer: &Writer) -> Found<State> {
+    let mut copies = BTreeMap::new();
+    for number in 0..KEYS {
+        let count = told("counting", writer.count(&key(number)))?;
+        copies.extend((count > 0).then_some((number, count)));
+    }
+    let (info, metadata) = (told("info", writer.info())?, told("metadata", writer.metadata())?);
+    Ok(State { filter: Some(Contents::found(&info, metadata, copies)?) })
+}

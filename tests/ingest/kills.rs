@@ -1,0 +1,169 @@
+//! Invariant: a job killed with SIGKILL at any moment and run again leaves what an uninterrupted one leaves: the
+//! same entries in the same slots, the same cursor, the same output.
+
+use std::time::{Duration, Instant};
+
+use crate::run::Folder;
+use crate::sample::{Left, gzip, urls, zstd};
+
+/// Numbers without an order, from a seed that a failure shows.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
+        println!("seed {seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A job that can be begun any number of times.
+struct Case {
+    prepare: Box<dyn Fn(&Folder)>,
+    output: &'static str,
+    /// What it leaves when nobody disturbs it, and how long that takes.
+    whole: Left,
+    takes: Duration,
+}
+
+impl Case {
+    fn new(output: &'static str, prepare: impl Fn(&Folder) + 'static) -> Self {
+        let folder = Folder::new();
+        prepare(&folder);
+        let start = Instant::now();
+        folder.ingest();
+        let takes = start.elapsed();
+        let whole = folder.left(output);
+        println!("{} entries, generation {}, {takes:?}", whole.entries, whole.generation);
+        Self { prepare: Box::new(prepare), output, whole, takes }
+    }
+
+    fn folder(&self) -> Folder {
+        let folder = Folder::new();
+        (self.prepare)(&folder);
+        folder
+    }
+
+    /// Kills it `kills` times, each after some time; what is finished is compared, and begun anew.
+    fn killed_at_random(&self, kills: u32) {
+        let mut random = Random::new();
+        let (mut killed, mut compared, mut in_a_row, mut most) = (0, 0, 0, 0);
+        let mut folder = self.folder();
+        while killed < kills {
+            let mut job = folder.start(&["ingest", "job.toml"]);
+            std::thread::sleep(Duration::from_micros(random.below(self.takes.as_micros() as u64)));
+            if job.has_ended().is_none() {
+                job.kill();
+                killed += 1;
+                in_a_row += 1;
+                most = most.max(in_a_row);
+                continue;
+            }
+            assert_eq!(job.wait().code(), Some(0));
+            self.whole.assert_same(&folder.left(self.output));
+            compared += 1;
+            in_a_row = 0;
+            folder = self.folder();
+        }
+        folder.ingest();
+        self.whole.assert_same(&folder.left(self.output));
+        println!("{killed} kills, at most {most} in one job; {} jobs compared", compared + 1);
+    }
+
+    /// Kills it soon after a new file for a doubling has appeared, `kills` times.
+    fn killed_while_doubling(&self, kills: u32) {
+        let mut random = Random::new();
+        let (mut killed, mut compared) = (0, 0);
+        while killed < kills {
+            let folder = self.folder();
+            while killed < kills {
+                let mut job = folder.start(&["ingest", "job.toml"]);
+                let doubles = wait_for_doubling(&folder, || job.has_ended().is_some());
+                std::thread::sleep(Duration::from_micros(random.below(3000)));
+                if !doubles || job.has_ended().is_some() {
+                    assert_eq!(job.wait().code(), Some(0));
+                    break;
+                }
+                job.kill();
+                killed += 1;
+            }
+            folder.ingest();
+            self.whole.assert_same(&folder.left(self.output));
+            compared += 1;
+            assert!(compared <= kills, "doublings are not noticed");
+        }
+        println!("{killed} kills while doubling; {compared} jobs compared");
+    }
+}
+
+/// Whether a temporary file appeared beside a filter that is there, before `ended`.
+fn wait_for_doubling(folder: &Folder, mut ended: impl FnMut() -> bool) -> bool {
+    let left: Vec<_> = files(folder);
+    loop {
+        let now = files(folder);
+        let filter = now.iter().any(|name| name == "f");
+        let is_new = |name: &&String| name.starts_with("f-") && !left.contains(name);
+        if filter && now.iter().filter(is_new).any(|name| !["f-journal", "f-lock"].contains(&name.as_str())) {
+            return true;
+        }
+        if ended() {
+            return false;
+        }
+    }
+}
+
+fn files(folder: &Folder) -> Vec<String> {
+    let entries = folder.path(".").read_dir().unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The sample as it is: gzip, of several members.
+#[test]
+fn a_job_over_the_sample_survives_100_kills() {
+    let case = Case::new("new", |folder| {
+        let urls = urls();
+        let (first, second) = urls.split_at(urls.len() / 2);
+        folder.write("urls.txt.gz", [gzip(first.as_bytes()), gzip(second.as_bytes())].concat());
+        folder.job("paths = ['urls.txt.gz']", 500);
+    });
+    assert!(case.whole.entries > 12_000);
+    case.killed_at_random(100);
+}
+
+/// Variants of the sample that make the filter double again and again: five times the keys, in all kinds of
+/// files, with a compressed output and commits that do not fall on the ends of inputs.
+fn growing() -> Case {
+    Case::new("new.zst", |folder| {
+        let urls = urls();
+        for part in 0..5 {
+            let lines: String = urls.lines().map(|line| format!("{line}?{part}\n")).collect();
+            match part % 3 {
+                0 => folder.write(&format!("{part}.in"), gzip(lines.as_bytes())),
+                1 => folder.write(&format!("{part}.in"), lines),
+                _ => folder.write(&format!("{part}.in"), zstd(lines.as_bytes())),
+            }
+        }
+        folder.job("paths = ['*.in']", 3_333);
+        let text = folder.text("job.toml").replace("\"new\"", "\"new.zst\"");
+        folder.write("job.toml", text);
+    })
+}
+
+#[test]
+fn a_growing_filter_survives_kills_at_random_moments() {
+    let case = growing();
+    assert!(case.whole.generation >= 3);
+    case.killed_at_random(60);
+}
+
+#[test]
+fn a_growing_filter_survives_kills_while_it_doubles() {
+    growing().killed_while_doubling(30);
+}
