@@ -57,7 +57,7 @@ impl Run {
     fn new(input: &mut Input<'_>) -> Self {
         let shape = input.u8();
         let slots = SlotsPerBucket::ALL[usize::from(shape) % 6];
-        let kind = if shape / 6 % 2 == 0 { HashKind::Xxh3 } else { HashKind::Caller };
+        let kind = if (shape / 6).is_multiple_of(2) { HashKind::Xxh3 } else { HashKind::Caller };
         let max_kicks = [2000, 0, 3, 50][usize::from(input.u8()) % 4];
         let options = Options::new().capacity(1).slots_per_bucket(slots).seed(shape.into()).hash(kind);
         let options = options.max_kicks(max_kicks).void_growth(true);
@@ -295,11 +295,11 @@ fuzz_target!(|bytes: &[u8]| {
             10 => run.commit(),
             11 => run.rollback(),
             12 => {
-                let closed = input.u8() % 2 == 0;
+                let closed = input.u8().is_multiple_of(2);
                 run.reopen(closed);
             }
             13 => {
-                let read_first = input.u8() % 2 == 0;
+                let read_first = input.u8().is_multiple_of(2);
                 run.crash(read_first);
             }
             14 => run.set_metadata(&mut input),

@@ -140,7 +140,7 @@ impl Hostile {
                 let at = LIVE + usize::from(input.u16());
                 put(data, at, number(input), 8);
             }
-            6 => data[LIVE..LIVE + 8].copy_from_slice(if input.u8() % 2 == 0 {
+            6 => data[LIVE..LIVE + 8].copy_from_slice(if input.u8().is_multiple_of(2) {
                 b"gowkidle"
             } else {
                 b"gowkbusy"
