@@ -210,10 +210,12 @@ fn start_insert_unique(filter: &Path, keys: &Path, commit_every: u64) -> Child {
 #[test]
 fn checks_beside_a_live_writer_never_miss_a_committed_key() {
     let seconds = std::env::var("GOWK_HAMMER").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+    // More than a writer that commits so often takes in that time.
+    let all = 500_000 * seconds;
     const EVERY: u64 = 2_000;
     let dir = tempfile::tempdir().unwrap();
     let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
-    write_keys(&keys, 4_000_000);
+    write_keys(&keys, all);
     create(&filter, 20_000);
     let mut child = start_insert(&filter, &keys, EVERY);
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
