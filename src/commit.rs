@@ -252,7 +252,7 @@ impl Open {
             Work::Unpublished(file, None) => {
                 drop(file);
                 let file = Unpublished::create(files, &options.disk, identity, None)?;
-                Work::Unpublished(file, None)
+                Work::Unpublished(Box::new(file), None)
             }
         };
         self.transaction = Transaction::new(work, counts, metadata);

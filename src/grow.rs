@@ -48,8 +48,7 @@ impl Source<'_> {
         let (pages, _) = into.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
         for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
             let id = PageId::new(region, number);
-            store.verify(id)?;
-            store.read(id, page);
+            store.read_verified(id, page)?;
             if let Some(change) = changes.and_then(|changes| changes.page(number)) {
                 change.apply_to(page);
             }

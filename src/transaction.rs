@@ -17,7 +17,7 @@ pub(crate) enum Work {
     /// Over a published file, which stays as it is until the commit.
     Published(Box<Store>, Overlay),
     /// Straight into a file that the commit publishes, in the place of the old one if there is one.
-    Unpublished(Unpublished, Option<Box<Store>>),
+    Unpublished(Box<Unpublished>, Option<Box<Store>>),
 }
 
 impl Work {
@@ -192,7 +192,7 @@ impl Transaction {
             Work::Published(store, _) => Some(store),
             Work::Unpublished(_, old) => old,
         };
-        Self { work: Work::Unpublished(file, old), counts: self.counts.doubled(), ..self }
+        Self { work: Work::Unpublished(Box::new(file), old), counts: self.counts.doubled(), ..self }
     }
 
     /// Removes one copy; false if there was none.

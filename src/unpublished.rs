@@ -7,7 +7,8 @@
 //! file is removed by the next writer.
 
 use std::fs::{File, Metadata as FileMetadata};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use zerocopy::IntoBytes;
 
@@ -37,6 +38,31 @@ pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> 
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
+/// Bytes written after which the medium is set to work on them, while more are on their way.
+const FLUSH_AT: usize = 64 << 20;
+
+/// A file being filled region by region, ascending, before it is mapped.
+struct Filling<'a> {
+    files: &'a Files,
+    disk: &'a Arc<dyn Disk>,
+    file: &'a File,
+    identity: Identity,
+    sums: Vec<u32>,
+}
+
+impl Filling<'_> {
+    fn region(&mut self, region: RegionId, words: &Region) -> Result<()> {
+        let offset = self.identity.geometry.region_at(region);
+        let written = self.disk.write_at(self.file, words.as_bytes(), offset);
+        written.at(&self.files.data, "write the new file for")?;
+        let sealer = Sealer::new(&self.identity);
+        let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+        let numbered = (0..).zip(pages).map(|(number, page)| (PageId::new(region, number), page));
+        self.sums.extend(numbered.map(|(id, page)| sealer.crc(id, page)));
+        Ok(())
+    }
+}
+
 /// Checksums computed before they are written together.
 const SUMS_A_WRITE: usize = 16_384;
 
@@ -49,6 +75,10 @@ pub(crate) struct Unpublished {
     map: MapMut,
     /// The first word of the regions.
     data: usize,
+    /// The checksums of pages as they were filled; empty where nothing was.
+    sums: Vec<u32>,
+    /// One bit a page: it was changed since.
+    stale: Vec<AtomicU64>,
     pub(crate) identity: Identity,
 }
 
@@ -76,13 +106,30 @@ impl Unpublished {
         let file = files.temporary(&**disk, model)?;
         let path = file.path();
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
-        write(&mut |region, words| {
-            let offset = identity.geometry.region_at(region);
-            disk.write_at(file.as_file(), words.as_bytes(), offset).at(&files.data, "write the new file for")
+        let handle = file.as_file();
+        let sums = std::thread::scope(|scope| -> Result<Vec<u32>> {
+            let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
+            let (flush, flushes) = mpsc::channel();
+            let flusher = scope.spawn(move || flushes.iter().try_for_each(|()| disk.sync(handle)));
+            let mut written = 0;
+            write(&mut |region, words| {
+                written += words.as_bytes().len();
+                if written >= FLUSH_AT {
+                    written = 0;
+                    // Fails only once the flusher has, which is told below.
+                    let _ = flush.send(());
+                }
+                filling.region(region, words)
+            })?;
+            drop(flush);
+            let flushed = flusher.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")));
+            flushed.at(&files.data, "sync the new file for")?;
+            Ok(filling.sums)
         })?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
         let data = (identity.geometry.data() / 8) as usize;
-        Ok(Self { files: files.clone(), disk: disk.clone(), map, data, file, identity })
+        let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { files: files.clone(), disk: disk.clone(), map, data, sums, stale, file, identity })
     }
 
     fn word_of(&self, region: RegionId) -> usize {
@@ -102,6 +149,18 @@ impl Unpublished {
     #[inline]
     pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
         self.map.set_word(self.word_of(region) + usize::from(bucket), word);
+        let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
+        if let Some(stale) = self.stale.get((page / 64) as usize) {
+            let bits = stale.load(Ordering::Relaxed);
+            // Only the transaction's thread stores, so that nothing can come in between.
+            stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// The checksum that the page had when it was filled, if it is still the same.
+    fn known_sum(&self, id: PageId) -> Option<u32> {
+        let stale = self.stale.get((id.0 / 64) as usize)?.load(Ordering::Relaxed) >> (id.0 % 64) & 1 != 0;
+        if stale { None } else { self.sums.get(id.0 as usize).copied() }
     }
 
     pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
@@ -115,8 +174,10 @@ impl Unpublished {
         let mut sums = Vec::with_capacity(SUMS_A_WRITE);
         let mut offset = geometry.sums();
         for id in (0..geometry.pages()).map(PageId) {
-            self.map.copy(((geometry.data() + id.0 * PAGE) / 8) as usize, &mut page);
-            sums.push(sealer.crc(id, &page));
+            sums.push(self.known_sum(id).unwrap_or_else(|| {
+                self.map.copy(self.data + (id.0 * PAGE / 8) as usize, &mut page);
+                sealer.crc(id, &page)
+            }));
             if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {
                 self.write(sums.as_bytes(), offset)?;
                 offset += 4 * sums.len() as u64;

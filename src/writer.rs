@@ -104,7 +104,7 @@ impl Writer {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
         let file = fill(&files)?;
         let identity = file.identity;
-        let transaction = Transaction::new(Work::Unpublished(file, None), counts, metadata);
+        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
         let open = Open { transaction, committed, policy, journal: None, lock };
