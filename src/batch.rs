@@ -15,7 +15,7 @@ use crate::region::Place;
 use crate::view::View;
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
-pub(crate) const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 32;
 /// Lookups under one look at the apply epoch.
 pub(crate) const BLOCK: usize = 4096;
 

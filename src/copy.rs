@@ -44,7 +44,7 @@ impl Reader {
         let files = Files::new(destination)?;
         let model = self.path().metadata().at(self.path(), "look at")?;
         let fill = |files: &Files| {
-            Unpublished::fill(files, &options.disk, identity, Some(&model), |write| {
+            Unpublished::fill(files, &options.disk, identity, Some(&model), true, |write| {
                 copy_regions(&view, write, progress)
             })
         };

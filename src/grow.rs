@@ -6,9 +6,7 @@
 use crate::bucket::{Bucket, Width, with_width};
 use crate::counts::Counts;
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::format::{
-    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Geometry, Identity, MAX_REGIONS, PAGES_PER_REGION, PageId, Policy,
-};
+use crate::format::{BUCKETS_PER_REGION, Geometry, Identity, MAX_REGIONS, Policy};
 use crate::hash::RegionId;
 use crate::overlay::Overlay;
 use crate::store::Store;
@@ -37,21 +35,9 @@ impl Source<'_> {
 
     /// One region with the transaction's changes, its pages verified.
     fn read(self, region: RegionId, into: &mut Region) -> Result<()> {
-        let (store, overlay) = match self {
-            Self::Unpublished(file) => {
-                file.read(region, into);
-                return Ok(());
-            }
-            Self::Published(store, overlay) => (store, overlay),
-        };
-        let changes = overlay.region(region);
-        let (pages, _) = into.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
-        for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
-            let id = PageId::new(region, number);
-            store.read_verified(id, page)?;
-            if let Some(change) = changes.and_then(|changes| changes.page(number)) {
-                change.apply_to(page);
-            }
+        match self {
+            Self::Unpublished(file) => file.read(region, into),
+            Self::Published(store, overlay) => store.read_region(region, overlay.region(region), into)?,
         }
         Ok(())
     }
@@ -75,7 +61,7 @@ pub(crate) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> 
     };
     let model = model.at(&files.data, "look at")?;
     let identity = Identity { geometry, ..identity };
-    Unpublished::fill(files, disk, identity, Some(&model), |write| {
+    Unpublished::fill(files, disk, identity, Some(&model), true, |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {

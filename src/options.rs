@@ -55,6 +55,7 @@ pub struct Options {
     max_rate: Option<f64>,
     force: bool,
     pub(crate) max_kicks: u32,
+    pub(crate) threads: usize,
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
@@ -104,6 +105,7 @@ impl Options {
             max_rate: None,
             force: false,
             max_kicks: DEFAULT_MAX_KICKS,
+            threads: 1,
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
@@ -173,6 +175,13 @@ impl Options {
     /// The entries that an insert looks at, at most, in search of a free slot; 2000 unless given.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
+        self
+    }
+
+    /// Threads that batches of keys are divided over, at least 1; 1 by default. Batches of fewer than some ten
+    /// thousand keys a thread use fewer.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
         self
     }
 

@@ -9,6 +9,9 @@ use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, PageId};
 use crate::hash::RegionId;
 use crate::page::Page;
 
+/// Words of the bits that tell which buckets of a page are changed.
+pub(crate) const CHANGED: usize = BUCKETS_PER_PAGE as usize / 64;
+
 /// All changes, by region.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
@@ -25,7 +28,7 @@ pub(crate) struct RegionChange {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageChange {
     /// One bit a bucket: it is changed.
-    changed: [u64; BUCKETS_PER_PAGE as usize / 64],
+    changed: [u64; CHANGED],
     /// The changed buckets, ascending.
     words: Vec<u64>,
     /// The checksum of the page with the changes in it, once sealed or replayed.
@@ -47,6 +50,20 @@ impl Overlay {
 
     pub(crate) fn clear(&mut self) {
         self.regions = FxHashMap::default();
+    }
+
+    /// Moves the changes into `parts` overlays, those of each region as `part_of` says.
+    pub(crate) fn divide(&mut self, parts: usize, part_of: impl Fn(RegionId) -> usize) -> Vec<Self> {
+        let mut divided: Vec<_> = (0..parts).map(|_| Self::default()).collect();
+        for (id, change) in self.regions.drain() {
+            divided[part_of(id)].regions.insert(id, change);
+        }
+        divided
+    }
+
+    /// Takes over the changes of another part.
+    pub(crate) fn append(&mut self, part: Self) {
+        self.regions.extend(part.regions);
     }
 
     /// All changed pages, ascending.
@@ -120,10 +137,23 @@ impl PageChange {
         self.words.len()
     }
 
+    /// One bit a bucket: it is changed.
+    pub(crate) const fn changed(&self) -> &[u64; CHANGED] {
+        &self.changed
+    }
+
+    /// Takes the buckets with these bits from `page`, and forgets all others.
+    pub(crate) fn replace(&mut self, changed: &[u64; CHANGED], page: &Page) {
+        self.changed = *changed;
+        self.words.clear();
+        let count: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
+        self.words.reserve(count as usize);
+        self.words.extend(indices(changed).map(|index| page[index as usize]));
+    }
+
     /// The changed buckets, ascending, with their index in the page.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        let indices = (0..BUCKETS_PER_PAGE).filter(|index| self.is_changed(*index));
-        indices.zip(self.words.iter().copied())
+        indices(&self.changed).zip(self.words.iter().copied())
     }
 
     pub(crate) fn apply_to(&self, page: &mut Page) {
@@ -131,6 +161,15 @@ impl PageChange {
             page[index as usize] = word;
         }
     }
+}
+
+/// The numbers of the bits that are set, ascending.
+fn indices(changed: &[u64; CHANGED]) -> impl Iterator<Item = u32> {
+    (0..).step_by(64).zip(changed).flat_map(|(base, bits)| {
+        let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
+        let words = std::iter::successors(Some(*bits).filter(|bits| *bits != 0), rest);
+        words.map(move |bits| base + bits.trailing_zeros())
+    })
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
 use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks, SLOT, STATE_IDLE,
-    STATE_IN_USE, Superblock,
+    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks,
+    SLOT, STATE_IDLE, STATE_IN_USE, Superblock,
 };
 use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
@@ -167,6 +167,23 @@ impl Store {
             return Err(Error::Damaged { path: self.files.data.clone(), region, page: id.0 });
         }
         self.touched.insert(id);
+        Ok(())
+    }
+
+    /// A region with the changes in it, its pages checked unless that was done before.
+    pub(crate) fn read_region(
+        &self,
+        region: RegionId,
+        changes: Option<&RegionChange>,
+        into: &mut [u64; BUCKETS_PER_REGION as usize],
+    ) -> Result<()> {
+        let (pages, _) = into.as_chunks_mut();
+        for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
+            self.read_verified(PageId::new(region, number), page)?;
+            if let Some(change) = changes.and_then(|changes| changes.page(number)) {
+                change.apply_to(page);
+            }
+        }
         Ok(())
     }
 

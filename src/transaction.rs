@@ -7,6 +7,7 @@ use crate::format::{BUCKETS_PER_PAGE, Identity};
 use crate::hash::{KeyHash, RegionId};
 use crate::metadata::Metadata;
 use crate::overlay::{Overlay, RegionChange};
+use crate::partition::{self, Buffers, Inserts, Manner};
 use crate::region::{self, Buckets, BucketsMut, Inserted, Place, Search};
 use crate::store::Store;
 use crate::unpublished::Unpublished;
@@ -38,6 +39,73 @@ impl Work {
     }
 }
 
+/// Where inserts go: all that a thread of them may change, and nothing that another may.
+pub(crate) enum Target<'a> {
+    Published(&'a Store, &'a mut Overlay),
+    Unpublished(&'a Unpublished),
+}
+
+/// What can be asked for cache lines.
+#[derive(Clone, Copy)]
+pub(crate) enum Buffer<'a> {
+    Published(&'a Store),
+    Unpublished(&'a Unpublished),
+}
+
+impl<'a> Target<'a> {
+    const fn of(work: &'a mut Work) -> Self {
+        match work {
+            Work::Published(store, overlay) => Self::Published(store, overlay),
+            Work::Unpublished(file, _) => Self::Unpublished(file),
+        }
+    }
+
+    pub(crate) fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut RegionChange> {
+        match self {
+            Self::Published(store, overlay) => {
+                RegionView::Published(store, region, overlay.region_mut(region))
+            }
+            Self::Unpublished(file) => RegionView::Unpublished(file, region),
+        }
+    }
+
+    pub(crate) const fn buffer(&self) -> Buffer<'a> {
+        match self {
+            Self::Published(store, _) => Buffer::Published(store),
+            Self::Unpublished(file) => Buffer::Unpublished(file),
+        }
+    }
+
+    /// Lets `work` have targets of its own for each of `parts`, which no other part's regions are in.
+    pub(crate) fn divide(
+        self,
+        parts: usize,
+        part_of: impl Fn(RegionId) -> usize,
+        work: impl FnOnce(Vec<Target<'_>>),
+    ) {
+        match self {
+            Self::Published(store, overlay) if parts > 1 => {
+                let mut divided = overlay.divide(parts, part_of);
+                work(divided.iter_mut().map(|overlay| Target::Published(store, overlay)).collect());
+                divided.into_iter().for_each(|part| overlay.append(part));
+            }
+            Self::Unpublished(file) => work((0..parts).map(|_| Target::Unpublished(file)).collect()),
+            target @ Self::Published(..) => work(vec![target]),
+        }
+    }
+}
+
+impl Buffer<'_> {
+    /// Asks for the cache line of a bucket.
+    #[inline]
+    pub(crate) fn prefetch(self, region: RegionId, bucket: BucketId) {
+        match self {
+            Self::Published(store) => store.prefetch(region, bucket.0),
+            Self::Unpublished(file) => file.prefetch(region, bucket.0),
+        }
+    }
+}
+
 /// Everything a transaction can change.
 #[derive(Debug)]
 pub(crate) struct Transaction {
@@ -48,7 +116,7 @@ pub(crate) struct Transaction {
 }
 
 /// The changes that a view of a published region sees.
-trait Changes {
+pub(crate) trait Changes {
     fn get(&self, page: u32, index: u32) -> Option<u64>;
 }
 
@@ -65,7 +133,7 @@ impl Changes for &mut RegionChange {
 }
 
 /// One region as the transaction sees it; `C` says whether it may be changed.
-enum RegionView<'a, C> {
+pub(crate) enum RegionView<'a, C> {
     Published(&'a Store, RegionId, C),
     Unpublished(&'a Unpublished, RegionId),
 }
@@ -122,31 +190,6 @@ impl Transaction {
         }
     }
 
-    fn view_mut(work: &mut Work, region: RegionId) -> RegionView<'_, &mut RegionChange> {
-        match work {
-            Work::Published(store, overlay) => {
-                RegionView::Published(store, region, overlay.region_mut(region))
-            }
-            Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
-        }
-    }
-
-    /// Asks for the cache lines that an operation on this key will touch.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: KeyHash) {
-        let (id, rem) = self.region_of(hash);
-        let buckets = with_width!(self.work.identity().geometry.slots, W => {
-            let place = Place::<W>::new(hash.local(), rem);
-            [place.first, place.second()]
-        });
-        for bucket in buckets {
-            match &self.work {
-                Work::Published(store, _) => store.prefetch(id, bucket.0),
-                Work::Unpublished(file, _) => file.prefetch(id, bucket.0),
-            }
-        }
-    }
-
     pub(crate) fn contains(&self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {
@@ -167,23 +210,44 @@ impl Transaction {
         let slots = self.work.identity().geometry.slots;
         let inserted = with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::insert(&mut Self::view_mut(&mut self.work, id), place, max_kicks, &mut self.search)
+            region::insert(&mut Target::of(&mut self.work).view_mut(id), place, max_kicks, &mut self.search)
         })?;
         match inserted {
-            Inserted::Stored => {
-                // Totals that a hostile file gives must not overflow.
-                self.counts.inserted = self.counts.inserted.saturating_add(1);
-                self.counts.by_tail[slots.fresh_tail_bits() as usize] += 1;
-            }
-            Inserted::DuplicateLimit => self.skipped(),
+            Inserted::Stored => self.stored(1),
+            Inserted::DuplicateLimit => self.skipped(1),
             Inserted::Quarantined | Inserted::NoPath => {}
         }
         Ok((inserted, id))
     }
 
-    /// An insert was answered without storing an entry.
-    pub(crate) fn skipped(&mut self) {
-        self.counts.unrecorded = self.counts.unrecorded.saturating_add(1);
+    /// Inserts the keys of these indices, each hashed by `hash`; after an error, some of them.
+    pub(crate) fn insert_all(
+        &mut self,
+        indices: &[u32],
+        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        manner: Manner,
+        buffers: &mut Buffers,
+    ) -> (Inserts, Result<()>) {
+        let geometry = self.work.identity().geometry;
+        let target = Target::of(&mut self.work);
+        let (inserts, outcome) = with_width!(geometry.slots, W => {
+            partition::insert_all::<W>(target, geometry.regions(), indices, hash, manner, buffers)
+        });
+        self.stored(inserts.entries);
+        self.skipped(inserts.skipped);
+        (inserts, outcome)
+    }
+
+    fn stored(&mut self, entries: u64) {
+        let slots = self.work.identity().geometry.slots;
+        // Totals that a hostile file gives must not overflow.
+        self.counts.inserted = self.counts.inserted.saturating_add(entries);
+        self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
+    }
+
+    /// Inserts were answered without storing entries.
+    pub(crate) fn skipped(&mut self, inserts: u64) {
+        self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
     }
 
     /// Goes on in `file`, which holds all this one does after a doubling.
@@ -200,7 +264,7 @@ impl Transaction {
         let (id, rem) = self.region_of(hash);
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::remove(&mut Self::view_mut(&mut self.work, id), place)
+            region::remove(&mut Target::of(&mut self.work).view_mut(id), place)
         })?;
         if let Some(count) = removed.and_then(|tail| self.counts.by_tail.get_mut(tail as usize)) {
             *count = count.saturating_sub(1);

@@ -1,16 +1,14 @@
 //! The one process that changes a filter: what users call.
 
-use std::collections::VecDeque;
 use std::path::Path;
 
-use crate::batch::IN_FLIGHT;
 use crate::commit::{Committed, Failure, Open, journal_of, published};
 use crate::counts::Counts;
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
 use crate::files::Files;
 use crate::format::{Growth, Identity, Policy, Superblock};
 use crate::grow::{self, Source};
-use crate::hash::{KeyHash, RegionId};
+use crate::hash::{KeyHash, KeyHasher, RegionId};
 use crate::info::{Facts, Info};
 use crate::journal::Journal;
 use crate::lock::Held;
@@ -18,11 +16,15 @@ use crate::metadata::Metadata;
 use crate::open::{Owned, lock_absent, open_writer};
 use crate::options::Options;
 use crate::overlay::Overlay;
+use crate::partition::{Buffers, Manner, Mode};
 use crate::region::Inserted;
 use crate::repair::{Repair, quarantine};
 use crate::store::Store;
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::{Unpublished, check_room};
+
+/// Keys of a batch partitioned at a time, which bounds the memory that takes.
+const BLOCK: usize = 1 << 22;
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -211,7 +213,7 @@ impl Writer {
     pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
         let transaction = &mut self.open_mut()?.transaction;
         if transaction.contains(hash)? {
-            transaction.skipped();
+            transaction.skipped(1);
             return Ok(false);
         }
         self.insert_hash(hash).map(|()| true)
@@ -246,57 +248,117 @@ impl Writer {
         self.open_mut()?.transaction.remove(hash)
     }
 
-    /// Inserts all keys in their order as [`insert`](Self::insert) does, only faster, and returns those refused,
-    /// by their index and with the reason: copies beyond the limit, or no room. Fails as a whole on any other
-    /// error; what was inserted before it then belongs to the transaction still.
-    pub fn insert_batch<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        self.each(keys, |writer, hash| writer.insert_hash(hash))
+    /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
+    /// their index and with the reason: copies beyond the limit, or no room.
+    ///
+    /// Equal keys go in in their order, others as it suits the memory: where the filter doubles on the way,
+    /// keys from behind the one that had no room may have gone in before. Works on as many threads as
+    /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
+    /// a whole on any other error; what was inserted before it then belongs to the transaction still.
+    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
+        self.insert_all(keys, Self::hash_key, Mode::Copies, |_| {})
     }
 
-    /// Inserts all keys in their order as [`insert_unique`](Self::insert_unique) does, only faster: of equal
-    /// keys in the batch, the first counts. `stored` gets one answer a key: it was stored. Otherwise as
-    /// [`insert_batch`](Self::insert_batch); after an error, `stored` has as many answers as keys were taken.
-    pub fn insert_unique_batch<K: AsRef<[u8]>>(
+    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
+    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
+        self.insert_all(hashes, |_, _, hash| Ok(*hash), Mode::Copies, |_| {})
+    }
+
+    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
+    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one
+    /// answer a key: it was stored; also after an error.
+    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
         &mut self,
         keys: &[K],
         stored: &mut Vec<bool>,
     ) -> Result<Vec<(usize, Error)>> {
         stored.clear();
-        self.each(keys, |writer, hash| {
-            let outcome = writer.insert_unique_hash(hash);
-            match &outcome {
-                Ok(new) => stored.push(*new),
-                Err(error) if error.refuses_one_key() => stored.push(false),
-                Err(_) => {}
-            }
-            outcome.map(drop)
-        })
+        stored.resize(keys.len(), false);
+        self.insert_all(keys, Self::hash_key, Mode::Unique, |index| stored[index] = true)
     }
 
-    /// Does `insert` for each key, the cache lines of which were asked for some keys before.
-    fn each<K: AsRef<[u8]>>(
+    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
+    pub fn insert_unique_hash_batch(
+        &mut self,
+        hashes: &[KeyHash],
+        stored: &mut Vec<bool>,
+    ) -> Result<Vec<(usize, Error)>> {
+        stored.clear();
+        stored.resize(hashes.len(), false);
+        self.insert_all(hashes, |_, _, hash| Ok(*hash), Mode::Unique, |index| stored[index] = true)
+    }
+
+    fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
+        hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
+    }
+
+    /// Inserts all keys, and tells `stored` the indices of those that a unique insert stored.
+    fn insert_all<K: Sync>(
         &mut self,
         keys: &[K],
-        mut insert: impl FnMut(&mut Self, KeyHash) -> Result<()>,
+        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
+        mode: Mode,
+        mut stored: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
+        let hasher = self.open()?.transaction.work.identity().hasher;
+        let path = self.files.data.clone();
+        let mut buffers = Buffers::default();
         let mut refused = Vec::new();
-        let mut coming = keys.iter();
-        let mut ahead = VecDeque::with_capacity(IN_FLIGHT);
-        for index in 0..keys.len() {
-            while ahead.len() < IN_FLIGHT
-                && let Some(key) = coming.next()
-            {
-                let hash = self.hash(key.as_ref())?;
-                self.open()?.transaction.prefetch(hash);
-                ahead.push_back(hash);
+        for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
+            let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
+            let indices = (0..keys.len() as u32).collect();
+            let stored = |index: u32| stored(base + index as usize);
+            let refuse = |index: u32, error| refused.push((base + index as usize, error));
+            self.insert_block(indices, &hash, mode, &mut buffers, stored, refuse)?;
+        }
+        refused.sort_by_key(|(index, _)| *index);
+        Ok(refused)
+    }
+
+    fn insert_block(
+        &mut self,
+        mut indices: Vec<u32>,
+        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        mode: Mode,
+        buffers: &mut Buffers,
+        mut stored: impl FnMut(u32),
+        mut refuse: impl FnMut(u32, Error),
+    ) -> Result<()> {
+        let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
+        loop {
+            let transaction = &mut self.open_mut()?.transaction;
+            let (inserts, outcome) = transaction.insert_all(&indices, hash, manner, buffers);
+            inserts.new.into_iter().for_each(&mut stored);
+            outcome?;
+            let limit = 2 * transaction.work.identity().geometry.slots.get();
+            for index in inserts.at_limit {
+                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
             }
-            match ahead.pop_front().map_or(Ok(()), |hash| insert(self, hash)) {
+            indices = inserts.left;
+            indices.sort_unstable();
+            let Some(first) = indices.first() else { return Ok(()) };
+            let regions = self.open()?.transaction.work.identity().geometry.regions();
+            match self.make_room(hash(*first)?.region(regions).0) {
                 Ok(()) => {}
-                Err(error) if error.refuses_one_key() => refused.push((index, error)),
+                Err(error) if error.refuses_one_key() => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(refused)
+        // It must not double: what does not fit is refused key by key.
+        for index in indices {
+            let hash = hash(index)?;
+            let outcome = match mode {
+                Mode::Copies => self.insert_hash(hash).map(|()| false),
+                Mode::Unique => self.insert_unique_hash(hash),
+            };
+            match outcome {
+                Ok(true) => stored(index),
+                Ok(false) => {}
+                Err(error) if error.refuses_one_key() => refuse(index, error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// The metadata as the transaction has it.

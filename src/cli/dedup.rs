@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::feed::FeedArgs;
+use super::feed::{FeedArgs, insert_unique};
 use super::{Outcome, quantity};
 
 /// Print keys seen for the first time, and remember them
@@ -45,8 +45,9 @@ impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let open =
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
-        self.feed.run(self.shape.options(self.capacity), open, |writer, key, output| {
-            if writer.insert_unique(key)? { output.key(key) } else { Ok(()) }
+        let mut stored = Vec::new();
+        self.feed.run(self.shape.options(self.capacity), open, |writer, keys, output| {
+            insert_unique(writer, keys, &mut stored, |key| output.key(key))
         })
     }
 }

@@ -56,12 +56,13 @@ impl LockArgs {
 }
 
 impl FeedArgs {
-    /// Opens the filter, and hands `take` one key after the other, until the input ends or a signal comes.
+    /// Opens the filter, and hands `take` keys, some at a time, until the input ends or a signal comes. `take` says
+    /// how many it took, and why not the others.
     pub(super) fn run(
         &self,
         options: Options,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
-        take: impl FnMut(&mut Writer, &[u8], &mut Output) -> Result<(), Failure>,
+        take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> (usize, Result<(), Failure>),
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
@@ -80,6 +81,39 @@ impl FeedArgs {
             Ok(outcome) => feed.finish(outcome),
             Err(failure) => Err(feed.give_up(failure)),
         }
+    }
+}
+
+/// Takes keys one after the other.
+pub(super) fn each(
+    keys: &[&[u8]],
+    take: impl FnMut(&&[u8]) -> Result<(), Failure>,
+) -> (usize, Result<(), Failure>) {
+    let mut taken = 0;
+    let outcome = keys.iter().map(take).try_for_each(|outcome| outcome.map(|()| taken += 1));
+    (taken, outcome)
+}
+
+/// Inserts keys that are not there yet, and hands those to `new`, in their order.
+///
+/// Where one is refused, those behind it may have been inserted already: they were handed to `new` then, and
+/// are found when they come again.
+pub(super) fn insert_unique(
+    writer: &mut Writer,
+    keys: &[&[u8]],
+    stored: &mut Vec<bool>,
+    mut new: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> (usize, Result<(), Failure>) {
+    let inserted = writer.insert_unique_batch(keys, stored);
+    for (key, _) in keys.iter().zip(stored).filter(|(_, stored)| **stored) {
+        if let Err(failure) = new(key) {
+            return (0, Err(failure));
+        }
+    }
+    match inserted.map(|refused| refused.into_iter().next()) {
+        Ok(None) => (keys.len(), Ok(())),
+        Ok(Some((index, error))) => (index, Err(error.into())),
+        Err(error) => (0, Err(error.into())),
     }
 }
 
@@ -109,21 +143,28 @@ impl Feed<'_> {
         &mut self,
         keys: &Keys,
         stop: &Stop,
-        mut take: impl FnMut(&mut Writer, &[u8], &mut Output) -> Result<(), Failure>,
+        mut take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> (usize, Result<(), Failure>),
     ) -> Result<Outcome, Failure> {
         loop {
             let due = (self.taken.uncommitted() > 0).then_some(self.taken.last_commit + COMMIT_AFTER);
             let next = keys.next(due, || self.output.flush())?;
             if let Next::Keys(batch) = &next {
-                for key in batch.iter() {
+                let keys: Vec<&[u8]> = batch.iter().collect();
+                let mut keys = keys.as_slice();
+                while !keys.is_empty() {
                     if let Some(signal) = stop.signal() {
                         return Ok(Outcome::Stopped(signal));
                     }
-                    take(&mut self.writer, key, &mut self.output)?;
-                    self.taken.keys += 1;
+                    let until_commit = self.args.commit_every.get() - self.taken.uncommitted();
+                    let (now, later) =
+                        keys.split_at(keys.len().min(usize::try_from(until_commit).unwrap_or(keys.len())));
+                    let (taken, outcome) = take(&mut self.writer, now, &mut self.output);
+                    self.taken.keys += taken as u64;
+                    outcome?;
                     if self.taken.uncommitted() == self.args.commit_every.get() {
                         self.commit()?;
                     }
+                    keys = later;
                 }
             }
             match (stop.signal(), next) {

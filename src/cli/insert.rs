@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::{Error, Options};
 
 use super::failure::Failure;
-use super::feed::FeedArgs;
+use super::feed::{FeedArgs, each, insert_unique};
 use super::{Outcome, output};
 
 /// Insert keys into an existing filter
@@ -35,16 +35,19 @@ impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let outcome = self.feed.run(Options::new(), open, |writer, key, _| {
+        let mut stored = Vec::new();
+        let outcome = self.feed.run(Options::new(), open, |writer, keys, _| {
             if !self.copies {
-                writer.insert_unique(key)?;
-                return Ok(());
+                return insert_unique(writer, keys, &mut stored, |_| Ok(()));
             }
-            match writer.insert(key) {
-                Err(Error::DuplicateLimit { .. }) => refused += 1,
-                outcome => outcome?,
-            }
-            Ok(())
+            // One by one: where a copy is refused, it must be known which copies went in.
+            each(keys, |key| {
+                match writer.insert(key) {
+                    Err(Error::DuplicateLimit { .. }) => refused += 1,
+                    outcome => outcome?,
+                }
+                Ok(())
+            })
         });
         if refused > 0 {
             let file = self.file.display();

@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::Options;
 
 use super::failure::Failure;
-use super::feed::FeedArgs;
+use super::feed::{FeedArgs, each};
 use super::{Outcome, output};
 
 /// Remove one copy of each key; exit 1 if any was absent
@@ -37,11 +37,13 @@ impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let (mut keys, mut absent) = (0_u64, 0_u64);
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let outcome = self.feed.run(Options::new(), open, |writer, key, _| {
-            let removed = if self.Unsafe { writer.remove_unchecked(key)? } else { writer.remove(key)? };
-            keys += 1;
-            absent += u64::from(!removed);
-            Ok(())
+        let outcome = self.feed.run(Options::new(), open, |writer, some, _| {
+            each(some, |key| {
+                let removed = if self.Unsafe { writer.remove_unchecked(key)? } else { writer.remove(key)? };
+                keys += 1;
+                absent += u64::from(!removed);
+                Ok(())
+            })
         });
         match outcome? {
             Outcome::Done if absent > 0 => {

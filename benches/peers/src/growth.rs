@@ -1,0 +1,78 @@
+//! Growing from a million keys on, one key after the other and in batches, and the longest pause.
+
+use std::path::Path;
+use std::time::Instant;
+
+use gowk::Options;
+
+use crate::Outcome;
+use crate::keys::keys;
+
+const FIRST: u64 = 1_000_000;
+/// Keys a batch: the pause of a caller who inserts in batches is that of one batch.
+const BATCH: u64 = 100_000;
+
+pub fn run(count: u64) -> Outcome<()> {
+    let dir = tempfile::tempdir_in(".")?;
+    println!("{FIRST} keys grown to {count}:");
+    for _ in 0..3 {
+        report("gowk insert_batch of 100,000", count, gowk(&dir.path().join("batches"), count, true)?);
+        report("gowk insert", count, gowk(&dir.path().join("single"), count, false)?);
+        report("qfilter insert", count, qfilter(count)?);
+    }
+    Ok(())
+}
+
+fn report(name: &str, count: u64, (seconds, pause): (f64, f64)) {
+    println!("{name:<32} {:>7.2} M/s, longest pause {pause:.3} s", count as f64 / seconds / 1e6);
+}
+
+fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<(f64, f64)> {
+    let _ = std::fs::remove_file(path);
+    let mut writer = Options::new().capacity(FIRST).create(path)?;
+    let (mut seconds, mut pause) = (0.0, 0.0f64);
+    for from in (0..count).step_by(BATCH as usize) {
+        let keys = keys(from..count.min(from + BATCH));
+        let start = Instant::now();
+        if batches {
+            writer.insert_batch(&keys)?;
+            pause = pause.max(start.elapsed().as_secs_f64());
+        } else {
+            let mut before = start;
+            for keys in keys.chunks(100) {
+                keys.iter().try_for_each(|key| writer.insert(key))?;
+                let now = Instant::now();
+                pause = pause.max((now - before).as_secs_f64());
+                before = now;
+            }
+        }
+        seconds += start.elapsed().as_secs_f64();
+    }
+    let start = Instant::now();
+    writer.commit()?;
+    writer.close()?;
+    let end = start.elapsed().as_secs_f64();
+    println!("  (commit and close {end:.2} s, counted in)");
+    Ok((seconds + end, pause))
+}
+
+fn qfilter(count: u64) -> Outcome<(f64, f64)> {
+    let error = |error| format!("qfilter: {error:?}");
+    let mut filter = qfilter::Filter::new_resizeable(FIRST, count, 1e-3).map_err(error)?;
+    let (mut seconds, mut pause) = (0.0, 0.0f64);
+    for from in (0..count).step_by(BATCH as usize) {
+        let keys = keys(from..count.min(from + BATCH));
+        let start = Instant::now();
+        let mut before = start;
+        for keys in keys.chunks(100) {
+            for key in keys {
+                filter.insert(key).map_err(error)?;
+            }
+            let now = Instant::now();
+            pause = pause.max((now - before).as_secs_f64());
+            before = now;
+        }
+        seconds += start.elapsed().as_secs_f64();
+    }
+    Ok((seconds, pause))
+}

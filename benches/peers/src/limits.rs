@@ -1,0 +1,54 @@
+//! What the machine can do: loads of random cache lines from memory.
+
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+/// Lines prefetched before one is loaded.
+const AHEAD: usize = 32;
+
+/// Memory to load from: a buffer of our own, or a file as mapped.
+pub struct Lines<'a>(pub &'a [u64]);
+
+const PAGE: usize = 512;
+const LINE: usize = 8;
+
+impl Lines<'_> {
+    fn prefetch(&self, index: usize) {
+        // SAFETY: a prefetch has no effect that a program can see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(&self.0[index]).cast()) }
+    }
+
+    /// Millions of lookups a second of two loads each, at random lines of one random page, 32 lookups ahead:
+    /// what a lookup in a cuckoo filter costs the memory when everything else is free.
+    pub fn two_in_a_page(&self, lookups: usize) -> f64 {
+        let pages = (self.0.len() / PAGE) as u64;
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let page = ((u128::from(state) * u128::from(pages)) >> 64) as usize * PAGE;
+            let (first, second) = ((state >> 8) as usize % 64, (state >> 16) as usize % 64);
+            [page + first * LINE, page + second * LINE]
+        };
+        let mut ring = [[0; 2]; AHEAD];
+        for place in &mut ring {
+            *place = next();
+            place.iter().for_each(|index| self.prefetch(*index));
+        }
+        let mut sum = 0u64;
+        let seconds = crate::measure::seconds(|| {
+            for index in 0..lookups {
+                let place = &mut ring[index % AHEAD];
+                let [first, second] = *place;
+                *place = next();
+                place.iter().for_each(|index| self.prefetch(*index));
+                sum = sum.wrapping_add(self.0[first] ^ self.0[second]);
+            }
+        });
+        std::hint::black_box(sum);
+        lookups as f64 / seconds / 1e6
+    }
+}
+
+/// A buffer of that many bytes, every page of it touched.
+pub fn buffer(bytes: u64) -> Vec<u64> {
+    (0..bytes / 8).collect()
+}

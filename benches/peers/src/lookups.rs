@@ -1,0 +1,122 @@
+//! Lookups in a filter at load 0.9, against the loads of cache lines that they cannot do without.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use gowk::{Growth, KeyHash, Options, Reader, SlotsPerBucket};
+
+use crate::keys::{Key, absent, sample};
+use crate::limits::{Lines, buffer};
+use crate::measure::{candidate, in_turns, print, seconds};
+use crate::{Outcome, filters};
+
+const LOOKUPS: usize = 4 << 20;
+const ROUNDS: usize = 7;
+
+pub fn run(mebibytes: u64) -> Outcome<()> {
+    let dir = tempfile::tempdir_in(".")?;
+    let path = dir.path().join("filter");
+    let keys = filters::create(&path, mebibytes, 0.9)?;
+    let cuckoo = if mebibytes <= 1024 { Some(filters::cuckoofilter(keys)?) } else { None };
+    compare(&path, keys, cuckoo.as_ref())
+}
+
+fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<()> {
+    let reader = Reader::open(path)?;
+    let slots = SlotsPerBucket::Four;
+    let length = std::fs::metadata(path)?.len();
+    let own = buffer(length);
+    let file = std::fs::File::open(path)?;
+    // SAFETY: nobody writes to the file while it is mapped.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    // SAFETY: a page-aligned map of whole pages; any bits are a u64.
+    let mapped = unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<u64>(), map.len() / 8) };
+    let (present, absent) = (sample(keys, LOOKUPS), absent(LOOKUPS));
+    let hashes = |keys: &[Key]| -> Outcome<Vec<KeyHash>> {
+        Ok(keys.iter().map(|key| reader.hash(key)).collect::<gowk::Result<_>>()?)
+    };
+    let (present_hashes, absent_hashes) = (hashes(&present)?, hashes(&absent)?);
+    let mut first = Vec::new();
+    reader.contains_batch(&present, &mut first)?;
+    assert!(first.iter().all(|found| *found), "a key was lost");
+    verify_all_pages(&reader)?;
+    let found = RefCell::new(Vec::new());
+    let removals = RefCell::new(0);
+    let writer = RefCell::new(Options::new().growth(Growth::Never).open_existing(path)?);
+    let rate = |seconds: f64| LOOKUPS as f64 / seconds / 1e6;
+    let batch = |keys: &[Key]| {
+        rate(seconds(|| reader.contains_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
+    };
+    let hash_batch = |keys: &[KeyHash]| {
+        rate(seconds(|| reader.contains_hash_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
+    };
+    let one = |keys: &[Key]| {
+        rate(seconds(|| {
+            let found = keys.iter().filter(|key| reader.contains(*key).expect("the filter is whole")).count();
+            std::hint::black_box(found);
+        }))
+    };
+    let mut candidates = vec![
+        candidate("limit: two line loads of a page, own buffer", || Lines(&own).two_in_a_page(LOOKUPS)),
+        candidate("limit: the same in the mapped file", || Lines(mapped).two_in_a_page(LOOKUPS)),
+        candidate("gowk contains_batch, absent", || batch(&absent)),
+        candidate("gowk contains_batch, present", || batch(&present)),
+        candidate("gowk contains_hash_batch, absent", || hash_batch(&absent_hashes)),
+        candidate("gowk contains_hash_batch, present", || hash_batch(&present_hashes)),
+        candidate("gowk contains, absent", || one(&absent)),
+        candidate("gowk contains, present", || one(&present)),
+        candidate("gowk contains_hash, absent", || {
+            rate(seconds(|| {
+                let found = absent_hashes.iter().filter(|hash| reader.contains_hash(**hash).expect("whole"));
+                std::hint::black_box(found.count());
+            }))
+        }),
+        candidate("gowk count, present", || {
+            rate(seconds(|| {
+                let all: u32 = present.iter().map(|key| reader.count(key).expect("the filter is whole")).sum();
+                std::hint::black_box(all);
+            }))
+        }),
+    ];
+    candidates.push(candidate("gowk remove, present", || {
+        // Keys of their own each round, and rolled back outside of the time.
+        let from = *removals.borrow();
+        *removals.borrow_mut() += LOOKUPS as u64 / 4;
+        let keys: Vec<Key> = crate::keys::keys((from..from + LOOKUPS as u64 / 4).map(|n| n * 7 % keys));
+        let mut writer = writer.borrow_mut();
+        let seconds = seconds(|| {
+            for key in &keys {
+                std::hint::black_box(writer.remove(key).expect("the filter is whole"));
+            }
+        });
+        writer.rollback().expect("a rollback");
+        keys.len() as f64 / seconds / 1e6
+    }));
+    if let Some(cuckoo) = cuckoo {
+        for (name, keys) in [("absent", &absent), ("present", &present)] {
+            candidates.push(candidate(format!("cuckoofilter contains, {name}"), || {
+                rate(seconds(|| {
+                    let found = keys.iter().filter(|key| cuckoo.contains(*key)).count();
+                    std::hint::black_box(found);
+                }))
+            }));
+        }
+    }
+    let medians = in_turns(ROUNDS, &mut candidates);
+    println!("{} MiB, {keys} keys, {} slots per bucket, one thread; millions a second, and of the limit:", length >> 20, slots.get());
+    print("M/s", 0, &candidates, &medians);
+    Ok(())
+}
+
+/// So that no lookup has to verify a page first.
+fn verify_all_pages(reader: &Reader) -> Outcome<()> {
+    let pages = reader.info()?.slots / u64::from(SlotsPerBucket::Four.get()) / 512;
+    let mut found = Vec::new();
+    // Random keys until nearly every page was met.
+    let mut from = 1 << 59;
+    for _ in 0..(16 * pages).div_ceil(LOOKUPS as u64) {
+        reader.contains_batch(&crate::keys::keys(from..from + LOOKUPS as u64), &mut found)?;
+        from += LOOKUPS as u64;
+    }
+    Ok(())
+}

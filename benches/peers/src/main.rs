@@ -1,0 +1,36 @@
+//! gowk beside the machine's limits and beside other crates.
+//!
+//! `cargo run --release -- SECTION [OPTIONS]`, in this folder; see `README.md` for the sections. Every figure
+//! is a median over rounds in which all candidates take turns, so that a change in what else the machine does
+//! meets all of them; what counts is the ratios within one run.
+
+mod commits;
+mod filters;
+mod growth;
+mod keys;
+mod limits;
+mod lookups;
+mod measure;
+mod opening;
+mod table;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let section = arguments.next().unwrap_or_default();
+    let number = arguments.next().map(|number| number.replace('_', "").parse::<u64>()).transpose()?;
+    match section.as_str() {
+        "table" => table::run(number.unwrap_or(10_000_000)),
+        "lookups" => lookups::run(number.unwrap_or(1024)),
+        "loading" => table::loading(number.unwrap_or(100_000_000)),
+        "commits" => commits::run(number.unwrap_or(10_000_000)),
+        "large-commits" => commits::large(number.unwrap_or(1024)),
+        "growth" => growth::run(number.unwrap_or(64_000_000)),
+        "opening" => opening::run(number.unwrap_or(8192)),
+        "reader" => opening::read_all(&std::path::PathBuf::from(arguments.next().unwrap_or_default())),
+        _ => Err("sections: table [KEYS], lookups [MIB], loading [KEYS], commits [KEYS], \
+                  large-commits [MIB], growth [KEYS], opening [MIB]"
+            .into()),
+    }
+}

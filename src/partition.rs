@@ -1,0 +1,264 @@
+//! Many inserts at once: partitioned by region, so that the keys of a region go in while it is in the cache.
+//!
+//! Within a region keys keep their order, and regions do not depend on each other: the outcome is that of
+//! inserting one key after the other, on one thread or on many, but for doublings. A region without room sets
+//! its remaining keys aside, and those of other regions still go in before the filter doubles.
+
+use crate::bucket::{BucketId, Slot, Width};
+use crate::error::Result;
+use crate::hash::{KeyHash, RegionId};
+use crate::region::{self, BucketsMut, Inserted, Place, Search};
+use crate::scratch::Scratch;
+use crate::transaction::Target;
+
+/// Keys between prefetch and insert.
+const AHEAD: usize = 16;
+/// With so many keys for a published region, unpacking it first is cheaper than finding each changed bucket.
+const KEYS_WORTH_UNPACKING: usize = 200;
+/// With fewer keys, starting a thread costs more than it saves.
+const KEYS_WORTH_A_THREAD: usize = 8192;
+/// Regions that one thread has to itself: their pages share a word of the bits that tell which have changed.
+const REGIONS_TOGETHER: u64 = 4;
+
+/// A key of a batch, on its way into its region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) region: RegionId,
+    /// Which key of the batch it is.
+    pub(crate) index: u32,
+    fingerprint: u32,
+    first: BucketId,
+}
+
+impl Item {
+    #[inline]
+    pub(crate) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
+        let (region, rem) = hash.region(regions);
+        let Place { first, fingerprint } = Place::<W>::new(hash.local(), rem);
+        Self { region, index, fingerprint: fingerprint.0, first }
+    }
+
+    #[inline]
+    pub(crate) const fn place<W: Width>(self) -> Place<W> {
+        Place { first: self.first, fingerprint: Slot::new(self.fingerprint) }
+    }
+}
+
+/// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// As hashed: for each thread that hashes, the items for each thread that inserts.
+    hashed: Vec<Vec<Vec<Item>>>,
+    /// For each thread that inserts, two to sort with.
+    sorted: Vec<[Vec<Item>; 2]>,
+}
+
+/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The result
+/// is in the first buffer.
+fn sort_by_region(items: &[&[Item]], regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
+    let bits = u64::BITS - regions.saturating_sub(1).leading_zeros();
+    pass(items, 0, from);
+    for shift in (8..bits).step_by(8) {
+        pass(&[from], shift, to);
+        std::mem::swap(from, to);
+    }
+}
+
+/// Sorts by one digit of the region.
+fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
+    const DIGITS: usize = 256;
+    let digit = |item: &Item| (item.region.0 >> shift) as usize % DIGITS;
+    let mut starts = [0_usize; DIGITS];
+    items.iter().copied().flatten().for_each(|item| starts[digit(item)] += 1);
+    let mut start = 0;
+    for place in &mut starts {
+        (*place, start) = (start, start + *place);
+    }
+    to.resize(start, Item { region: RegionId(0), index: 0, fingerprint: 0, first: BucketId(0) });
+    for item in items.iter().copied().flatten() {
+        let place = &mut starts[digit(item)];
+        to[*place] = *item;
+        *place += 1;
+    }
+}
+
+/// Whether copies count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// A copy is stored for every key.
+    Copies,
+    /// A key that is found already is skipped.
+    Unique,
+}
+
+/// How a batch is inserted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) mode: Mode,
+    pub(crate) max_kicks: u32,
+    pub(crate) threads: usize,
+}
+
+/// What became of the keys of a batch, by their indices.
+#[derive(Debug, Default)]
+pub(crate) struct Inserts {
+    /// Entries stored.
+    pub(crate) entries: u64,
+    /// Keys answered without an entry: found already, or beyond the limit of copies.
+    pub(crate) skipped: u64,
+    /// In unique mode, the keys not found before.
+    pub(crate) new: Vec<u32>,
+    /// Keys with as many copies as fit.
+    pub(crate) at_limit: Vec<u32>,
+    /// Keys not taken, as their region has no room.
+    pub(crate) left: Vec<u32>,
+}
+
+impl Inserts {
+    fn append(&mut self, mut other: Self) {
+        self.entries += other.entries;
+        self.skipped += other.skipped;
+        self.new.append(&mut other.new);
+        self.at_limit.append(&mut other.at_limit);
+        self.left.append(&mut other.left);
+    }
+
+    /// Inserts keys of one region; `ahead` is called once for each.
+    fn insert<W: Width, B: BucketsMut<W>>(
+        &mut self,
+        buckets: &mut B,
+        items: &[Item],
+        manner: Manner,
+        search: &mut Search,
+        mut ahead: impl FnMut(),
+    ) -> Result<(), B::Error> {
+        for (number, item) in items.iter().enumerate() {
+            ahead();
+            let place = item.place::<W>();
+            if manner.mode == Mode::Unique && region::contains(buckets, place)? {
+                self.skipped += 1;
+                continue;
+            }
+            match region::insert(buckets, place, manner.max_kicks, search)? {
+                Inserted::Stored => self.entries += 1,
+                Inserted::Quarantined => {}
+                Inserted::DuplicateLimit => {
+                    self.skipped += 1;
+                    self.at_limit.push(item.index);
+                    continue;
+                }
+                Inserted::NoPath => {
+                    self.left.extend(items[number..].iter().map(|item| item.index));
+                    return Ok(());
+                }
+            }
+            if manner.mode == Mode::Unique {
+                self.new.push(item.index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Inserts the keys of `indices`, hashed by `hash`, on as many threads as the manner says; tells what became of
+/// them, and what went wrong, whereupon the rest was left out.
+pub(crate) fn insert_all<W: Width>(
+    target: Target<'_>,
+    regions: u64,
+    indices: &[u32],
+    hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+    manner: Manner,
+    buffers: &mut Buffers,
+) -> (Inserts, Result<()>) {
+    let most = (indices.len() / KEYS_WORTH_A_THREAD).min(regions.div_ceil(REGIONS_TOGETHER) as usize);
+    let parts = manner.threads.min(most).max(1);
+    let part_of = |region: RegionId| {
+        (u64::from(region.0) / REGIONS_TOGETHER * parts as u64 / regions.div_ceil(REGIONS_TOGETHER)) as usize
+    };
+    let Buffers { hashed, sorted } = buffers;
+    hashed.resize_with(parts, Vec::new);
+    sorted.resize_with(parts, Default::default);
+    hashed.iter_mut().flatten().for_each(Vec::clear);
+    let chunks = indices.chunks(indices.len().div_ceil(parts).max(1));
+    let work = chunks.zip(hashed.iter_mut()).collect();
+    let outcomes = on_threads(work, |(indices, hashed): (&[u32], &mut Vec<Vec<Item>>)| -> Result<()> {
+        hashed.resize_with(parts, Vec::new);
+        for index in indices {
+            let item = Item::new::<W>(hash(*index)?, regions, *index);
+            hashed[part_of(item.region)].push(item);
+        }
+        Ok(())
+    });
+    if let Some(error) = outcomes.into_iter().find_map(Result::err) {
+        return (Inserts::default(), Err(error));
+    }
+    let (mut all, mut failed) = (Inserts::default(), Ok(()));
+    target.divide(parts, part_of, |targets| {
+        let work = targets.into_iter().zip(sorted).enumerate().collect();
+        let insert = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
+            let of_part: Vec<&[Item]> = hashed.iter().map(|hashed| &*hashed[part]).collect();
+            sort_by_region(&of_part, regions, buffers);
+            let mut inserts = Inserts::default();
+            let outcome = insert_part::<W>(&mut target, &buffers[0], manner, &mut inserts);
+            (inserts, outcome)
+        };
+        for (inserts, outcome) in on_threads(work, insert) {
+            all.append(inserts);
+            failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
+        }
+    });
+    (all, failed)
+}
+
+/// Inserts keys sorted by region.
+fn insert_part<W: Width>(
+    target: &mut Target<'_>,
+    items: &[Item],
+    manner: Manner,
+    inserts: &mut Inserts,
+) -> Result<()> {
+    let mut search = Search::new();
+    let mut scratch = None;
+    let mut coming = items.get(AHEAD..).unwrap_or_default();
+    for items in items.chunk_by(|a, b| a.region == b.region) {
+        let Some(Item { region, .. }) = items.first().copied() else { continue };
+        let mut next = coming.iter();
+        coming = coming.get(items.len()..).unwrap_or_default();
+        if let Target::Published(store, overlay) = target
+            && items.len() >= KEYS_WORTH_UNPACKING
+        {
+            let scratch = scratch.get_or_insert_with(Scratch::new);
+            let change = overlay.region_mut(region);
+            // A damaged page is met again below by the keys that need it, and by no others.
+            if scratch.unpack(store, region, change).is_ok() {
+                let Ok(()) = inserts.insert::<W, _>(scratch, items, manner, &mut search, || ());
+                scratch.pack(change);
+                continue;
+            }
+        }
+        let buffer = target.buffer();
+        let mut view = target.view_mut(region);
+        inserts.insert::<W, _>(&mut view, items, manner, &mut search, || {
+            if let Some(item) = next.next() {
+                let place = item.place::<W>();
+                buffer.prefetch(item.region, place.first);
+                buffer.prefetch(item.region, place.second());
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Does `work` for each of `all`, each on a thread of its own if there are several.
+fn on_threads<T: Send, R: Send>(mut all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let Some(last) = all.pop() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || work(one))).collect();
+        let last = work(last);
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).chain([last]).collect::<Vec<R>>()
+    })
+}

@@ -1,0 +1,153 @@
+//! Batches of inserts: the same filter as one insert after the other makes, whatever the threads.
+
+use std::path::Path;
+
+use gowk::{Error, Growth, Options, Reader, SlotsPerBucket, Writer};
+
+/// Numbers as keys: a third of them twice, and few very often.
+fn keys(count: u64) -> Vec<[u8; 8]> {
+    let number = |index| if index % 1000 == 0 { index % 3 } else { index * 7919 % (count * 3 / 4) };
+    (0..count).map(|index| number(index).to_le_bytes()).collect()
+}
+
+fn options(slots: SlotsPerBucket, capacity: u64) -> Options {
+    Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never)
+}
+
+fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]], unique: bool) -> Vec<usize> {
+    let mut refused = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        let outcome = if unique { writer.insert_unique(key).map(drop) } else { writer.insert(key) };
+        match outcome {
+            Ok(()) => {}
+            Err(Error::DuplicateLimit { .. } | Error::Full { .. }) => refused.push(index),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    refused
+}
+
+/// The buckets, and what the filter says of itself.
+fn contents(path: &Path) -> (Vec<u8>, String) {
+    let reader = Reader::open(path).unwrap();
+    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    let mut info = reader.info().unwrap();
+    // What two filters of the same keys do not share.
+    (info.uuid, info.commit) = (Default::default(), 0);
+    let regions = usize::try_from(info.regions).unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    (bytes[bytes.len() - regions * 65_536..].to_vec(), format!("{info:?}"))
+}
+
+#[test]
+fn a_batch_makes_the_filter_that_single_inserts_make() {
+    const KEYS: u64 = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    for slots in SlotsPerBucket::ALL {
+        for unique in [false, true] {
+            // Room for all keys, or too little of it: then the same ones are refused.
+            for capacity in [2 * KEYS, KEYS / 2] {
+                let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
+                let keys = keys(KEYS);
+                let mut writer = options(slots, capacity).force(true).create(&single).unwrap();
+                let mut expected = Vec::new();
+                for keys in keys.chunks(40_000) {
+                    expected.push(one_by_one(&mut writer, keys, unique));
+                    writer.commit().unwrap();
+                }
+                writer.close().unwrap();
+                let expected_contents = contents(&single);
+                let refused: usize = expected.iter().map(Vec::len).sum();
+                match (unique, capacity < KEYS) {
+                    (true, false) => assert_eq!(refused, 0),
+                    (false, false) => assert!(
+                        (30..1000).contains(&refused),
+                        "{refused} copies beyond the limit of {slots:?}"
+                    ),
+                    // A few regions of many slots may take more than they were sized for.
+                    (_, true) => assert!(refused > 1000 || slots.get() > 2, "{refused} for want of room"),
+                }
+                for threads in [1, 3] {
+                    let options = options(slots, capacity).force(true).threads(threads);
+                    let mut writer = options.create(&batch).unwrap();
+                    for (keys, expected) in keys.chunks(40_000).zip(&expected) {
+                        // The first goes into a file not yet published, the others through its journal.
+                        let mut stored = Vec::new();
+                        let refused = match unique {
+                            true => writer.insert_unique_batch(keys, &mut stored).unwrap(),
+                            false => writer.insert_batch(keys).unwrap(),
+                        };
+                        let refused: Vec<usize> = refused.into_iter().map(|(index, _)| index).collect();
+                        assert_eq!(&refused, expected, "{slots:?} {unique} {capacity} {threads}");
+                        writer.commit().unwrap();
+                    }
+                    writer.close().unwrap();
+                    let got = contents(&batch);
+                    assert_eq!(got.1, expected_contents.1);
+                    assert!(got.0 == expected_contents.0, "{slots:?} {unique} {capacity} {threads}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unique_batches_tell_which_keys_were_stored_across_doublings() {
+    const KEYS: u64 = 1_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    for threads in [1, 2] {
+        let path = dir.path().join(threads.to_string());
+        let options = Options::new().capacity(1000).slots_per_bucket(SlotsPerBucket::Two).threads(threads);
+        let mut writer = options.create(&path).unwrap();
+        let mut stored = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        let keys = keys(KEYS);
+        let mut missing = 0;
+        for (number, keys) in keys.chunks(300_000).enumerate() {
+            assert!(writer.insert_unique_batch(keys, &mut stored).unwrap().is_empty());
+            for (key, stored) in keys.iter().zip(&stored) {
+                let new = seen.insert(key);
+                assert!(new || !stored, "a key was stored twice");
+                missing += u64::from(new && !stored);
+            }
+            if number % 2 == 0 {
+                writer.commit().unwrap();
+            }
+        }
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        // Two slots a bucket: four chances in 2^31 to be taken for another.
+        assert!(missing <= 2, "{missing} keys were taken for others");
+        let reader = Reader::open(&path).unwrap();
+        assert!(reader.info().unwrap().generation >= 6);
+        assert!(keys.iter().all(|key| reader.contains(key).unwrap()));
+        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
+    const KEYS: u64 = 200_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).create(&path).unwrap();
+    writer.insert_batch(&keys(KEYS)).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() - 3 * 4096 - 17;
+    bytes[at] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).open_existing(&path).unwrap();
+    let more: Vec<_> = (KEYS * 10..KEYS * 11).map(u64::to_le_bytes).collect();
+    let mut stored = Vec::new();
+    assert!(matches!(writer.insert_unique_batch(&more, &mut stored), Err(Error::Damaged { .. })));
+    assert_eq!(stored.len(), more.len());
+    for (key, stored) in more.iter().zip(&stored).step_by(97) {
+        assert!(!stored || writer.contains(key).unwrap());
+    }
+    // A key that does not need the page goes in all the same.
+    assert!(more.chunks(1).any(|key| writer.insert_batch(key).is_ok()));
+    writer.rollback().unwrap();
+    writer.close().unwrap();
+}
