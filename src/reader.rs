@@ -4,8 +4,9 @@
 //! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
 //! "Present" needs no check.
 
+use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use crate::batch::BLOCK;
-use crate::bucket::{Bucket, BucketId, Width, with_width};
+use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
 use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
@@ -40,8 +41,22 @@ const DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Reader(Arc<Shared>);
 
+/// The number of the next reader opened in this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The view that this thread last looked into, and the number of its reader.
+    ///
+    /// Sharing a pointer that may be replaced takes locked instructions, and those wait for all loads before them:
+    /// no lookup could begin before the one before has its cache lines, which takes several times as long. A view
+    /// tells itself whether it is still current, so a thread may keep one. It is let go when the thread looks
+    /// up anything in another one, or ends, or drops the last clone of the reader.
+    static RECENT: RefCell<Option<(u64, Arc<View>)>> = const { RefCell::new(None) };
+}
+
 #[derive(Debug)]
 struct Shared {
+    number: u64,
     files: Files,
     options: Options,
     /// The hash function when the reader was opened, for which callers hold hashes.
@@ -65,7 +80,8 @@ impl Reader {
         let view = View::open(&files, options)?;
         let hasher = view.superblock.identity.hasher;
         let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
-        Ok(Self(Arc::new(Shared { files, options: options.clone(), hasher, view, reopening })))
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Self(Arc::new(Shared { number, files, options: options.clone(), hasher, view, reopening })))
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
@@ -86,6 +102,11 @@ impl Reader {
     /// wrong with a file that has taken this one's place.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        if let Some(found) =
+            self.quick(|view| view.contains_quickly(view.superblock.identity.hasher.hash(key)?))
+        {
+            return Ok(found);
+        }
         let on_damage = self.0.options.on_damage;
         self.look(|view| match view.superblock.identity.hasher.hash(key) {
             Some(hash) => view.contains(hash, on_damage),
@@ -97,6 +118,10 @@ impl Reader {
     /// filter with another seed has taken this one's place since.
     #[inline]
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
+        let same = |view: &View| (view.superblock.identity.hasher == self.0.hasher).then_some(());
+        if let Some(found) = self.quick(|view| same(view).and_then(|()| view.contains_quickly(hash))) {
+            return Ok(found);
+        }
         let on_damage = self.0.options.on_damage;
         self.look(|view| match self.check_hasher(view) {
             Ok(()) => view.contains(hash, on_damage),
@@ -148,6 +173,10 @@ impl Reader {
     /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count
     /// too, so this is never too low. Errors as for [`contains`](Self::contains).
     pub fn count(&self, key: &[u8]) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(view.superblock.identity.hasher.hash(key)?))
+        {
+            return Ok(count);
+        }
         self.look(|view| match view.superblock.identity.hasher.hash(key) {
             Some(hash) => view.count(hash),
             None => Some(Err(self.caller_hashes())),
@@ -197,26 +226,26 @@ impl Reader {
         &self.0.files.data
     }
 
-    /// Answers from a current view, opening the file anew as often as it takes.
+    /// Answers from this thread's view if nothing stands in the way; if something does, `look` finds out what.
+    ///
+    /// Few instructions and small results: a processor that waits for one lookup's cache lines works on the next
+    /// lookups as far as its window of some hundred instructions reaches.
     #[inline]
-    fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
-        {
-            let view = self.0.view.load();
-            if view.is_current(&self.0.files)?
-                && let Some(answer) = answer(&view)
-            {
-                return answer;
-            }
-        }
-        self.look_again(answer)
+    fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
+        let recent = RECENT.try_with(|recent| match &*recent.try_borrow().ok()? {
+            Some((number, view)) if *number == self.0.number => answer(view),
+            _ => None,
+        });
+        recent.ok().flatten()
     }
 
-    #[cold]
-    fn look_again<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
+    /// Answers from a current view, opening the file anew as often as it takes.
+    fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
         let start = Instant::now();
         loop {
             let view = self.current(start)?;
             if let Some(answer) = answer(&view) {
+                self.remember(view);
                 return answer;
             }
             self.reopen(&view)?;
@@ -225,6 +254,16 @@ impl Reader {
             }
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Keeps the view for this thread's next lookup.
+    fn remember(&self, view: Arc<View>) {
+        // Where a thread is about to end, there is nothing to keep it in.
+        let _ = RECENT.try_with(|recent| {
+            if let Ok(mut recent) = recent.try_borrow_mut() {
+                *recent = Some((self.0.number, view));
+            }
+        });
     }
 
     fn current(&self, start: Instant) -> Result<Arc<View>> {
@@ -254,6 +293,16 @@ impl Reader {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = RECENT.try_with(|recent| {
+            if let Ok(mut recent) = recent.try_borrow_mut() {
+                recent.take_if(|(number, _)| *number == self.number);
+            }
+        });
+    }
+}
+
 /// A region of a view, verified page by page as it is touched.
 struct ViewRegion<'a> {
     view: &'a View,
@@ -270,6 +319,14 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
         self.view.verify(page)?;
         Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
     }
+}
+
+/// Both buckets of a key, and the epoch before they were loaded.
+struct Glance<W> {
+    first: Bucket<W>,
+    second: Bucket<W>,
+    query: Slot<W>,
+    epoch: u64,
 }
 
 /// Lookups in one opening of the file.
@@ -363,6 +420,52 @@ impl View {
                 pause = (pause * 2).min(Duration::from_millis(5));
             }
         }
+    }
+
+    /// The answer, unless it takes more than a look at two buckets of intact pages.
+    #[inline(always)]
+    fn contains_quickly(&self, hash: KeyHash) -> Option<bool> {
+        with_width!(self.superblock.identity.geometry.slots, W => {
+            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
+            let found = first.matches(query).any() | second.matches(query).any();
+            (found | self.is_certain(epoch)).then_some(found)
+        })
+    }
+
+    /// As `contains_quickly`.
+    #[inline(always)]
+    fn count_quickly(&self, hash: KeyHash) -> Option<u32> {
+        with_width!(self.superblock.identity.geometry.slots, W => {
+            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
+            let universal = first.has_universal() | second.has_universal();
+            let count = first.matches(query).count() + second.matches(query).count();
+            (self.is_certain(epoch) & !universal).then_some(count)
+        })
+    }
+
+    /// Whether nothing was applied since a glance at this epoch.
+    #[inline(always)]
+    fn is_certain(&self, epoch: u64) -> bool {
+        fence(Ordering::Acquire);
+        epoch.is_multiple_of(2) & (self.map.epoch() == epoch)
+    }
+
+    #[inline(always)]
+    fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
+        if self.is_replayed() || self.map.flagged() {
+            return None;
+        }
+        let epoch = self.map.epoch();
+        let (region, rem) = hash.region(self.superblock.identity.geometry.regions());
+        let place = Place::<W>::new(hash.local(), rem);
+        let (first, second) = (u32::from(place.first.0), u32::from(place.second().0));
+        let page = |bucket| PageId::new(region, bucket / BUCKETS_PER_PAGE);
+        if !(self.touched.contains(page(first)) && self.touched.contains(page(second))) {
+            return None;
+        }
+        let base = self.word_of(PageId::new(region, 0));
+        let bucket = |bucket: u32| Bucket::new(self.map.word(base + bucket as usize));
+        Some(Glance { first: bucket(first), second: bucket(second), query: place.fingerprint, epoch })
     }
 
     pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {

@@ -120,6 +120,12 @@ impl View {
         Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
+    /// Whether it is read from memory of this process.
+    #[inline]
+    pub(crate) const fn is_replayed(&self) -> bool {
+        self.replayed.is_some()
+    }
+
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
     }
