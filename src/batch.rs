@@ -4,8 +4,6 @@
 //! keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times; fixed blocks, prefetched and then
 //! answered, would run dry at each end, and reach 1.4 times less.
 
-use std::sync::atomic::{Ordering, fence};
-
 use crate::bucket::{Bucket, Slot, Width, with_width};
 use crate::error::Result;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
@@ -42,8 +40,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => {
             self.ring::<W, T>(items, hash, found, &mut uncertain)?;
         });
-        fence(Ordering::Acquire);
-        if !epoch.is_multiple_of(2) || self.map.epoch() != epoch {
+        if !self.was_settled(epoch) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
             uncertain = absent.map(|(index, _)| index).collect();
         }

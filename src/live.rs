@@ -7,18 +7,18 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::counts::Counts;
-use crate::error::{IoContext, Result};
+use crate::error::IoContext;
 use crate::format::{
     Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
-use crate::map::{Map, MapMut};
+use crate::map::{Map, MapMut, Shared};
 
 /// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
 const SUPERSEDED: u64 = u32::MAX as u64;
@@ -43,13 +43,15 @@ pub(crate) struct Published {
 
 /// The writer's side.
 #[derive(Debug)]
-pub(crate) struct Live(MapMut);
+pub(crate) struct Live<M = MapMut>(M);
 
 impl Live {
-    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> Result<Self> {
+    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> crate::error::Result<Self> {
         MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
     }
+}
 
+impl<M: Shared> Live<M> {
     /// Tells readers to look at the path before they answer; or takes it back.
     pub(crate) fn set_superseded(&self, superseded: bool) {
         self.set_flag(SUPERSEDED, superseded);
@@ -63,59 +65,62 @@ impl Live {
     fn set_flag(&self, flag: u64, set: bool) {
         let flags = self.0.word(word(LIVE_FLAGS));
         self.0.set_word(word(LIVE_FLAGS), if set { flags | flag } else { flags & !flag });
-        fence(Ordering::SeqCst);
+        M::fence(Ordering::SeqCst);
     }
 
-    /// Before anything of a commit is applied.
-    pub(crate) fn begin(&self) {
+    /// Applies a commit: `write` is called for each region, and readers see each one change at once.
+    pub(crate) fn apply<E>(
+        &self,
+        regions: impl IntoIterator<Item = RegionId>,
+        published: &Published,
+        mut write: impl FnMut(RegionId) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.step_epoch(next_odd);
-    }
-
-    /// After all of a commit was applied: publishes what readers are told of it.
-    pub(crate) fn end(&self, published: &Published) {
+        for region in regions {
+            self.step_sequence(region, next_odd);
+            write(region)?;
+            self.step_sequence(region, next_even);
+        }
         self.publish(published);
         self.step_epoch(next_even);
+        Ok(())
+    }
+
+    /// Recovers: `redo` may change any of the regions. Meanwhile all is odd, whatever a dead writer or a power
+    /// cut left here; then it is even, and higher than any reader can have seen.
+    pub(crate) fn recover<E>(
+        &self,
+        regions: u64,
+        published: &Published,
+        redo: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let all = || (0..regions).map(|region| RegionId(region as u32));
+        self.step_epoch(next_odd);
+        all().for_each(|region| self.step_sequence(region, next_odd));
+        redo()?;
+        all().for_each(|region| self.step_sequence(region, next_even));
+        self.0.set_word(word(LIVE_FLAGS), 0);
+        self.publish(published);
+        self.step_epoch(next_even);
+        Ok(())
     }
 
     fn step_epoch(&self, step: fn(u64) -> u64) {
-        fence(Ordering::SeqCst);
+        M::fence(Ordering::SeqCst);
         let epoch = self.0.word(word(LIVE_EPOCH));
         self.0.set_word(word(LIVE_EPOCH), step(epoch));
-        fence(Ordering::SeqCst);
-    }
-
-    /// Before a region is changed.
-    pub(crate) fn begin_region(&self, region: RegionId) {
-        self.step_sequence(region, next_odd);
-    }
-
-    /// After a region was changed.
-    pub(crate) fn end_region(&self, region: RegionId) {
-        self.step_sequence(region, next_even);
+        M::fence(Ordering::SeqCst);
     }
 
     fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) {
-        fence(Ordering::SeqCst);
+        M::fence(Ordering::SeqCst);
         let index = half(LIVE_SEQUENCES) + region.0 as usize;
         // The low half of the step: sequences wrap, after two thousand million commits to one region.
         self.0.set_half(index, step(self.0.half(index).into()) as u32);
-        fence(Ordering::SeqCst);
+        M::fence(Ordering::SeqCst);
     }
 
-    /// Before recovery: everything odd, whatever a dead writer or a power cut left here, and never back.
-    pub(crate) fn begin_recovery(&self, regions: u64) {
-        self.step_epoch(next_odd);
-        (0..regions).for_each(|region| self.begin_region(RegionId(region as u32)));
-    }
-
-    /// After recovery: everything even, higher than any reader can have seen.
-    pub(crate) fn end_recovery(&self, regions: u64, published: &Published) {
-        (0..regions).for_each(|region| self.end_region(RegionId(region as u32)));
-        self.0.set_word(word(LIVE_FLAGS), 0);
-        self.end(published);
-    }
-
-    /// Outside of `begin` and `end` only where no reader can be: in a file not yet published.
+    /// By itself only where no reader can be: in a file not yet published.
     pub(crate) fn publish(&self, published: &Published) {
         self.0.set_word(word(LIVE_COUNTERS), published.commit);
         let counts = RawCounts::from(published.counts);
@@ -148,6 +153,7 @@ fn from_bytes(bytes: &[u8]) -> u64 {
 pub(crate) trait LiveRead {
     fn live_word(&self, offset: u64) -> u64;
     fn live_half(&self, offset: u64) -> u32;
+    fn fence(ordering: Ordering);
 
     /// Whether no writer has the file, and the data holds every commit.
     fn is_idle(&self) -> bool {
@@ -178,16 +184,70 @@ pub(crate) trait LiveRead {
     #[inline]
     fn epoch(&self) -> u64 {
         let epoch = self.live_word(LIVE_EPOCH);
-        fence(Ordering::Acquire);
+        Self::fence(Ordering::Acquire);
         epoch
+    }
+
+    /// Whether the epoch is still the same, after all loads that come before in program order.
+    #[inline]
+    fn is_still(&self, epoch: u64) -> bool {
+        Self::fence(Ordering::Acquire);
+        self.epoch() == epoch
+    }
+
+    /// Whether nothing was applied around what was read since `epoch` was.
+    #[inline]
+    fn was_settled(&self, epoch: u64) -> bool {
+        epoch.is_multiple_of(2) && self.is_still(epoch)
     }
 
     /// As `epoch`, for one region.
     #[inline]
     fn sequence(&self, region: RegionId) -> u32 {
         let sequence = self.live_half(LIVE_SEQUENCES + 4 * u64::from(region.0));
-        fence(Ordering::Acquire);
+        Self::fence(Ordering::Acquire);
         sequence
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if the writer gave up, or once `wait`, which is called between, says that it has been too long.
+    #[inline]
+    fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+        wait: impl FnMut() -> bool,
+    ) -> Option<T> {
+        let epoch = self.epoch();
+        let outcome = look();
+        if certain(&outcome) || self.was_settled(epoch) {
+            return Some(outcome);
+        }
+        self.settled_slowly(region, look, certain, wait)
+    }
+
+    #[cold]
+    fn settled_slowly<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+        mut wait: impl FnMut() -> bool,
+    ) -> Option<T> {
+        loop {
+            let sequence = self.sequence(region);
+            if sequence.is_multiple_of(2) {
+                let outcome = look();
+                Self::fence(Ordering::Acquire);
+                if certain(&outcome) || self.sequence(region) == sequence {
+                    return Some(outcome);
+                }
+            }
+            if self.poisoned() || !wait() {
+                return None;
+            }
+        }
     }
 
     /// What the last commit published, unless one is being applied; the metadata as bytes.
@@ -203,9 +263,7 @@ pub(crate) trait LiveRead {
         let words = (LIVE_METADATA..).step_by(8).take(length.div_ceil(8));
         let mut metadata: Vec<u8> = words.flat_map(|offset| self.live_word(offset).to_le_bytes()).collect();
         metadata.truncate(length);
-        fence(Ordering::Acquire);
-        let settled = epoch.is_multiple_of(2) && self.epoch() == epoch;
-        settled.then(|| Published { commit, counts: counts.into(), metadata })
+        self.was_settled(epoch).then(|| Published { commit, counts: counts.into(), metadata })
     }
 }
 
@@ -219,4 +277,12 @@ impl LiveRead for Map {
     fn live_half(&self, offset: u64) -> u32 {
         self.half(half(LIVE + offset))
     }
+
+    #[inline]
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
 }
+
+#[cfg(test)]
+mod tests;

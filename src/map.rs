@@ -101,6 +101,37 @@ impl MapMut {
     }
 }
 
+/// What the writer's side of the live area does to shared memory; a test puts a model of memory in its place.
+pub(crate) trait Shared {
+    fn word(&self, index: usize) -> u64;
+    fn half(&self, index: usize) -> u32;
+    fn set_word(&self, index: usize, value: u64);
+    fn set_half(&self, index: usize, value: u32);
+    fn fence(ordering: Ordering);
+}
+
+impl Shared for MapMut {
+    fn word(&self, index: usize) -> u64 {
+        Self::word(self, index)
+    }
+
+    fn half(&self, index: usize) -> u32 {
+        Self::half(self, index)
+    }
+
+    fn set_word(&self, index: usize, value: u64) {
+        Self::set_word(self, index, value);
+    }
+
+    fn set_half(&self, index: usize, value: u32) {
+        Self::set_half(self, index, value);
+    }
+
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
+}
+
 fn options(length: u64) -> io::Result<MmapOptions> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut options = MmapOptions::new();

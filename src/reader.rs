@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -303,6 +303,29 @@ impl Drop for Shared {
     }
 }
 
+/// Waits longer and longer, until [`PATIENCE`] is over.
+#[derive(Default)]
+struct Patience {
+    start: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    fn wait(&mut self) -> bool {
+        if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return false;
+        }
+        if self.pause.is_zero() {
+            thread::yield_now();
+            self.pause = Duration::from_micros(1);
+        } else {
+            thread::sleep(self.pause);
+            self.pause = (self.pause * 2).min(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
 /// A region of a view, verified page by page as it is touched.
 struct ViewRegion<'a> {
     view: &'a View,
@@ -371,7 +394,8 @@ impl View {
     }
 
     /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
-    /// `None` if that takes so long that the writer may have died, or if it gave up.
+    /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
+    /// that the file has left behind.
     #[inline]
     fn settled<T>(
         &self,
@@ -379,47 +403,13 @@ impl View {
         mut look: impl FnMut() -> T,
         certain: impl Fn(&T) -> bool,
     ) -> Option<T> {
-        let epoch = self.map.epoch();
-        let outcome = look();
-        if certain(&outcome) {
-            return Some(outcome);
+        if self.is_replayed() {
+            let epoch = self.map.epoch();
+            let outcome = look();
+            return (certain(&outcome) || self.was_settled(epoch)).then_some(outcome);
         }
-        fence(Ordering::Acquire);
-        if epoch.is_multiple_of(2) && self.map.epoch() == epoch {
-            return Some(outcome);
-        }
-        self.settled_slowly(region, look, certain)
-    }
-
-    #[cold]
-    fn settled_slowly<T>(
-        &self,
-        region: RegionId,
-        mut look: impl FnMut() -> T,
-        certain: impl Fn(&T) -> bool,
-    ) -> Option<T> {
-        let start = Instant::now();
-        let mut pause = Duration::ZERO;
-        loop {
-            let sequence = self.map.sequence(region);
-            if sequence.is_multiple_of(2) {
-                let outcome = look();
-                fence(Ordering::Acquire);
-                if certain(&outcome) || self.map.sequence(region) == sequence {
-                    return Some(outcome);
-                }
-            }
-            if self.map.poisoned() || start.elapsed() > PATIENCE {
-                return None;
-            }
-            if pause.is_zero() {
-                thread::yield_now();
-                pause = Duration::from_micros(1);
-            } else {
-                thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(5));
-            }
-        }
+        let mut patience = Patience::default();
+        self.map.settled(region, look, certain, || patience.wait())
     }
 
     /// The answer, unless it takes more than a look at two buckets of intact pages.
@@ -428,7 +418,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => {
             let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
             let found = first.matches(query).any() | second.matches(query).any();
-            (found | self.is_certain(epoch)).then_some(found)
+            (found | self.map.was_settled(epoch)).then_some(found)
         })
     }
 
@@ -439,15 +429,8 @@ impl View {
             let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
             let universal = first.has_universal() | second.has_universal();
             let count = first.matches(query).count() + second.matches(query).count();
-            (self.is_certain(epoch) & !universal).then_some(count)
+            (self.map.was_settled(epoch) & !universal).then_some(count)
         })
-    }
-
-    /// Whether nothing was applied since a glance at this epoch.
-    #[inline(always)]
-    fn is_certain(&self, epoch: u64) -> bool {
-        fence(Ordering::Acquire);
-        epoch.is_multiple_of(2) & (self.map.epoch() == epoch)
     }
 
     #[inline(always)]
@@ -492,3 +475,6 @@ impl View {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,9 +206,7 @@ pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
     }
     let regions = store.checkpoint.identity.geometry.regions();
     let published = redo.published(&files.data)?;
-    store.live.begin_recovery(regions);
-    redo_pages(store, &redo.overlay)?;
-    store.live.end_recovery(regions, &published);
+    store.live.recover(regions, &published, || redo_pages(store, &redo.overlay))?;
     let model = store.file.metadata().at(&files.data, "look at")?;
     let mut journal = Journal::unread(&files, &*store.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;

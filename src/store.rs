@@ -220,14 +220,8 @@ impl Store {
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
     pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
-        self.live.begin();
-        for region in overlay.ascending() {
-            self.live.begin_region(region);
-            self.write_region(region, overlay.region(region))?;
-            self.live.end_region(region);
-        }
-        self.live.end(published);
-        Ok(())
+        self.live
+            .apply(overlay.ascending(), published, |region| self.write_region(region, overlay.region(region)))
     }
 
     /// Writes the changed pages of a region and their checksums.

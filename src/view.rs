@@ -120,6 +120,18 @@ impl View {
         Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
+    /// Whether what was read since `epoch` was holds for all of one commit.
+    ///
+    /// Of a private replay, this is the last moment to ask: what it has not replayed is read from the file as
+    /// it is now, so that a lookup that began before a recovery would mix two commits.
+    #[inline]
+    pub(crate) fn was_settled(&self, epoch: u64) -> bool {
+        match &self.replayed {
+            None => self.map.was_settled(epoch),
+            Some(replayed) => self.map.is_still(replayed.epoch),
+        }
+    }
+
     /// Whether it is read from memory of this process.
     #[inline]
     pub(crate) const fn is_replayed(&self) -> bool {

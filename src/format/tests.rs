@@ -428,11 +428,9 @@ fn the_live_area_is_written_as_the_table_says() {
     let metadata = superblock().metadata.encode(path()).unwrap();
     let published = Published { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
     live.set_superseded(true);
-    live.begin();
-    live.begin_region(RegionId(2));
-    live.end_region(RegionId(2));
-    live.begin_region(RegionId(11));
-    live.end(&published);
+    live.apply([RegionId(2)], &published, |_| Ok::<_, ()>(())).unwrap();
+    // Dead in the middle of the region.
+    live.apply([RegionId(11)], &published, Err).unwrap_err();
     let read = || {
         let mut bytes = vec![0; geometry.file_length() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
@@ -453,7 +451,7 @@ fn the_live_area_is_written_as_the_table_says() {
                 vec![]
             }
         }
-        "epoch" => vec![2],
+        "epoch" => vec![3],
         "commit" => vec![0x01, 0x50],
         "counts" => counts_by_table(&counts()),
         "metadata_length" => vec![metadata.len() as u8],
