@@ -260,3 +260,6 @@ fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
         outcome => outcome.at(&files.dir, "sync"),
     }
 }
+
+#[cfg(test)]
+mod model;
