@@ -170,3 +170,34 @@ fn one_damaged_superblock_is_reported_and_repaired() {
         assert!((0..KEYS).all(|i| reader.contains(&key(i)).unwrap()));
     }
 }
+
+#[test]
+fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, journal) = (dir.path().join("f"), dir.path().join("f-journal"));
+    let mut writer = Options::new().capacity(1000).create(&path).unwrap();
+    writer.insert(b"kept").unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    writer.insert(b"given up").unwrap();
+    writer.commit().unwrap();
+    let frames = std::fs::read(&journal).unwrap();
+    assert!(frames.len() > 512);
+    drop(writer);
+    // The power failed while the frame was appended: recovery finds a piece of it, and empties the journal.
+    std::fs::write(&path, &before).unwrap();
+    std::fs::write(&journal, &frames[..512 + 64]).unwrap();
+    let check = || {
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!([&b"kept"[..], b"given up"].map(|key| reader.contains(key).unwrap()), [true, false]);
+        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    };
+    check();
+    assert_eq!(std::fs::read(&journal).unwrap().len(), 512);
+    // A bad medium brings the frame back, behind the new header.
+    let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+    file.write_all_at(&frames[512..], 512).unwrap();
+    check();
+}
