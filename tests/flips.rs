@@ -21,7 +21,6 @@ const JOURNALED: u64 = 12;
 const PAGE: u64 = 4096;
 const SLOT: u64 = 65_536;
 const LIVE: u64 = 2 * SLOT;
-const SEQUENCES: u64 = LIVE + 53_248;
 /// One region: one sequence, sixteen checksums.
 const SUMS: u64 = LIVE + 57_344;
 const DATA: u64 = 196_608;
@@ -55,18 +54,20 @@ enum Part {
 }
 
 fn part(offset: u64) -> Part {
+    const TABLE_END: u64 = SUMS + 64;
     match offset {
-        ..LIVE => Part::Superblock,
-        _ if offset < LIVE + 8 => Part::State,
-        _ if offset < LIVE + 16 => Part::Flags,
-        _ if offset < LIVE + 24 => Part::Epoch,
-        _ if (LIVE + 1024..LIVE + 1328).contains(&offset) => Part::Copies,
-        _ if (LIVE + 4096..SEQUENCES).contains(&offset) => Part::Copies,
-        _ if (SEQUENCES..SEQUENCES + 4).contains(&offset) => Part::Sequence,
-        ..SUMS => Part::Unused,
-        _ if offset < SUMS + 64 => Part::Checksum,
-        ..DATA => Part::Unused,
-        _ => Part::Page,
+        0..LIVE => Part::Superblock,
+        LIVE..SUMS => match offset - LIVE {
+            0..8 => Part::State,
+            8..16 => Part::Flags,
+            16..24 => Part::Epoch,
+            1024..1328 | 4096..53_248 => Part::Copies,
+            53_248..53_252 => Part::Sequence,
+            _ => Part::Unused,
+        },
+        SUMS..TABLE_END => Part::Checksum,
+        DATA.. => Part::Page,
+        _ => Part::Unused,
     }
 }
 
@@ -260,7 +261,7 @@ fn every_byte_of_a_journal_is_checked_or_unused() {
         })
     };
     let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for at in 0..journal.len() {
+    for (at, byte) in journal.iter().enumerate() {
         let (part, expected) = match at {
             // Without a header, the frames that continue the superblock count.
             ..512 => ("header", "all there"),
@@ -271,7 +272,7 @@ fn every_byte_of_a_journal_is_checked_or_unused() {
         };
         for bit in [0, 7] {
             copy.restore();
-            copy.put(&copy.journal(), at as u64, journal[at] ^ 1 << bit);
+            copy.put(&copy.journal(), at as u64, byte ^ 1 << bit);
             assert_eq!(outcome(&copy, at as u64), expected, "byte {at}, bit {bit}, of the {part}");
             *counts.entry((part, expected)).or_default() += 1;
         }

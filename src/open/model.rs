@@ -567,13 +567,13 @@ fn changed() -> Vec<(String, Programs)> {
     let mut changed = Vec::new();
     for (number, name) in NAMES.iter().enumerate() {
         let program = &programs().0[number];
-        for at in 0..program.len() {
-            if matches!(program[at], Open | Choose | Begin | Look | End | Acknowledge) {
+        for (at, step) in program.iter().enumerate() {
+            if matches!(step, Open | Choose | Begin | Look | End | Acknowledge) {
                 continue;
             }
             let mut without = programs();
             without.0[number].remove(at);
-            changed.push((format!("{name}: without {:?}", program[at]), without));
+            changed.push((format!("{name}: without {step:?}"), without));
         }
         for at in 1..program.len() {
             let pair = [program[at - 1], program[at]];
