@@ -338,8 +338,10 @@ impl<'a> Sealed<'a> {
             let heads: [&[u8]; 3] = [raw.reserved_0.as_bytes(), &raw.reserved_1, &raw.reserved_2];
             let tails = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
             let tails = tails.map(|range| self.bytes.get(range).unwrap_or_default());
-            if let Some(found) = heads.iter().chain(&tails).flat_map(|bytes| *bytes).find(|byte| **byte != 0)
-            {
+            // All bytes at once, which is many times faster than one by one: each opening comes here twice.
+            let any = |bytes: &&&[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
+            let wrong = heads.iter().chain(&tails).filter(any);
+            if let Some(found) = wrong.flat_map(|bytes| *bytes).find(|byte| **byte != 0) {
                 return Err(field(path, "reserved", u64::from(*found), Expected::Exactly(0)));
             }
         }
