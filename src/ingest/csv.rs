@@ -11,6 +11,8 @@ use super::source::{Position, Source};
 
 /// Bytes of a header shown in a message.
 const SHOWN: usize = 200;
+/// The most fields in a record, of which each takes memory, an empty one too.
+const MOST_FIELDS: usize = 1 << 20;
 
 pub(super) struct Csv {
     column: usize,
@@ -66,14 +68,26 @@ pub(super) fn column(path: &Path, delimiter: u8, wanted: &Column) -> Result<usiz
             Column::Name(name) => format!("{name:?}"),
             Column::Number(index) => (index + 1).to_string(),
         };
-        let names: Vec<_> = fields().map(String::from_utf8_lossy).collect();
-        let mut header = names.join(", ");
+        Error::input(path, InputProblem::NoColumn { wanted, header: shown(fields()) })
+    })
+}
+
+/// On one line, whatever is in it.
+fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut header = String::new();
+    for (index, field) in fields.enumerate() {
+        if index > 0 {
+            header += ", ";
+        }
+        // Enough to show that there is more.
+        let start = field.get(..SHOWN + 4).unwrap_or(field);
+        header.extend(String::from_utf8_lossy(start).chars().flat_map(char::escape_debug));
         if header.len() > SHOWN {
             header.truncate(header.floor_char_boundary(SHOWN));
-            header += "...";
+            return header + "...";
         }
-        Error::input(path, InputProblem::NoColumn { wanted, header })
-    })
+    }
+    header
 }
 
 /// One record after the other, each in the place of the one before.
@@ -133,6 +147,11 @@ impl Record {
                     let problem = InputProblem::RecordTooLong { place: source.place(begins), limit: LONGEST };
                     return Err(Error::input(source.path(), problem));
                 }
+                ReadRecordResult::OutputEndsFull if self.fields >= MOST_FIELDS => {
+                    let problem =
+                        InputProblem::TooManyFields { place: source.place(begins), limit: MOST_FIELDS };
+                    return Err(Error::input(source.path(), problem));
+                }
                 ReadRecordResult::OutputFull => self.text.resize(2 * self.text.len(), 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
             }
@@ -172,6 +191,27 @@ mod tests {
         let missing = keys("format = 'csv'\nfield = 3", b"1,a\n", None).unwrap_err();
         assert_eq!(missing, "a: has no column 3; its first record is: 1, a");
         assert!(keys(URL, b"", None).unwrap_err().contains("has no column \"url\""));
+    }
+
+    /// Found by fuzzing: empty fields took memory without bound.
+    #[test]
+    fn more_fields_than_any_table_has_are_an_error_in_bounded_memory() {
+        let mut text = b"url\na\n".to_vec();
+        text.resize(text.len() + MOST_FIELDS - 1, b',');
+        let (found, _) = keys(URL, &text, None).unwrap();
+        assert_eq!(found, ["a", ""]);
+        text.resize(text.len() + 3 * MOST_FIELDS, b',');
+        let error = keys(URL, &text, None).unwrap_err();
+        assert!(error.contains("the record that begins on line 3 has more than 1048576 fields"), "{error}");
+    }
+
+    /// Found by fuzzing: messages of several lines.
+    #[test]
+    fn a_header_is_shown_on_one_line_and_not_too_long() {
+        let missing = keys(URL, b"\"a\nb\",,\x1b\xff\n", None).unwrap_err();
+        assert_eq!(missing, "a: has no column \"url\"; its first record is: a\\nb, , \\u{1b}\u{fffd}");
+        let missing = keys(URL, "é".repeat(1000).as_bytes(), None).unwrap_err();
+        assert_eq!(missing, format!("a: has no column \"url\"; its first record is: {}...", "é".repeat(100)));
     }
 
     #[test]

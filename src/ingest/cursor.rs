@@ -17,6 +17,8 @@ const HAS_OUTPUT: u8 = 2;
 const HAS_CURRENT: u8 = 4;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
+/// What counts and lengths stay below: ours cannot come near it, and sums of a few of them do not overflow.
+const MOST: u64 = 1 << 60;
 /// In the length of a finished input: it ended within a record.
 const WITHIN: u64 = 1 << 63;
 
@@ -116,7 +118,7 @@ impl Cursor {
         let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.counts()?, ..Self::default() };
         if flags & HAS_OUTPUT != 0 {
             cursor.output =
-                Some(Written { path: InputId(rest.number()?), length: rest.number()?, tail: rest.number()? });
+                Some(Written { path: InputId(rest.number()?), length: rest.amount()?, tail: rest.number()? });
         }
         if flags & HAS_CURRENT != 0 {
             cursor.current = Some(rest.current()?);
@@ -126,7 +128,7 @@ impl Cursor {
             if cursor.finished.last_key_value().is_some_and(|(last, _)| *last >= id) {
                 return None;
             }
-            let (length, within_record) = (length & !WITHIN, length & WITHIN != 0);
+            let (length, within_record) = (amount(length & !WITHIN)?, length & WITHIN != 0);
             cursor.finished.insert(id, Finished { length, fingerprint: Fingerprint(hash), within_record });
         }
         Some(cursor)
@@ -150,6 +152,10 @@ const fn numbers(counts: &Counts) -> [u64; 5] {
     [counts.keys, counts.new, counts.empty, counts.too_long, counts.no_field]
 }
 
+fn amount(number: u64) -> Option<u64> {
+    (number < MOST).then_some(number)
+}
+
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -165,17 +171,21 @@ impl<'a> Rest<'a> {
         Some(u64::from_le_bytes(*number))
     }
 
+    fn amount(&mut self) -> Option<u64> {
+        self.number().and_then(amount)
+    }
+
     fn counts(&mut self) -> Option<Counts> {
-        let (keys, new) = (self.number()?, self.number()?);
-        let (empty, too_long, no_field) = (self.number()?, self.number()?, self.number()?);
+        let (keys, new) = (self.amount()?, self.amount()?);
+        let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
         (new <= keys).then_some(Counts { keys, new, empty, too_long, no_field })
     }
 
     fn current(&mut self) -> Option<Current> {
         let [low, high] = *self.take(2)? else { return None };
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
-        let (base, offset) = (self.number()?, self.number()?);
-        let (digest, lines, options) = (self.number()?, self.number()?, self.number()?);
+        let (base, offset) = (self.amount()?, self.amount()?);
+        let (digest, lines, options) = (self.number()?, self.amount()?, self.number()?);
         let counts = self.counts()?;
         let zero = self.number()?;
         let read = Position { base, offset, digest, lines };
@@ -228,6 +238,34 @@ mod tests {
         }
         let (rest, last) = bytes.split_at(bytes.len() - PER_INPUT);
         assert_eq!(Cursor::decode(&[rest, last, last].concat()), None);
+    }
+
+    /// Found by fuzzing: sums of them overflowed.
+    #[test]
+    fn counts_and_lengths_that_nothing_can_have_are_rejected() {
+        for number in [u64::MAX, MOST] {
+            let counts = Counts { keys: number, new: 1, empty: number, too_long: number, no_field: number };
+            let read = Position { base: number, offset: number, digest: number, lines: number };
+            let changes: [fn(&mut Cursor, Counts, Position); 8] = [
+                |cursor, counts, _| cursor.total.keys = counts.keys,
+                |cursor, counts, _| cursor.total.no_field = counts.no_field,
+                |cursor, counts, _| cursor.output.as_mut().unwrap().length = counts.keys,
+                |cursor, counts, _| cursor.current.as_mut().unwrap().counts.empty = counts.empty,
+                |cursor, counts, _| cursor.current.as_mut().unwrap().counts.too_long = counts.too_long,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.offset = read.offset,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.lines = read.lines,
+            ];
+            for (which, change) in changes.iter().enumerate() {
+                let mut cursor = full();
+                change(&mut cursor, counts, read);
+                assert_eq!(Cursor::decode(&cursor.encode()), None, "{which}");
+            }
+            let mut cursor = full();
+            let finished = cursor.finished.get_mut(&InputId(0)).unwrap();
+            (finished.length, finished.within_record) = (number & !WITHIN, true);
+            assert_eq!(Cursor::decode(&cursor.encode()), None);
+        }
     }
 
     #[test]

@@ -116,11 +116,17 @@ pub enum JobProblem {
     /// It cannot be read.
     #[error("cannot read: {0}; check the path")]
     Read(#[source] io::Error),
+    /// It is much longer than a job file can be.
+    #[error("longer than {limit} bytes: not a job file; check the path")]
+    TooLong {
+        /// Bytes a job file may have.
+        limit: u64,
+    },
     /// It is not TOML, or a value is of the wrong kind; in the words of the parser.
     #[error("{0}")]
     Toml(String),
     /// A key that no job has.
-    #[error("unknown key `{key}`{}; did you mean {suggestion}?", within(table))]
+    #[error("unknown key `{}`{}; did you mean {suggestion}?", key.escape_debug(), within(table))]
     UnknownKey {
         /// The key.
         key: String,
@@ -162,7 +168,7 @@ pub enum InputProblem {
     /// A pipe, socket or device.
     #[error("not a regular file, so that reading could not go on after a crash; copy it to a file first")]
     NotRegular,
-    /// The filter or the output.
+    /// The filter, its journal or its lock, the output, or the job file.
     #[error("belongs to the job itself and cannot be its input; change the paths in the job file")]
     Own,
     /// The system refused.
@@ -217,6 +223,14 @@ pub enum InputProblem {
         /// The line.
         place: String,
         /// Bytes a record may have.
+        limit: usize,
+    },
+    /// A CSV record with more fields than any table has.
+    #[error("the record that begins on {place} has more than {limit} fields; look for a missing end of line")]
+    TooManyFields {
+        /// The line.
+        place: String,
+        /// Fields a record may have.
         limit: usize,
     },
     /// Shorter than what was read of it.

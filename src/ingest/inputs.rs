@@ -42,44 +42,65 @@ impl Input {
     }
 }
 
-/// All inputs of a job in the order of their names, each once.
+/// All inputs of a job in the order of their names, each once. Patterns pass over the job's own files; a path
+/// that names one of them is an error.
 pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
-    let own = own_files(job);
+    let own = Own::of(job);
     let mut inputs = Vec::new();
     for pattern in &job.patterns {
         let literal = job.base.join(pattern);
         match literal.metadata() {
+            Ok(metadata) if own.has(&literal, &metadata) => {
+                return Err(Error::input(&plain(&literal), InputProblem::Own));
+            }
             Ok(metadata) => inputs.push(input(job, &literal, &metadata)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => matches(job, pattern, &mut inputs)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                matches(job, &own, pattern, &mut inputs)?;
+            }
             Err(error) => return Err(refused(&literal, "look at", error)),
         }
     }
-    if let Some(input) = inputs.iter().find(|(_, file)| own.contains(file)) {
-        return Err(Error::input(&input.0.path, InputProblem::Own));
-    }
-    let mut inputs: Vec<_> = inputs.into_iter().map(|(input, _)| input).collect();
     inputs.sort();
     inputs.dedup_by(|a, b| a.name == b.name);
     Ok(inputs)
 }
 
-/// Device and inode.
-type FileId = (u64, u64);
-
-fn file_id(metadata: &Metadata) -> FileId {
-    (metadata.dev(), metadata.ino())
+/// The files that a job reads and writes besides its inputs.
+struct Own {
+    /// Device and inode of those that are there: a file may have several names.
+    files: Vec<(u64, u64)>,
+    /// How the names of the files begin that become the filter when it doubles. They come and go.
+    doubling: Vec<u8>,
 }
 
-fn own_files(job: &Job) -> Vec<FileId> {
-    let files = [Some(job.filter.clone()), job.output()].into_iter().flatten();
-    files.filter_map(|path| path.metadata().ok()).map(|metadata| file_id(&metadata)).collect()
+impl Own {
+    fn of(job: &Job) -> Self {
+        // Journal and lock lie beside what the filter's name leads to.
+        let filter = job.filter.canonicalize().unwrap_or_else(|_| job.filter.clone());
+        let beside = |suffix| {
+            let mut name = filter.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let output = job.output();
+        let files = [beside(""), beside("-journal"), beside("-lock"), job.path.clone()];
+        let files = files.into_iter().chain(output).filter_map(|path| path.metadata().ok());
+        let files = files.map(|metadata| (metadata.dev(), metadata.ino())).collect();
+        let doubling = beside("-new-").file_name().unwrap_or_default().as_bytes().to_owned();
+        Self { files, doubling }
+    }
+
+    fn has(&self, path: &Path, metadata: &Metadata) -> bool {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.starts_with(&self.doubling) || self.files.contains(&(metadata.dev(), metadata.ino()))
+    }
 }
 
 fn refused(path: &Path, op: &'static str, source: io::Error) -> Error {
     Error::input(path, InputProblem::Io { op, source })
 }
 
-fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<(Input, FileId), Error> {
+fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<Input, Error> {
     let path = plain(path);
     if metadata.is_dir() {
         let problem = InputProblem::Directory(path.clone());
@@ -89,7 +110,7 @@ fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<(Input, FileId),
         return Err(Error::input(&path, InputProblem::NotRegular));
     }
     let name = path.strip_prefix(plain(&job.base)).unwrap_or(&path).to_owned();
-    Ok((Input { name, path, length: metadata.len() }, file_id(metadata)))
+    Ok(Input { name, path, length: metadata.len() })
 }
 
 /// Without `.` in it, so that a file has one name however it is written.
@@ -97,7 +118,7 @@ fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-fn matches(job: &Job, pattern: &str, inputs: &mut Vec<(Input, FileId)>) -> Result<(), Error> {
+fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Result<(), Error> {
     let shown = job.base.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
         return Err(Error::input(&shown, InputProblem::Missing));
@@ -116,8 +137,13 @@ fn matches(job: &Job, pattern: &str, inputs: &mut Vec<(Input, FileId)>) -> Resul
             let at = error.path().to_owned();
             refused(&at, "list", error.into())
         })?;
-        let metadata = path.metadata().map_err(|error| refused(&path, "look at", error))?;
-        if !metadata.is_dir() {
+        let metadata = match path.metadata() {
+            Ok(metadata) => metadata,
+            // Gone since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => continue,
+            Err(error) => return Err(refused(&path, "look at", error)),
+        };
+        if !metadata.is_dir() && !own.has(&path, &metadata) {
             inputs.push(input(job, &path, &metadata)?);
         }
     }
@@ -141,22 +167,29 @@ mod tests {
     #[test]
     fn paths_and_patterns_are_sorted_and_each_file_is_taken_once() {
         let dir = tempfile::Builder::new().prefix("a[b]*").tempdir().unwrap();
-        for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt", "f", "n"] {
+        let own = ["f", "n", "f-lock", "f-journal", "f-new-1234abcd", "job.toml"];
+        for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt"].into_iter().chain(own) {
             std::fs::write(dir.path().join(name), "k").unwrap();
         }
         std::fs::create_dir(dir.path().join("d.gz")).unwrap();
         std::fs::write(dir.path().join("d.gz/e.gz"), "k").unwrap();
-        let names = |paths| names(dir.path(), paths);
+        let names = |paths: &str| names(dir.path(), paths);
         assert_eq!(names("['*.gz', './a.gz', 'b.txt']").unwrap(), ["a.gz", "b.txt", "c.gz"]);
         assert_eq!(names("['**/*.gz']").unwrap(), ["a.gz", "c.gz", "d.gz/e.gz"]);
         assert_eq!(names("['x[1].txt']").unwrap(), ["x[1].txt"]);
+        assert_eq!(names("['*']").unwrap(), ["a.gz", "b.txt", "c.gz", "x[1].txt"]);
+        std::os::unix::fs::symlink("n", dir.path().join("another-name-of-n")).unwrap();
+        assert_eq!(names("['[a]*']").unwrap(), ["a.gz"]);
+        for own in own {
+            let error = names(&format!("['a.gz', './{own}']")).unwrap_err();
+            assert!(error.contains(&format!("/{own}: belongs to the job itself")), "{error}");
+        }
         for (paths, problem) in [
             ("['no.gz']", "no such input"),
             ("['*.zip']", "no input matches"),
             ("['d.gz']", "is a directory; name its files, as in"),
             ("['***']", "not a pattern"),
-            ("['f']", "belongs to the job itself"),
-            ("['?']", "belongs to the job itself"),
+            ("['?']", "no input matches"),
             ("['/dev/null']", "not a regular file"),
             ("['../nowhere/a']", "no such input"),
         ] {

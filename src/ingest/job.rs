@@ -1,5 +1,7 @@
 //! The job file, read and checked.
 
+use std::fs::File;
+use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +18,8 @@ use crate::{Growth, Options, SlotsPerBucket};
 /// Bytes that a key, or a line, may have at most.
 pub(super) const LONGEST: usize = 16 << 20;
 const LONGEST_NAME: usize = 200;
+/// Bytes that a job file may have.
+const LONGEST_JOB: u64 = 1 << 20;
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 const EVERY_SECONDS: Duration = Duration::from_secs(10);
 
@@ -71,8 +75,37 @@ pub(super) enum Column {
 
 impl RecordOptions {
     /// Changes when records would be cut or understood otherwise.
+    ///
+    /// It is kept in files: what is hashed is fixed, and `ingest` has the table.
     pub(super) fn hash(&self) -> u64 {
-        xxh3_64(format!("{self:?}").as_bytes())
+        xxh3_64(&self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let Self { format, trim, skip_empty, max_key_length } = self;
+        let mut bytes = vec![u8::from(*trim), u8::from(*skip_empty)];
+        bytes.extend((*max_key_length as u64).to_le_bytes());
+        match format {
+            Format::Lines(separator) => bytes.extend([0, *separator]),
+            Format::Csv { column, header, delimiter } => {
+                bytes.extend([1, *delimiter, u8::from(*header)]);
+                match column {
+                    Column::Number(index) => {
+                        bytes.push(0);
+                        bytes.extend((*index as u64).to_le_bytes());
+                    }
+                    Column::Name(name) => {
+                        bytes.push(1);
+                        bytes.extend(name.as_bytes());
+                    }
+                }
+            }
+            Format::Jsonl { field } => {
+                bytes.push(2);
+                bytes.extend(field.as_bytes());
+            }
+        }
+        bytes
     }
 }
 
@@ -169,11 +202,13 @@ impl Job {
     /// Reads and checks a job file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Job {
-            path: path.to_owned(),
-            line: None,
-            problem: JobProblem::Read(source),
-        })?;
+        let refused = |problem| Error::Job { path: path.to_owned(), line: None, problem };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST_JOB + 1).read_to_string(&mut text));
+        read.map_err(|source| refused(JobProblem::Read(source)))?;
+        if text.len() as u64 > LONGEST_JOB {
+            return Err(refused(JobProblem::TooLong { limit: LONGEST_JOB }));
+        }
         Self::parse(&text, path)
     }
 
@@ -428,6 +463,25 @@ mod tests {
             |key: &&&str| text.contains(&format!("{key} = ")) || text.contains(&format!("[{key}]"));
         let known = || keys::KNOWN.iter().flat_map(|(_, keys)| keys.iter());
         assert_eq!(known().filter(mentioned).count(), known().count());
+    }
+
+    #[test]
+    fn the_options_are_hashed_as_documented() {
+        let encoded = |input: &str| Job::parse(&format!("{LEAST}{input}"), "j").unwrap().records.encode();
+        let most = [0, 0, 0, 1, 0, 0, 0, 0];
+        for (input, flags, most, rest) in [
+            ("", [0, 0], most, &b"\0\n"[..]),
+            ("format = 'nul'\ntrim = true", [1, 0], most, b"\0\0"),
+            ("skip_empty = true\nmax_key_length = 258", [0, 1], [2, 1, 0, 0, 0, 0, 0, 0], b"\0\n"),
+            ("format = 'csv'\nfield = 'url'", [0, 0], most, b"\x01,\x01\x01url"),
+            ("format = 'csv'\nfield = 3\ndelimiter = ';'", [0, 0], most, b"\x01;\0\0\x02\0\0\0\0\0\0\0"),
+            ("format = 'csv'\nfield = 3\nheader = true", [0, 0], most, b"\x01,\x01\0\x02\0\0\0\0\0\0\0"),
+            ("format = 'jsonl'\nfield = 'url'", [0, 0], most, b"\x02url"),
+        ] {
+            assert_eq!(encoded(input), [&flags, &most[..], rest].concat(), "{input}");
+        }
+        // Of the first row, by another implementation of XXH3.
+        assert_eq!(Job::parse(LEAST, "j").unwrap().records.hash(), 0x5fe5_6fc8_d970_6655);
     }
 
     #[test]

@@ -44,6 +44,9 @@ fn a_misspelt_key_is_named_with_the_nearest_one() {
     assert!(folder.snapshot() == before);
     folder.run(&["ingest", "none.toml"], "").refused(&["none.toml: cannot read", "check the path"]);
     folder.run(&["ingest", "."], "").refused(&[".: cannot read"]);
+    folder.write("long.toml", folder.text("job.toml") + &"#".repeat(1 << 20));
+    folder.run(&["ingest", "long.toml"], "").refused(&["long.toml: longer than 1048576 bytes"]);
+    folder.run(&["ingest", "/dev/zero"], "").refused(&["/dev/zero: longer than 1048576 bytes"]);
 }
 
 #[test]
