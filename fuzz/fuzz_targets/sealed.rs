@@ -13,6 +13,7 @@ use libfuzzer_sys::fuzz_target;
 
 const SLOT: usize = 65_536;
 const LIVE: usize = 131_072;
+const LONGEST_JOURNAL: usize = 1 << 20;
 
 /// Numbers that are near to some limit.
 const NUMBERS: [u64; 16] = [
@@ -182,6 +183,10 @@ impl Hostile {
             // Frames in another order, or twice.
             12 => {
                 let (Some(from), Some(to)) = (self.frame(input), self.frame(input)) else { return };
+                // Copies of copies would soon be more than memory holds.
+                if self.filter.journal.len() > LONGEST_JOURNAL {
+                    return;
+                }
                 let frame =
                     self.filter.journal[from.0..(from.0 + from.1).min(self.filter.journal.len())].to_vec();
                 self.filter.journal.splice(to.0..to.0, frame);
