@@ -292,6 +292,137 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
     }
 }
 
+/// A superblock's fields, by their offsets in the specification.
+mod field {
+    pub(super) const UUID: (usize, usize) = (48, 8);
+    pub(super) const N: (usize, usize) = (76, 4);
+    pub(super) const BASE: (usize, usize) = (96, 8);
+    pub(super) const GENERATION: (usize, usize) = (104, 4);
+    pub(super) const LIVE: (usize, usize) = (112, 8);
+    pub(super) const SUMS: (usize, usize) = (120, 8);
+    pub(super) const DATA: (usize, usize) = (128, 8);
+    pub(super) const LENGTH: (usize, usize) = (136, 8);
+}
+
+/// Puts numbers into fields of the superblock slots given, and seals them anew.
+fn forge(data: &mut [u8], slots: &[usize], fields: &[((usize, usize), u64)]) {
+    for slot in slots {
+        let slot = &mut data[slot * TWO_SLOTS / 2..][..TWO_SLOTS / 2];
+        for ((at, size), number) in fields {
+            slot[*at..at + size].copy_from_slice(&number.to_le_bytes()[..*size]);
+        }
+        let (body, crc) = slot.split_at_mut(TWO_SLOTS / 2 - 4);
+        crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    }
+}
+
+/// Offsets and length of a file of so many regions, by section 5.1.
+fn offsets(regions: u64) -> [((usize, usize), u64); 3] {
+    let sums = 131_072 + (53_248 + 4 * regions).next_multiple_of(4096);
+    let data = (sums + (64 * regions).next_multiple_of(4096)).next_multiple_of(65_536);
+    [(field::SUMS, sums), (field::DATA, data), (field::LENGTH, data + 65_536 * regions)]
+}
+
+/// Whatever a superblock claims under right checksums, it is refused by a message of its own, by readers and
+/// writers, and neither ever holds more memory than the file has bytes.
+#[test]
+fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_the_file_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let mut writer = Options::new().capacity(1000).seed(7).open(&path).unwrap();
+    (0..300).for_each(|number| writer.insert(key(number).as_bytes()).unwrap());
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let honest = fs::read(&path).unwrap();
+    let length = honest.len() as u64;
+    let [(_, sums), (_, data), (_, all)] = offsets(1);
+    assert_eq!(all, length);
+
+    let (both, newer, older): (&[usize], &[usize], &[usize]) = (&[0, 1], &[1], &[0]);
+    let is_newer = |slot: usize| honest[slot * TWO_SLOTS / 2 + 40];
+    let (newer, older) = if is_newer(0) > is_newer(1) { (older, newer) } else { (newer, older) };
+    let uuid = u64::from_le_bytes(honest[48..56].try_into().unwrap());
+    let fitting = |regions: u64, n0: u64, g: u64| {
+        [&offsets(regions)[..], &[(field::BASE, n0), (field::GENERATION, g)]].concat()
+    };
+    use field::{BASE, DATA, GENERATION, LENGTH, LIVE, N, SUMS, UUID};
+    let claims: Vec<(&str, &[usize], Vec<_>, String)> = vec![
+        ("2^60 regions", both, vec![(BASE, 1 << 60)], "field `n0` is 1152921504606846976, not 1 to".into()),
+        ("2^64 - 1 regions", both, vec![(BASE, u64::MAX)], "field `n0` is 18446744073709551615, not".into()),
+        ("no region", both, vec![(BASE, 0)], "field `n0` is 0, not 1 to 4294967296".into()),
+        ("g = 64", both, vec![(GENERATION, 64)], "field `g` is 64, not 0 to 32".into()),
+        (
+            "2^60 by doublings",
+            both,
+            vec![(BASE, 1 << 28), (GENERATION, 32)],
+            "field `g` is 32, not 0 to 4".into(),
+        ),
+        ("n = 0", both, vec![(N, 0)], "field `n` is 0, not 2 to 7".into()),
+        ("n = 1", both, vec![(N, 1)], "field `n` is 1, not 2 to 7".into()),
+        ("n = 8", both, vec![(N, 8)], "field `n` is 8, not 2 to 7".into()),
+        ("n = 255", both, vec![(N, 255)], "field `n` is 255, not 2 to 7".into()),
+        ("live over a superblock", both, vec![(LIVE, 65_536)], "field `live` is 65536, not 131072".into()),
+        ("live unaligned", both, vec![(LIVE, 131_073)], "field `live` is 131073, not 131072".into()),
+        ("live past the end", both, vec![(LIVE, length)], format!("field `live` is {length}, not 131072")),
+        ("sums over live", both, vec![(SUMS, 131_072)], format!("field `sums` is 131072, not {sums}")),
+        ("sums unaligned", both, vec![(SUMS, sums + 4)], format!("field `sums` is {}, not {sums}", sums + 4)),
+        ("sums past the end", both, vec![(SUMS, length)], format!("field `sums` is {length}, not {sums}")),
+        ("data over sums", both, vec![(DATA, sums)], format!("field `data` is {sums}, not {data}")),
+        ("data unaligned", both, vec![(DATA, data + 1)], format!("field `data` is {}, not {data}", data + 1)),
+        (
+            "data past the end",
+            both,
+            vec![(DATA, 1 << 63)],
+            format!("field `data` is {}, not {data}", 1u64 << 63),
+        ),
+        (
+            "no end",
+            both,
+            vec![(LENGTH, u64::MAX)],
+            format!("field `file length` is {}, not {length}", u64::MAX),
+        ),
+        ("2^32 regions, all fitting", both, fitting(1 << 32, 1 << 32, 0), {
+            let [.., (_, claimed)] = offsets(1 << 32);
+            format!("{length} bytes long, but its superblock says {claimed}")
+        }),
+        ("2^20 regions, all fitting", both, fitting(1 << 20, 1, 20), {
+            let [.., (_, claimed)] = offsets(1 << 20);
+            format!("{length} bytes long, but its superblock says {claimed}")
+        }),
+        ("two uuids, the newer", newer, vec![(UUID, 5)], "field `uuid` is 5, not the same in both".into()),
+        (
+            "two uuids",
+            older,
+            vec![(UUID, 5)],
+            format!("field `uuid` is {uuid}, not the same in both superblocks"),
+        ),
+        ("nonsense in the older slot", older, vec![(N, 9)], "field `n` is 9, not 2 to 7".into()),
+    ];
+    let mut messages = std::collections::HashSet::new();
+    for (name, slots, fields, message) in claims {
+        let mut data = honest.clone();
+        forge(&mut data, slots, &fields);
+        fs::write(&path, &data).unwrap();
+        let openings: [(&str, &dyn Fn() -> Result<(), Error>); 3] = [
+            ("reader", &|| Reader::open(&path).map(drop)),
+            ("eager reader", &|| Options::new().verify(Verify::Eager).read(&path).map(drop)),
+            ("writer", &|| Options::new().open_existing(&path).map(drop)),
+        ];
+        for (who, open) in openings {
+            let (held, outcome) = most_held(open);
+            let found = outcome.unwrap_err().to_string();
+            assert!(found.contains(&message), "{name}, {who}: {found}");
+            assert!(held as u64 <= length, "{name}, {who}: {held} bytes for a file of {length}");
+            assert!(fs::read(&path).unwrap() == data, "{name}, {who}: the file was changed");
+            if who == "reader" {
+                assert!(messages.insert(found.clone()), "{name}: not its own message: {found}");
+            }
+        }
+    }
+    fs::write(&path, &honest).unwrap();
+    assert!((0..300).all(|number| Reader::open(&path).unwrap().contains(key(number).as_bytes()).unwrap()));
+}
+
 /// What is not looked for at opening is found by verification, and no lookup answers "absent" there.
 fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
     let reader = Reader::open(path).unwrap();

@@ -296,9 +296,8 @@ pub(crate) fn rejected() -> Vec<Reject> {
     open!("data-at-0", "the regions over everything", "Field", "field `data` is 0, not 196608", |b| b
         .u64(128, 0));
     // Two slots.
-    open!("uuids-differ", "two uuids", "Field", "field `superblock` is", |b| b
-        .slot(false, |slot| slot[50] ^= 1));
-    open!("seeds-differ", "two seeds, each with its canary", "Field", "field `superblock` is", |b| {
+    open!("uuids-differ", "two uuids", "Field", "field `uuid` is", |b| b.slot(false, |slot| slot[50] ^= 1));
+    open!("seeds-differ", "two seeds, each with its canary", "Field", "field `seed` is", |b| {
         b.slot(true, |slot| {
             slot[64..72].copy_from_slice(&99u64.to_le_bytes());
             let canary = xxhash_rust::xxh3::xxh3_128_with_seed(b"gowk", 99);
@@ -309,7 +308,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "hash-ids-differ",
         "keys hashed by the filter and by the caller",
         "Field",
-        "field `superblock` is",
+        "field `hash id` is",
         |b| {
             b.slot(true, |slot| {
                 slot[72] = 0;
@@ -317,14 +316,14 @@ pub(crate) fn rejected() -> Vec<Reject> {
             })
         }
     );
-    open!("generations-differ", "two generations, each fitting", "Field", "field `superblock` is", |b| {
+    open!("generations-differ", "two numbers of base regions, each fitting", "Field", "field `n0` is", |b| {
         let doubled = b.regions(2);
         let mut filter = b.slot(true, |_| {});
         let older = usize::from(filter.data[40] > filter.data[65_536 + 40]) * 65_536;
         filter.data[older..older + 65_536].copy_from_slice(&doubled.data[older..older + 65_536]);
         filter
     });
-    open!("ids-equal", "two slots of one id", "Field", "field `superblock` is 0, not consistent", |b| b
+    open!("ids-equal", "two slots of one id", "Field", "field `id` is 5, not another in each", |b| b
         .u64(40, 5));
     open!("older-slot-hostile", "nonsense in the older slot", "Field", "field `n` is 9, not 2 to 7", |b| {
         b.slot(false, |slot| slot[76] = 9)

@@ -186,10 +186,8 @@ impl RawSuperblocks {
         let checked = newest.check(path)?;
         if let Some(other) = other {
             other.check_version(path)?;
-            if other.check(path)?.identity != checked.identity || other.raw.id == newest.raw.id {
-                let expected = Expected::Words("consistent between the two superblocks");
-                return Err(field(path, "superblock", slot as u64, expected));
-            }
+            other.check(path)?;
+            newest.check_agreement(other, path)?;
         }
         let expected = checked.identity.geometry.file_length();
         if self.file_length != expected {
@@ -247,6 +245,31 @@ impl<'a> Sealed<'a> {
             return Err(Error::Features { path: path.to_owned(), bits, access: "reading" });
         }
         Ok(self.raw.read_only_compatible.get() & !KNOWN_FEATURES)
+    }
+
+    /// What the two slots of one file have in common, and what they must not.
+    fn check_agreement(&self, other: &Self, path: &Path) -> Result<()> {
+        let (ours, theirs) = (&self.raw, &other.raw);
+        // Of the long number its first half is shown.
+        let uuid = ours.uuid.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+        let common = [
+            ("uuid", ours.uuid == theirs.uuid, uuid),
+            ("seed", ours.seed == theirs.seed, ours.seed.get()),
+            ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
+            ("n", ours.slots == theirs.slots, ours.slots.get().into()),
+            ("g", ours.generation == theirs.generation, ours.generation.get().into()),
+            ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
+        ];
+        for (name, agrees, found) in common {
+            if !agrees {
+                return Err(field(path, name, found, Expected::Words("the same in both superblocks")));
+            }
+        }
+        if ours.id == theirs.id {
+            let expected = Expected::Words("another in each superblock");
+            return Err(field(path, "id", ours.id.get(), expected));
+        }
+        Ok(())
     }
 
     fn check(&self, path: &Path) -> Result<Superblock> {

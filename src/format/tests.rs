@@ -689,19 +689,19 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         let found = check(slots.map(bytes), length).unwrap();
         assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
     }
-    let others: [fn(&mut Superblock); 7] = [
-        |other| other.identity.uuid[3] ^= 1,
-        |other| other.identity.hasher.seed ^= 1,
-        |other| other.identity.hasher.kind = HashKind::Caller,
-        |other| other.identity.geometry.slots = SlotsPerBucket::Three,
-        |other| other.identity.geometry.base_regions = 4,
-        |other| other.identity.geometry.generation = 1,
-        |other| other.id += 1,
+    let others: [(&str, fn(&mut Superblock)); 7] = [
+        ("uuid", |other| other.identity.uuid[15] ^= 1),
+        ("seed", |other| other.identity.hasher.seed ^= 1),
+        ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
+        ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
+        ("n0", |other| other.identity.geometry.base_regions = 4),
+        ("g", |other| other.identity.geometry.generation = 1),
+        ("id", |other| other.id += 1),
     ];
-    for change in others {
+    for (name, change) in others {
         let mut other = superblock.clone();
         change(&mut other);
-        assert_eq!(field_of(check([&other, &next].map(bytes), length)), "superblock");
-        assert_eq!(field_of(check([&next, &other].map(bytes), length)), "superblock");
+        assert_eq!(field_of(check([&other, &next].map(bytes), length)), name);
+        assert_eq!(field_of(check([&next, &other].map(bytes), length)), name);
     }
 }
