@@ -520,6 +520,36 @@ fn widths_and_capacities_are_those_of_the_table() {
     assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
 }
 
+/// By the number of keys in each pair of buckets, which is nearly Poisson's: those with one offset are 4096 pairs.
+fn chance_of_a_crowded_pair(slots: SlotsPerBucket) -> f64 {
+    let offsets = if slots.tag_bits() == 6 { &OFFSET_T6[..] } else { &OFFSET_T10 };
+    let mut tags = std::collections::HashMap::new();
+    offsets.iter().for_each(|offset| *tags.entry(*offset).or_insert(0u32) += 1);
+    let regions = slots.regions_for(50_000_000).unwrap() as f64;
+    let of_region = |tags: u32| {
+        let mean = 50e6 / regions / 4096.0 * f64::from(tags) / offsets.len() as f64;
+        let (mut term, mut more) = ((-mean).exp(), 0.0);
+        for keys in 1..40 {
+            term *= mean / f64::from(keys);
+            more += if keys > 2 * slots.get() { term } else { 0.0 };
+        }
+        4096.0 * more
+    };
+    tags.into_values().map(of_region).sum::<f64>() * regions
+}
+
+#[test]
+fn the_chance_of_an_early_overflow_is_the_one_that_is_told() {
+    let [two, three, four, five, six, seven] = SlotsPerBucket::ALL.map(chance_of_a_crowded_pair);
+    assert!([three, five, six, seven].into_iter().all(|chance| chance < 1e-6));
+    let told = format!(
+        "the chance of that is {two:.0e} for n = 2, {four:.0e} for n = 4, and below 1e-6 for the others"
+    );
+    assert!(says(&told), "{told}");
+    let documentation = include_str!("../sizing.rs").split_whitespace().filter(|word| *word != "///");
+    assert!(documentation.collect::<Vec<_>>().join(" ").contains(&told), "{told}");
+}
+
 #[test]
 fn the_offset_tables_are_those_of_the_specification() {
     let t6 = include_str!("../../format-spec/offset-t6.txt");
