@@ -40,7 +40,7 @@ pub(crate) const HEADER_CRC_AT: usize = 508;
 /// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
 pub(crate) const FRAME_ALIGN: u64 = 512;
 pub(crate) const FRAME_HEADER: usize = 64;
-const FRAME_CRC_AT: usize = 60;
+pub(crate) const FRAME_CRC_AT: usize = 60;
 pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
 pub(crate) const COMMIT: u32 = 1;
 /// With more changed words than this, the whole page is shorter than the words with their indices.

@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 
 use super::superblock::RawSuperblock;
 use super::*;
-use crate::bucket::{Bucket, Width, with_width};
+use crate::bucket::{Bucket, Slot, Width, with_width};
 use crate::counts::{Counts, TAIL_LENGTHS};
 use crate::disk::{Disk, SystemDisk};
 use crate::error::{Error, Result};
@@ -115,6 +115,19 @@ pub(crate) struct Part {
     pub(crate) field: String,
 }
 
+/// The bytes of the type with which the description of a field begins, as `u32` or `u16[count]`, if it does.
+fn size_of_type(meaning: &str, names: &[(&str, u64)]) -> Option<usize> {
+    let word = meaning.split([' ', ',', ';', ':']).next()?;
+    let bits = word.strip_prefix(['u', 'f'])?;
+    let (bits, items) = match bits.strip_suffix(']').and_then(|array| array.split_once('[')) {
+        Some((bits, items)) => (bits, value(items, names)),
+        None => (bits, 1),
+    };
+    let bits: usize = bits.parse().ok()?;
+    assert!(bits.is_multiple_of(8), "{meaning}");
+    Some(bits / 8 * items as usize)
+}
+
 /// The rows of a table of offsets, which must follow each other without a gap.
 pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Part> {
     let mut end = 0;
@@ -122,6 +135,10 @@ pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Par
         let size = value(&row[1], names) as usize;
         let offset = if row[0] == "after" { end } else { value(&row[0], names) as usize };
         assert_eq!(offset, end, "a gap before {} in section {section}", row[2]);
+        if let Some(bytes) = size_of_type(&row[3], names) {
+            // What is padded is padded to 8.
+            assert!(size == bytes || size == bytes.next_multiple_of(8), "{} in section {section}", row[2]);
+        }
         end += size;
         Part { offset, size, field: row[2].clone() }
     });
@@ -238,12 +255,7 @@ fn the_constants_are_those_of_the_table() {
         let (raw, _) = RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap();
         number(raw.hash_id.get().into())
     };
-    let growth = |growth| {
-        let mut superblock = superblock();
-        superblock.policy.growth = growth;
-        let (raw, _) = RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap();
-        number(raw.growth.get().into())
-    };
+    let growth = |growth| number(growth_id(growth).into());
     let ours = [
         ("page size", number(PAGE)),
         ("buckets per page", number(BUCKETS_PER_PAGE.into())),
@@ -488,7 +500,9 @@ fn a_page_is_sealed_over_what_the_table_lists() {
         page.iter().flat_map(|word: &u64| word.to_le_bytes()).collect(),
     ];
     let sizes: Vec<String> = content.iter().map(|part| part.len().to_string()).collect();
-    assert_eq!(table("5.5", 0).iter().map(|row| row[0].clone()).collect::<Vec<_>>(), sizes);
+    let rows = table("5.5", 0);
+    assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), sizes);
+    assert_eq!((rows[1][1].as_str(), rows[2][1].as_str()), ("g, u32", "p, u64"));
     assert_eq!(Sealer::new(&identity).crc(id, &page), crc32fast::hash(&content.concat()));
     // Of ISO-HDLC, by its known check value.
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
@@ -518,6 +532,134 @@ fn widths_and_capacities_are_those_of_the_table() {
         row
     });
     assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
+}
+
+/// What the tables say in words, with the numbers that the code has.
+#[test]
+fn the_numbers_in_descriptions_are_those_of_the_code() {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let (least, most) = (SlotsPerBucket::Two.get(), SlotsPerBucket::Seven.get());
+    let head = journal::FRAME_CRC_AT;
+    let descriptions = [
+        ("5.2", 0, "magic", format!("`{}`", hex(&MAGIC))),
+        ("5.2", 0, "major", format!("u16, {}", VERSION.0)),
+        ("5.2", 0, "minor", format!("u16, {}", VERSION.1)),
+        ("5.2", 0, "slots", format!("u32, n: slots per bucket, {least} to {most}")),
+        ("5.2", 0, "live", format!("u64, {LIVE}")),
+        ("5.2", 0, "metadata_length", format!("u32, at most {METADATA_LIMIT}")),
+        ("5.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} of the slot", SLOT_CRC_AT - 1)),
+        ("5.4", 0, "metadata_length", format!("u64, at most {METADATA_LIMIT}")),
+        ("6.2", 0, "magic", format!("`{}` in ASCII", journal::HEADER_MAGIC.escape_ascii())),
+        ("6.2", 0, "major", format!("u16, {}", VERSION.0)),
+        ("6.2", 0, "minor", format!("u16, {}", VERSION.1)),
+        ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", journal::HEADER_CRC_AT - 1)),
+        ("6.3", 0, "magic", format!("`{}` in ASCII", journal::FRAME_MAGIC.escape_ascii())),
+        ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", journal::COMMIT)),
+        ("6.3", 0, "payload", format!("a multiple of 8, at most {}", journal::MAX_PAYLOAD)),
+        ("6.3", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} and of the payload", head - 1)),
+        ("6.3", 1, "count", format!("u32, changed buckets: 1 to {BUCKETS_PER_PAGE}")),
+        ("6.3", 1, "indices", format!("below {BUCKETS_PER_PAGE}, padded")),
+        ("6.3", 1, "indices", format!("left out if count is {BUCKETS_PER_PAGE}")),
+    ];
+    for (section, nth, field, expected) in descriptions {
+        let rows = table(section, nth);
+        let row = rows.iter().find(|row| row[2] == field).unwrap();
+        // To the end of the cell or of the number: nothing of it may follow.
+        let (_, rest) =
+            row[3].split_once(&expected).unwrap_or_else(|| panic!("{section}, {field}: {}", row[3]));
+        assert!(!rest.starts_with(|c: char| c.is_ascii_alphanumeric()), "{section}, {field}: {}", row[3]);
+    }
+    let growth = ["never doubles", "doubles when full"].into_iter().zip([Growth::Never, Growth::Auto]);
+    let growth: Vec<String> =
+        growth.map(|(words, growth)| format!("{} {words}", growth_id(growth))).collect();
+    assert!(says(&format!("| growth | u32: {} |", growth.join(", "))));
+    assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
+    assert!(says(&format!("| page | {PAGE} bytes, {BUCKETS_PER_PAGE} buckets: ")));
+    assert!(says(&format!(
+        "| region | {REGION} bytes, {PAGES_PER_REGION} pages, {BUCKETS_PER_REGION} buckets: "
+    )));
+}
+
+fn growth_id(growth: Growth) -> u32 {
+    let mut superblock = superblock();
+    superblock.policy.growth = growth;
+    RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap().0.growth.get()
+}
+
+/// `W - T - 1` and the like.
+fn difference(formula: &str, names: &[(&str, u32)]) -> u32 {
+    let term = |word: &str| {
+        let named = names.iter().find(|(name, _)| *name == word.trim()).map(|(_, number)| *number);
+        named.unwrap_or_else(|| word.trim().parse().unwrap())
+    };
+    let mut terms = formula.split('-').map(term);
+    let first = terms.next().unwrap();
+    terms.fold(first, |rest, term| rest - term)
+}
+
+#[test]
+fn slots_are_called_as_the_table_says() {
+    let rows = table("4.1", 0);
+    let [empty, fresh, shorter, void, universal, malformed] = &rows[..] else { panic!("{rows:?}") };
+    let within = |cell: &str, before: &str, after: &str| {
+        cell.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap().to_owned()
+    };
+    for slots in SlotsPerBucket::ALL {
+        with_width!(slots, W => {
+            let (bits, tag_bits) = (W::BITS, W::TAG_BITS);
+            let number = |formula: &str| difference(formula, &[("W", bits), ("T", tag_bits)]);
+            // All bits from this one on, so that it is never universal.
+            let ending_at = |bit: u32| Slot::<W>::new((u32::MAX >> (32 - bits)) >> bit << bit);
+            assert!(Slot::<W>::new(number(&empty[0])).is_empty());
+            let bit = number(&within(&fresh[0], "lowest set bit is bit ", ""));
+            assert_eq!(Slot::<W>::fresh(u64::MAX, 0).0.trailing_zeros(), bit);
+            let tail = number(&within(&fresh[1], "fresh: a tail of ", " bits"));
+            assert_eq!((ending_at(bit).tail_length(), slots.fresh_tail_bits()), (Some(tail), tail));
+            let last = number(&within(&shorter[0], "lowest set bit is bit b, b <= ", ""));
+            let above = within(&malformed[0], "any other whose lowest set bit is above bit ", "");
+            assert_eq!(number(&above), last);
+            for bit in 0..bits {
+                let tail = within(&shorter[1], "a tail of ", " bits");
+                let tail = (bit <= last).then(|| {
+                    difference(&tail, &[("W", bits), ("T", tag_bits), ("b", bit)])
+                });
+                assert_eq!(ending_at(bit).tail_length(), tail);
+            }
+            let bit = number(&within(&void[0], "lowest set bit is bit ", ""));
+            assert_eq!(ending_at(bit).tail_length(), Some(0));
+            let bit = number(&within(&universal[0], "exactly 2^(", ")"));
+            assert!(Slot::<W>::new(1 << bit).is_universal());
+        });
+    }
+}
+
+#[test]
+fn slots_are_split_as_the_table_says() {
+    let rows = table("8.1", 0);
+    for slots in SlotsPerBucket::ALL {
+        with_width!(slots, W => {
+            for row in &rows {
+                let (tail, tag) = (W::TAIL_BITS, 1 << (W::BITS - 1));
+                let parent = match (row[0].as_str(), row[0].strip_prefix("first tail bit ")) {
+                    (_, Some(bit)) => tag | bit.parse::<u32>().unwrap() << tail | 1 << (tail - 1),
+                    ("empty", _) => 0,
+                    ("void", _) => tag | 1 << tail,
+                    ("universal", _) => Slot::<W>::UNIVERSAL.0,
+                    other => panic!("the table has a new row: {other:?}"),
+                };
+                let (left, right) = Bucket::<W>::new(0).with(0, Slot::new(parent)).split();
+                for (child, says) in [(left, &row[1]), (right, &row[2])] {
+                    let expected = match says.as_str() {
+                        "empty" => 0,
+                        "the same" => parent,
+                        "the same tag, the tail without that bit" => tag | 1 << tail,
+                        other => panic!("the table says something new: {other}"),
+                    };
+                    assert_eq!(child.slot(0).0, expected, "n = {slots:?}, {row:?}");
+                }
+            }
+        });
+    }
 }
 
 /// By the number of keys in each pair of buckets, which is nearly Poisson's: those with one offset are 4096 pairs.
@@ -555,10 +697,12 @@ fn the_offset_tables_are_those_of_the_specification() {
     let t6 = include_str!("../../format-spec/offset-t6.txt");
     let t10 = include_str!("../../format-spec/offset-t10.txt");
     let asked = table("3.2", 0);
+    // Buckets of a line and of a page.
+    let (line, page) = (8u16, BUCKETS_PER_PAGE as u16);
     for (column, text, ours) in [(1, t6, &OFFSET_T6[..]), (2, t10, &OFFSET_T10)] {
         let theirs: Vec<u16> = text.split_whitespace().map(|v| u16::from_str_radix(v, 16).unwrap()).collect();
         assert_eq!(theirs, ours);
-        let near: Vec<u16> = ours.iter().copied().filter(|value| (8..512).contains(value)).collect();
+        let near: Vec<u16> = ours.iter().copied().filter(|value| (line..page).contains(value)).collect();
         let different: std::collections::HashSet<u16> = near.iter().copied().collect();
         let mut reached = std::collections::HashSet::from([0]);
         for value in ours {
@@ -566,12 +710,21 @@ fn the_offset_tables_are_those_of_the_specification() {
         }
         let found = [
             ours.iter().filter(|value| **value == 0).count(),
-            ours.iter().filter(|value| **value < 8).count(),
+            ours.iter().filter(|value| **value < line).count(),
             near.len(),
             different.len(),
-            ours.iter().filter(|value| **value >= 512).count(),
+            ours.iter().filter(|value| **value >= page).count(),
             reached.len(),
         ];
+        let labels = [
+            "values that are 0 (an entry would have one bucket)".to_owned(),
+            format!("values below {line} (both buckets in one line of {} bytes)", 8 * line),
+            format!("values from {line} to {} (both buckets in one page)", page - 1),
+            "different values among those".to_owned(),
+            format!("values from {page} on (the other bucket in another page)"),
+            "pages of a region that are reached from any other".to_owned(),
+        ];
+        assert_eq!(asked.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), labels);
         assert!(ours.iter().all(|value| *value < 1 << 13));
         let wanted: Vec<String> = asked.iter().map(|row| row[column].clone()).collect();
         assert_eq!(found.map(|count| count.to_string()).to_vec(), wanted);

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use gowk::ingest::{Event, Ingest, Job, State};
 
 use crate::run::Folder;
-use crate::sample::{gzip, zstd};
+use crate::sample::{gzip, numbers, zstd};
 
 type Pack = fn(&[u8]) -> Vec<u8>;
 
@@ -26,10 +26,6 @@ fn stop_after_a_commit(folder: &Folder) {
 fn states(folder: &Folder) -> Vec<State> {
     let job = Job::read(folder.path("job.toml")).unwrap();
     Ingest::new(&job).plan().unwrap().inputs.iter().map(|input| input.state).collect()
-}
-
-fn numbers(range: std::ops::Range<u32>) -> String {
-    range.map(|n| format!("key {n}\n")).collect()
 }
 
 #[test]

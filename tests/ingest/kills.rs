@@ -1,10 +1,14 @@
 //! Invariant: a job killed with SIGKILL at any moment and run again leaves what an uninterrupted one leaves: the
 //! same entries in the same slots, the same cursor, the same output.
+//!
+//! `GOWK_KILLS=1000 cargo test --release --test ingest kills -- --nocapture` kills that many times in each test, and
+//! `GOWK_URLS=FILE.gz` does it over the lines of another file than the sample.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::run::Folder;
-use crate::sample::{Left, gzip, urls, zstd};
+use crate::sample::{Left, gunzip, gzip, urls, zstd};
 
 /// Numbers without an order, from a seed that a failure shows.
 struct Random(u64);
@@ -22,6 +26,11 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
+}
+
+/// As many as asked for, or as many as there is time for in every run of the tests.
+fn kills(otherwise: u32) -> u32 {
+    std::env::var("GOWK_KILLS").map_or(otherwise, |kills| kills.parse().unwrap())
 }
 
 /// A job that can be begun any number of times.
@@ -124,24 +133,29 @@ fn files(folder: &Folder) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// The lines of the sample, or of the file asked for.
+fn input() -> String {
+    std::env::var_os("GOWK_URLS").map_or_else(urls, |path| gunzip(Path::new(&path)))
+}
+
 /// The sample as it is: gzip, of several members.
 #[test]
 fn a_job_over_the_sample_survives_100_kills() {
     let case = Case::new("new", |folder| {
-        let urls = urls();
-        let (first, second) = urls.split_at(urls.len() / 2);
-        folder.write("urls.txt.gz", [gzip(first.as_bytes()), gzip(second.as_bytes())].concat());
+        let urls = input();
+        let (first, second) = urls.as_bytes().split_at(urls.len() / 2);
+        folder.write("urls.txt.gz", [gzip(first), gzip(second)].concat());
         folder.job("paths = ['urls.txt.gz']", 500);
     });
     assert!(case.whole.entries > 12_000);
-    case.killed_at_random(100);
+    case.killed_at_random(kills(100));
 }
 
 /// Variants of the sample that make the filter double again and again: five times the keys, in all kinds of
 /// files, with a compressed output and commits that do not fall on the ends of inputs.
 fn growing() -> Case {
     Case::new("new.zst", |folder| {
-        let urls = urls();
+        let urls = input();
         for part in 0..5 {
             let lines: String = urls.lines().map(|line| format!("{line}?{part}\n")).collect();
             match part % 3 {
@@ -160,10 +174,10 @@ fn growing() -> Case {
 fn a_growing_filter_survives_kills_at_random_moments() {
     let case = growing();
     assert!(case.whole.generation >= 3);
-    case.killed_at_random(60);
+    case.killed_at_random(kills(60));
 }
 
 #[test]
 fn a_growing_filter_survives_kills_while_it_doubles() {
-    growing().killed_while_doubling(30);
+    growing().killed_while_doubling(kills(30));
 }

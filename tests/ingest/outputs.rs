@@ -66,6 +66,25 @@ fn a_new_output_is_begun_when_asked_for_or_between_runs() {
     assert_eq!(folder.text("new"), "1\n2\n3\n");
 }
 
+/// The second run would read what the first has written, and fail for that.
+#[test]
+fn patterns_pass_over_the_files_of_the_job_itself() {
+    let folder = Folder::new();
+    folder.write("a.txt", "1\n2\n");
+    folder.job("paths = ['*.txt', '*']", 1);
+    let job = folder.text("job.toml").replace("\"new\"", "\"new.txt\"");
+    folder.write("job.toml", &job);
+    for (added, new) in [("", "1\n2\n"), ("3\n", "1\n2\n3\n"), ("", "1\n2\n3\n")] {
+        folder.append("a.txt", added);
+        folder.ingest();
+        assert_eq!(folder.text("new.txt"), new);
+    }
+    for own in ["new.txt", "f", "f-journal", "f-lock", "job.toml"] {
+        folder.write("job.toml", job.replace("'*'", &format!("'{own}'")));
+        folder.run(&["ingest", "job.toml"], "").refused(&[own, "belongs to the job itself"]);
+    }
+}
+
 #[test]
 fn keys_of_nul_inputs_end_with_nul() {
     let folder = Folder::new();

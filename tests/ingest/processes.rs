@@ -2,7 +2,7 @@
 //! standard error have what is documented.
 
 use crate::run::{Folder, Running};
-use crate::sample::urls;
+use crate::sample::{numbers, urls};
 
 /// Enough keys, and enough commits, to be met while it runs.
 fn long_job(folder: &Folder) {
@@ -55,6 +55,26 @@ fn signals_commit_and_say_how_to_go_on() {
     }
     folder.ingest();
     whole.assert_same(&folder.left("new"));
+}
+
+/// The keys of a run after which it reported commits.
+fn commits(folder: &Folder) -> Vec<u64> {
+    let ended = folder.run(&["ingest", "job.toml", "--json"], "");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let keys =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["keys"].as_u64().unwrap();
+    ended.err.lines().map(keys).collect()
+}
+
+#[test]
+fn commits_fall_on_multiples_of_the_keys_of_all_runs() {
+    let folder = Folder::new();
+    folder.write("a", numbers(0..7));
+    folder.job("paths = ['a']", 10);
+    assert_eq!(commits(&folder), [7]);
+    folder.append("a", numbers(7..35));
+    // After 10, 20, 30 and 35 keys in all.
+    assert_eq!(commits(&folder), [3, 13, 23, 28]);
 }
 
 #[test]

@@ -11,9 +11,17 @@ pub(crate) const URLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/url
 
 /// The 20,000 lines of the sample.
 pub(crate) fn urls() -> String {
+    gunzip(Path::new(URLS))
+}
+
+pub(crate) fn gunzip(path: &Path) -> String {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(URLS).unwrap()).read_to_string(&mut text).unwrap();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     text
+}
+
+pub(crate) fn numbers(range: std::ops::Range<u32>) -> String {
+    range.map(|n| format!("key {n}\n")).collect()
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
