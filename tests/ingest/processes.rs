@@ -77,6 +77,27 @@ fn commits_fall_on_multiples_of_the_keys_of_all_runs() {
     assert_eq!(commits(&folder), [3, 13, 23, 28]);
 }
 
+/// The job that the README shows, and what it says of it.
+#[test]
+fn the_example_does_what_the_readme_says() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+    let (readme, example) = (read("README.md"), read("examples/ingest.toml"));
+    let (_, shown) = readme.split_once("```toml\n[filter]").unwrap();
+    let shown =
+        shown.split("```").next().unwrap().lines().map(|line| line.split(" #").next().unwrap().trim());
+    for line in shown.filter(|line| !line.is_empty()) {
+        assert!(example.lines().any(|one| one == line), "{line}");
+    }
+    let folder = Folder::new();
+    folder.write("ingest.toml", example);
+    std::fs::copy(crate::sample::URLS, folder.path("urls.txt.gz")).unwrap();
+    let run = || folder.run(&["ingest", "ingest.toml", "--json"], "").json()["run"]["new"].as_u64().unwrap();
+    // Its seed is another each time, and may make a key or two look like others.
+    assert!((12_400..=12_428).contains(&run()));
+    assert_eq!(run(), 0);
+}
+
 #[test]
 fn a_second_job_reports_or_waits_as_asked_and_no_key_is_lost() {
     let folder = Folder::new();
