@@ -294,11 +294,15 @@ impl<'a> Engine<'a> {
             let reading = Reading { job: self.job, tasks, taken, to, stopped: &stopped };
             let spawned =
                 thread::Builder::new().name("reading".to_owned()).spawn_scoped(scope, || reading.run());
-            spawned.map_err(|source| Error::Thread { source })?;
+            let thread = spawned.map_err(|source| Error::Thread { source })?;
             let outcome = self.take(tasks, &messages, watch);
             stopped.store(true, Ordering::Relaxed);
-            // The reading thread ends when nobody listens any more, and the scope waits for that.
+            // The reading thread ends when nobody listens any more.
             drop(messages);
+            // The scope would wait for its work alone, and not until the system has nothing left of it.
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
             outcome
         })
     }
