@@ -403,7 +403,8 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
         let mut data = honest.clone();
         forge(&mut data, slots, &fields);
         fs::write(&path, &data).unwrap();
-        let openings: [(&str, &dyn Fn() -> Result<(), Error>); 3] = [
+        type Open<'a> = &'a dyn Fn() -> Result<(), Error>;
+        let openings: [(&str, Open<'_>); 3] = [
             ("reader", &|| Reader::open(&path).map(drop)),
             ("eager reader", &|| Options::new().verify(Verify::Eager).read(&path).map(drop)),
             ("writer", &|| Options::new().open_existing(&path).map(drop)),

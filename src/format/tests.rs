@@ -130,7 +130,7 @@ fn size_of_type(meaning: &str, names: &[(&str, u64)]) -> Option<usize> {
 
 /// The rows of a table of offsets, which must follow each other without a gap.
 pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Part> {
-    let mut end = 0;
+    let (mut end, mut spare) = (0, Vec::new());
     let rows = table(section, nth).into_iter().map(|row| {
         let size = value(&row[1], names) as usize;
         let offset = if row[0] == "after" { end } else { value(&row[0], names) as usize };
@@ -140,6 +140,11 @@ pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Par
             assert!(size == bytes || size == bytes.next_multiple_of(8), "{} in section {section}", row[2]);
         }
         end += size;
+        if let Some((kind @ ("reserved" | "unused"), number)) = row[2].split_once('_') {
+            let before = spare.iter().filter(|one| **one == kind).count();
+            assert_eq!(number, before.to_string(), "{kind} in section {section}");
+            spare.push(kind.to_owned());
+        }
         Part { offset, size, field: row[2].clone() }
     });
     rows.collect()
@@ -540,23 +545,44 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     let (least, most) = (SlotsPerBucket::Two.get(), SlotsPerBucket::Seven.get());
     let head = journal::FRAME_CRC_AT;
+    // The policy of a filter of which nothing was asked, and the bounds of a rate.
+    let none = 0;
+    let rate = |rate: f64| {
+        check_changed(&superblock(), |slot| slot[160..168].copy_from_slice(&rate.to_le_bytes())).is_ok()
+    };
+    let (zero, one) = (0, 1);
+    assert!(rate(zero.into()) && rate(one.into()) && !rate(1.0 + f64::EPSILON) && !rate(-f64::MIN_POSITIVE));
     let descriptions = [
         ("5.2", 0, "magic", format!("`{}`", hex(&MAGIC))),
         ("5.2", 0, "major", format!("u16, {}", VERSION.0)),
         ("5.2", 0, "minor", format!("u16, {}", VERSION.1)),
         ("5.2", 0, "slots", format!("u32, n: slots per bucket, {least} to {most}")),
+        ("5.2", 0, "base_regions", "u64, n0: regions at creation".to_owned()),
         ("5.2", 0, "live", format!("u64, {LIVE}")),
+        ("5.2", 0, "max_file_size", format!("; {none} for no limit")),
+        ("5.2", 0, "requested_rate", format!("f64, {zero} to {one}:")),
+        ("5.2", 0, "requested_rate", format!("; {none} if n was given instead")),
+        ("5.2", 0, "max_rate", format!("f64, {zero} to {one}:")),
+        ("5.2", 0, "max_rate", format!("; {none} for no limit")),
         ("5.2", 0, "metadata_length", format!("u32, at most {METADATA_LIMIT}")),
         ("5.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} of the slot", SLOT_CRC_AT - 1)),
+        ("5.2", 1, "by_tail", "; 0 beyond W - T - 1".to_owned()),
+        ("5.3", 0, "zero", "0".to_owned()),
+        ("5.4", 0, "superseded", "u32, not 0:".to_owned()),
+        ("5.4", 0, "poisoned", "u32, not 0:".to_owned()),
         ("5.4", 0, "metadata_length", format!("u64, at most {METADATA_LIMIT}")),
         ("6.2", 0, "magic", format!("`{}` in ASCII", journal::HEADER_MAGIC.escape_ascii())),
         ("6.2", 0, "major", format!("u16, {}", VERSION.0)),
         ("6.2", 0, "minor", format!("u16, {}", VERSION.1)),
         ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", journal::HEADER_CRC_AT - 1)),
         ("6.3", 0, "magic", format!("`{}` in ASCII", journal::FRAME_MAGIC.escape_ascii())),
+        ("6.3", 0, "order", "u32: 0, 1, 2, ... within the transaction".to_owned()),
+        ("6.3", 0, "reserved", "0".to_owned()),
         ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", journal::COMMIT)),
         ("6.3", 0, "payload", format!("a multiple of 8, at most {}", journal::MAX_PAYLOAD)),
         ("6.3", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} and of the payload", head - 1)),
+        ("6.3", 2, "has_metadata", "u32: 1 if metadata follows, else 0: unchanged".to_owned()),
+        ("6.3", 2, "metadata_length", "u32; 0 if has_metadata is 0".to_owned()),
         ("6.3", 1, "count", format!("u32, changed buckets: 1 to {BUCKETS_PER_PAGE}")),
         ("6.3", 1, "indices", format!("below {BUCKETS_PER_PAGE}, padded")),
         ("6.3", 1, "indices", format!("left out if count is {BUCKETS_PER_PAGE}")),
@@ -574,6 +600,10 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
         growth.map(|(words, growth)| format!("{} {words}", growth_id(growth))).collect();
     assert!(says(&format!("| growth | u32: {} |", growth.join(", "))));
     assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
+    let empty = 0;
+    assert!(with_width!(SlotsPerBucket::Four, W => Slot::<W>::new(empty).is_empty()));
+    assert!(says(&format!("| slot | W bits that hold one fingerprint, or {empty} |")));
+    assert!(says(&format!("| entry | a slot that is neither {empty} nor universal |")));
     assert!(says(&format!("| page | {PAGE} bytes, {BUCKETS_PER_PAGE} buckets: ")));
     assert!(says(&format!(
         "| region | {REGION} bytes, {PAGES_PER_REGION} pages, {BUCKETS_PER_REGION} buckets: "
@@ -863,6 +893,27 @@ fn a_slot_with_any_bit_flipped_is_not_believed() {
 }
 
 #[test]
+fn a_filter_doubles_up_to_the_last_region_there_may_be() {
+    let doubled = |base_regions, generation| {
+        Geometry { slots: SlotsPerBucket::Four, base_regions, generation }.doubled().map(Geometry::regions)
+    };
+    assert_eq!(doubled(1, 31), Some(MAX_REGIONS));
+    assert_eq!(doubled(MAX_REGIONS / 2, 0), Some(MAX_REGIONS));
+    assert_eq!(doubled(MAX_REGIONS / 2 + 1, 0), None);
+    assert_eq!(doubled(1, 32), None);
+}
+
+#[test]
+fn what_follows_the_slots_does_not_matter_to_them() {
+    let superblock = superblock();
+    let slot = superblock.encode(path()).unwrap();
+    let older = Superblock { id: superblock.id - 1, ..superblock.clone() }.encode(path()).unwrap();
+    let head = [slot, older, vec![7; SLOT_BYTES]].concat();
+    let found = RawSuperblocks::new(head, superblock.identity.geometry.file_length()).check(path()).unwrap();
+    assert_eq!((found.newest, found.other_damaged), (superblock, false));
+}
+
+#[test]
 fn the_newest_slot_counts_and_the_other_must_agree() {
     let superblock = superblock();
     let length = superblock.identity.geometry.file_length();
@@ -872,7 +923,8 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         let found = check(slots.map(bytes), length).unwrap();
         assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
     }
-    let others: [(&str, fn(&mut Superblock)); 7] = [
+    type Change = fn(&mut Superblock);
+    let others: [(&str, Change); 7] = [
         ("uuid", |other| other.identity.uuid[15] ^= 1),
         ("seed", |other| other.identity.hasher.seed ^= 1),
         ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
