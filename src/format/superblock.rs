@@ -251,7 +251,7 @@ impl<'a> Sealed<'a> {
     fn check_agreement(&self, other: &Self, path: &Path) -> Result<()> {
         let (ours, theirs) = (&self.raw, &other.raw);
         // Of the long number its first half is shown.
-        let uuid = ours.uuid.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
+        let uuid = u128::from_le_bytes(ours.uuid) as u64;
         let common = [
             ("uuid", ours.uuid == theirs.uuid, uuid),
             ("seed", ours.seed == theirs.seed, ours.seed.get()),
