@@ -914,6 +914,19 @@ fn what_follows_the_slots_does_not_matter_to_them() {
 }
 
 #[test]
+fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
+    let damaged = || vec![MAGIC.to_vec(), vec![0; SLOT_BYTES - MAGIC.len()]].concat();
+    let refused = |length: u64| {
+        let mut head = [damaged(), damaged()].concat();
+        head.truncate(length as usize);
+        RawSuperblocks::new(head, length).check(path()).unwrap_err()
+    };
+    assert!(matches!(refused(2 * SLOT), Error::Superblocks { .. }));
+    assert!(matches!(refused(2 * SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
+    assert!(matches!(refused(SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
+}
+
+#[test]
 fn the_newest_slot_counts_and_the_other_must_agree() {
     let superblock = superblock();
     let length = superblock.identity.geometry.file_length();
