@@ -16,7 +16,7 @@ use super::records::{Found, Records, Skip};
 use super::source::Source;
 
 /// The most keys in a batch: enough for the filter to sort them by region, few enough to stop soon.
-const BATCH_KEYS: u64 = 1 << 16;
+const BATCH_KEYS: u64 = 1 << 18;
 /// Bytes of an input after which a batch ends in any case.
 const BATCH_BYTES: u64 = 8 << 20;
 
