@@ -915,7 +915,7 @@ fn what_follows_the_slots_does_not_matter_to_them() {
 
 #[test]
 fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
-    let damaged = || vec![MAGIC.to_vec(), vec![0; SLOT_BYTES - MAGIC.len()]].concat();
+    let damaged = || [MAGIC.to_vec(), vec![0; SLOT_BYTES - MAGIC.len()]].concat();
     let refused = |length: u64| {
         let mut head = [damaged(), damaged()].concat();
         head.truncate(length as usize);

@@ -18,7 +18,9 @@ pub fn run(count: u64) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
     let path = dir.path().join("filter");
     if std::env::var_os("ONLY").is_some() {
-        for _ in 0..5 { println!("{:.2}", gowk(&path, count, true)?); }
+        for _ in 0..5 {
+            println!("{:.2}", gowk(&path, count, true)?);
+        }
         return Ok(());
     }
     let mut candidates = [

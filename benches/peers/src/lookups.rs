@@ -48,7 +48,9 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         rate(seconds(|| reader.contains_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
     };
     let hash_batch = |keys: &[KeyHash]| {
-        rate(seconds(|| reader.contains_hash_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
+        rate(seconds(|| {
+            reader.contains_hash_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")
+        }))
     };
     let one = |keys: &[Key]| {
         rate(seconds(|| {
@@ -73,7 +75,8 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         }),
         candidate("gowk count, present", || {
             rate(seconds(|| {
-                let all: u32 = present.iter().map(|key| reader.count(key).expect("the filter is whole")).sum();
+                let all: u32 =
+                    present.iter().map(|key| reader.count(key).expect("the filter is whole")).sum();
                 std::hint::black_box(all);
             }))
         }),
@@ -106,7 +109,11 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         candidates.retain(|candidate| candidate.name.starts_with("limit") || candidate.name.contains(&only));
     }
     let medians = in_turns(ROUNDS, &mut candidates);
-    println!("{} MiB, {keys} keys, {} slots per bucket, one thread; millions a second, and of the limit:", length >> 20, slots.get());
+    println!(
+        "{} MiB, {keys} keys, {} slots per bucket, one thread; millions a second, and of the limit:",
+        length >> 20,
+        slots.get()
+    );
     print("M/s", 0, &candidates, &medians);
     Ok(())
 }

@@ -12,6 +12,7 @@ mod limits;
 mod lookups;
 mod measure;
 mod opening;
+mod peers;
 mod table;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -19,6 +20,10 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let section = arguments.next().unwrap_or_default();
+    // What `opening` runs in processes of their own.
+    if let Some(work) = opening::child(&section) {
+        return work(std::path::Path::new(&arguments.next().unwrap_or_default()));
+    }
     let number = arguments.next().map(|number| number.replace('_', "").parse::<u64>()).transpose()?;
     match section.as_str() {
         "table" => table::run(number.unwrap_or(10_000_000)),
@@ -28,7 +33,6 @@ fn main() -> Outcome<()> {
         "large-commits" => commits::large(number.unwrap_or(1024)),
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
-        "reader" => opening::read_all(&std::path::PathBuf::from(arguments.next().unwrap_or_default())),
         _ => Err("sections: table [KEYS], lookups [MIB], loading [KEYS], commits [KEYS], \
                   large-commits [MIB], growth [KEYS], opening [MIB]"
             .into()),

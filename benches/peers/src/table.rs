@@ -4,11 +4,66 @@ use std::time::Instant;
 
 use gowk::{Growth, Options};
 
-use crate::keys::keys;
+use crate::keys::{absent, keys, sample};
+use crate::measure::median;
+use crate::peers::PEERS;
 use crate::{Outcome, filters};
 
-pub fn run(_count: u64) -> Outcome<()> {
-    Err("not yet".into())
+const ROUNDS: usize = 3;
+const LOOKUPS: usize = 4 << 20;
+
+#[derive(Default)]
+struct Row {
+    insert: Vec<f64>,
+    present: Vec<f64>,
+    absent: Vec<f64>,
+    remove: Vec<f64>,
+    bytes_a_key: f64,
+    false_positives: f64,
+}
+
+pub fn run(count: u64) -> Outcome<()> {
+    let dir = tempfile::tempdir_in(".")?;
+    let (all, present, absent) = (keys(0..count), sample(count, LOOKUPS), absent(LOOKUPS));
+    let removed = &all[..all.len().min(LOOKUPS / 4)];
+    let mut rows: Vec<Row> = PEERS.iter().map(|_| Row::default()).collect();
+    for _ in 0..ROUNDS {
+        for ((name, make), row) in PEERS.iter().zip(&mut rows) {
+            let start = Instant::now();
+            let mut peer = make(dir.path(), count)?;
+            peer.insert(&all)?;
+            row.insert.push(count as f64 / start.elapsed().as_secs_f64() / 1e6);
+            let start = Instant::now();
+            if peer.find(&present)? != LOOKUPS {
+                return Err(format!("{name} has lost a key").into());
+            }
+            row.present.push(LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6);
+            let start = Instant::now();
+            let found = peer.find(&absent)?;
+            row.absent.push(LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6);
+            row.false_positives = found as f64 / LOOKUPS as f64;
+            row.bytes_a_key = peer.bytes()? as f64 / count as f64;
+            let start = Instant::now();
+            if peer.remove(removed)?.is_some() {
+                row.remove.push(removed.len() as f64 / start.elapsed().as_secs_f64() / 1e6);
+            }
+        }
+    }
+    println!("{count} keys, one thread; millions a second, medians of {ROUNDS} rounds:");
+    println!("| | insert | present | absent | remove | bytes a key | false positives |");
+    println!("|---|---|---|---|---|---|---|");
+    for ((name, _), row) in PEERS.iter().zip(&rows) {
+        let remove = if row.remove.is_empty() { "-".into() } else { format!("{:.1}", median(&row.remove)) };
+        println!(
+            "| {name} | {:.1} | {:.1} | {:.1} | {remove} | {:.2} | {:.1e} |",
+            median(&row.insert),
+            median(&row.present),
+            median(&row.absent),
+            row.bytes_a_key,
+            row.false_positives
+        );
+    }
+    Ok(())
 }
 
 /// Bulk loading of a new filter.
@@ -20,7 +75,8 @@ pub fn loading(count: u64) -> Outcome<()> {
         let threads = 1 + round % 2;
         let _ = std::fs::remove_file(&path);
         let start = Instant::now();
-        let mut writer = Options::new().capacity(count).growth(Growth::Never).threads(threads).create(&path)?;
+        let mut writer =
+            Options::new().capacity(count).growth(Growth::Never).threads(threads).create(&path)?;
         let created = start.elapsed().as_secs_f64();
         let refused = writer.insert_batch(&all)?;
         assert!(refused.is_empty());
@@ -43,6 +99,9 @@ pub fn loading(count: u64) -> Outcome<()> {
     for key in &all[..sample as usize] {
         filters::insert_cuckoo(&mut filter, key)?;
     }
-    println!("cuckoofilter add: {:.2} M/s (the first {sample})", sample as f64 / start.elapsed().as_secs_f64() / 1e6);
+    println!(
+        "cuckoofilter add: {:.2} M/s (the first {sample})",
+        sample as f64 / start.elapsed().as_secs_f64() / 1e6
+    );
     Ok(())
 }

@@ -1,0 +1,181 @@
+//! The candidates of the table, each behind the same few operations.
+
+use std::path::{Path, PathBuf};
+
+use fastbloom::BloomFilter;
+use gowk::{Growth, Options, Writer};
+use scalable_cuckoo_filter::ScalableCuckooFilter;
+
+use crate::Outcome;
+use crate::filters::{Cuckoo, insert_cuckoo};
+use crate::keys::Key;
+
+pub trait Peer {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()>;
+    /// How many are found.
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize>;
+    /// How many were removed; `None` where nothing can be.
+    fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>>;
+    fn bytes(&self) -> Outcome<u64>;
+}
+
+pub type Make = fn(&Path, u64) -> Outcome<Box<dyn Peer>>;
+
+/// Names and constructors, for as many keys as given.
+pub const PEERS: [(&str, Make); 6] = [
+    ("gowk, batches", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, true)?))),
+    ("gowk, key by key", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, false)?))),
+    ("cuckoofilter", |_, keys| Ok(Box::new(Cuckoo::with_capacity(keys as usize)))),
+    ("scalable_cuckoo_filter", |_, keys| {
+        Ok(Box::new(Scalable(ScalableCuckooFilter::new(keys as usize, RATE))))
+    }),
+    ("qfilter", |_, keys| {
+        let filter = qfilter::Filter::new(keys, RATE).map_err(|error| format!("qfilter: {error:?}"))?;
+        Ok(Box::new(Quotient(filter)))
+    }),
+    ("fastbloom", |_, keys| {
+        Ok(Box::new(Bloom(BloomFilter::with_false_pos(RATE).expected_items(keys as usize))))
+    }),
+];
+
+/// What gowk's four slots a bucket give at full load, asked of all that can be asked.
+const RATE: f64 = 2.3e-4;
+
+/// In its file; the commit counts as part of inserting.
+struct Gowk {
+    path: PathBuf,
+    writer: Writer,
+    batches: bool,
+    found: Vec<bool>,
+}
+
+impl Gowk {
+    fn new(dir: &Path, keys: u64, batches: bool) -> Outcome<Self> {
+        let path = dir.join(if batches { "batches" } else { "single" });
+        let writer = Options::new().capacity(keys).growth(Growth::Never).force(true).create(&path)?;
+        Ok(Self { path, writer, batches, found: Vec::new() })
+    }
+}
+
+impl Peer for Gowk {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
+        if self.batches {
+            self.writer.insert_batch(keys)?;
+        } else {
+            keys.iter().try_for_each(|key| self.writer.insert(key))?;
+        }
+        Ok(self.writer.commit()?)
+    }
+
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize> {
+        // As any other process would.
+        let reader = gowk::Reader::open(&self.path)?;
+        if self.batches {
+            reader.contains_batch(keys, &mut self.found)?;
+            return Ok(self.found.iter().filter(|found| **found).count());
+        }
+        let mut count = 0;
+        for key in keys {
+            count += usize::from(reader.contains(key)?);
+        }
+        Ok(count)
+    }
+
+    fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
+        let mut count = 0;
+        for key in keys {
+            count += usize::from(self.writer.remove(key)?);
+        }
+        self.writer.commit()?;
+        Ok(Some(count))
+    }
+
+    fn bytes(&self) -> Outcome<u64> {
+        Ok(std::fs::metadata(&self.path)?.len())
+    }
+}
+
+impl Peer for Cuckoo {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
+        keys.iter().try_for_each(|key| insert_cuckoo(self, key))
+    }
+
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize> {
+        Ok(keys.iter().filter(|key| self.contains(*key)).count())
+    }
+
+    fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
+        Ok(Some(keys.iter().filter(|key| self.delete(*key)).count()))
+    }
+
+    fn bytes(&self) -> Outcome<u64> {
+        Ok(self.memory_usage() as u64)
+    }
+}
+
+struct Scalable(ScalableCuckooFilter<Key>);
+
+impl Peer for Scalable {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
+        keys.iter().for_each(|key| self.0.insert(key));
+        Ok(())
+    }
+
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize> {
+        Ok(keys.iter().filter(|key| self.0.contains(*key)).count())
+    }
+
+    fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
+        Ok(Some(keys.iter().filter(|key| self.0.remove(*key)).count()))
+    }
+
+    fn bytes(&self) -> Outcome<u64> {
+        Ok(self.0.bits() / 8)
+    }
+}
+
+struct Quotient(qfilter::Filter);
+
+impl Peer for Quotient {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
+        for key in keys {
+            self.0.insert(key).map_err(|error| format!("qfilter: {error:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize> {
+        Ok(keys.iter().filter(|key| self.0.contains(*key)).count())
+    }
+
+    fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
+        Ok(Some(keys.iter().filter(|key| self.0.remove(*key)).count()))
+    }
+
+    fn bytes(&self) -> Outcome<u64> {
+        Ok(self.0.memory_usage() as u64)
+    }
+}
+
+struct Bloom(BloomFilter);
+
+impl Peer for Bloom {
+    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
+        keys.iter().for_each(|key| {
+            self.0.insert(key);
+        });
+        Ok(())
+    }
+
+    fn find(&mut self, keys: &[Key]) -> Outcome<usize> {
+        Ok(keys.iter().filter(|key| self.0.contains(*key)).count())
+    }
+
+    fn remove(&mut self, _: &[Key]) -> Outcome<Option<usize>> {
+        Ok(None)
+    }
+
+    fn bytes(&self) -> Outcome<u64> {
+        Ok(self.0.num_bits() as u64 / 8)
+    }
+}
