@@ -331,12 +331,27 @@ pub(crate) fn rejected() -> Vec<Reject> {
     // Other fields.
     open!("canary-of-caller", "a canary where the caller hashes", "HashMismatch", "hash check value", |b| b
         .slots(|slot| slot[72] = 0));
-    open!("rate-above-1", "a rate above 1", "Field", "field `requested rate` is", |b| b
-        .u64(152, 1.5f64.to_bits()));
-    open!("rate-nan", "a rate that is no number", "Field", "field `requested rate` is", |b| b
-        .u64(152, f64::NAN.to_bits()));
-    open!("max-rate-negative", "a negative rate", "Field", "field `maximal rate` is", |b| b
-        .u64(160, (-0.5f64).to_bits()));
+    open!(
+        "rate-above-1",
+        "a rate above 1",
+        "Field",
+        "field `requested rate` is 4609434218613702656, not a number from 0 to 1",
+        |b| b.u64(152, 1.5f64.to_bits())
+    );
+    open!(
+        "rate-nan",
+        "a rate that is no number",
+        "Field",
+        "field `requested rate` is 9221120237041090560, not a number from 0 to 1",
+        |b| b.u64(152, f64::NAN.to_bits())
+    );
+    open!(
+        "max-rate-negative",
+        "a negative rate",
+        "Field",
+        "field `maximal rate` is 13826050856027422720, not a number from 0 to 1",
+        |b| b.u64(160, (-0.5f64).to_bits())
+    );
     open!(
         "entries-wrap",
         "entries whose sum wraps",
