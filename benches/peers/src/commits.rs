@@ -17,12 +17,6 @@ const TABLE: TableDefinition<'_, u64, ()> = TableDefinition::new("hashes");
 pub fn run(count: u64) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
     let path = dir.path().join("filter");
-    if std::env::var_os("ONLY").is_some() {
-        for _ in 0..5 {
-            println!("{:.2}", gowk(&path, count, true)?);
-        }
-        return Ok(());
-    }
     let mut candidates = [
         candidate("gowk insert_batch, a commit every 100,000", || {
             let result = gowk(&path, count, true);
