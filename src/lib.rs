@@ -85,6 +85,7 @@ pub mod ingest;
 mod journal;
 mod live;
 mod lock;
+mod lookup;
 mod map;
 mod metadata;
 mod offset;

@@ -3,10 +3,12 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
 use crate::disk::{Disk, SystemDisk};
+use crate::{Options, Reader};
 
 /// The disk of somebody who may only read.
 #[derive(Debug)]

@@ -1,0 +1,197 @@
+//! Lookups in one opening of the file: two buckets, and whether anything was applied to them meanwhile.
+//!
+//! The invariant (`format-spec/README.md`, section 7): "absent" is answered only if nothing was applied around
+//! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
+//! "Present" needs no check.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
+use crate::error::{Error, Result};
+use crate::format::{BUCKETS_PER_PAGE, PageId};
+use crate::hash::{KeyHash, RegionId};
+use crate::live::LiveRead;
+use crate::options::OnDamage;
+use crate::page::Page;
+use crate::region::{self, Buckets, Place};
+use crate::view::View;
+
+/// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Waits longer and longer, until [`PATIENCE`] is over.
+#[derive(Default)]
+struct Patience {
+    start: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    fn wait(&mut self) -> bool {
+        if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return false;
+        }
+        if self.pause.is_zero() {
+            thread::yield_now();
+            self.pause = Duration::from_micros(1);
+        } else {
+            thread::sleep(self.pause);
+            self.pause = (self.pause * 2).min(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+/// A region of a view, verified page by page as it is touched.
+struct ViewRegion<'a> {
+    view: &'a View,
+    region: RegionId,
+}
+
+impl<W: Width> Buckets<W> for ViewRegion<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
+        let bucket = u32::from(id.0);
+        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
+        self.view.verify(page)?;
+        Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
+    }
+}
+
+/// Both buckets of a key, and the epoch before they were loaded.
+struct Glance<W> {
+    first: Bucket<W>,
+    second: Bucket<W>,
+    query: Slot<W>,
+    epoch: u64,
+}
+
+/// Lookups in one opening of the file.
+impl View {
+    #[inline]
+    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let sum = self.read(id, &mut page);
+        if self.sealer.crc(id, &page) != sum {
+            let region = id.region().0.into();
+            return Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 });
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    pub(crate) fn verify_all(&self) -> Result<()> {
+        (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
+            // Until the next opening, which a caller would have to make for lack of anything better.
+            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
+        })
+    }
+
+    /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
+    /// opened anew first. `Err` if it is damaged.
+    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
+        let read = || {
+            let sum = self.read(id, into);
+            if self.sealer.crc(id, into) == sum {
+                return Ok(());
+            }
+            let region = id.region().0.into();
+            Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+        };
+        self.settled(id.region(), read, Result::is_ok)
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
+    /// that the file has left behind.
+    #[inline]
+    fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        if self.is_replayed() {
+            let epoch = self.map.epoch();
+            let outcome = look();
+            return (certain(&outcome) || self.was_settled(epoch)).then_some(outcome);
+        }
+        let mut patience = Patience::default();
+        self.map.settled(region, look, certain, || patience.wait())
+    }
+
+    /// The answer, unless it takes more than a look at two buckets of intact pages.
+    #[inline(always)]
+    pub(crate) fn contains_quickly(&self, hash: KeyHash) -> Option<bool> {
+        with_width!(self.superblock.identity.geometry.slots, W => {
+            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
+            let found = first.matches(query).any() | second.matches(query).any();
+            (found | self.map.was_settled(epoch)).then_some(found)
+        })
+    }
+
+    /// As `contains_quickly`.
+    #[inline(always)]
+    pub(crate) fn count_quickly(&self, hash: KeyHash) -> Option<u32> {
+        with_width!(self.superblock.identity.geometry.slots, W => {
+            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
+            let universal = first.has_universal() | second.has_universal();
+            let count = first.matches(query).count() + second.matches(query).count();
+            (self.map.was_settled(epoch) & !universal).then_some(count)
+        })
+    }
+
+    #[inline(always)]
+    fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
+        if self.is_replayed() || self.map.flagged() {
+            return None;
+        }
+        let epoch = self.map.epoch();
+        let (region, rem) = hash.region(self.superblock.identity.geometry.regions());
+        let place = Place::<W>::new(hash.local(), rem);
+        let (first, second) = (u32::from(place.first.0), u32::from(place.second().0));
+        let page = |bucket| PageId::new(region, bucket / BUCKETS_PER_PAGE);
+        if !(self.touched.contains(page(first)) && self.touched.contains(page(second))) {
+            return None;
+        }
+        let base = self.word_of(PageId::new(region, 0));
+        let bucket = |bucket: u32| Bucket::new(self.map.word(base + bucket as usize));
+        Some(Glance { first: bucket(first), second: bucket(second), query: place.fingerprint, epoch })
+    }
+
+    pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        let found = with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |found| matches!(found, Ok(true)))
+        })?;
+        Some(match found {
+            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
+            outcome => outcome,
+        })
+    }
+
+    pub(crate) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(geometry.regions());
+        with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::count(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |_| false)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
