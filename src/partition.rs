@@ -53,8 +53,8 @@ pub(crate) struct Buffers {
     sorted: Vec<[Vec<Item>; 2]>,
 }
 
-/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The result
-/// is in the first buffer.
+/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The
+/// result is in the first buffer.
 fn sort_by_region(items: &[&[Item]], regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
     let bits = u64::BITS - regions.saturating_sub(1).leading_zeros();
     pass(items, 0, from);

@@ -41,9 +41,9 @@ pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 /// Bytes written after which the medium is set to work on them, while more are on their way.
 const FLUSH_AT: usize = 64 << 20;
 
-/// Up to this length empty filters are written out, for the sake of the page cache: written in pieces of a region, it
-/// keeps a file in larger units than where stores through a map bring its pages in one by one. Commits were
-/// measured 1.4 times as fast then. What is larger would take too long to create.
+/// Up to this length, in bytes, empty filters are written out, for the sake of the page cache: it keeps a file that
+/// was written in pieces of a region in larger units than one whose pages came in one by one, by stores through
+/// a map. Commits were measured 1.4 times as fast then. What is larger would take too long to create.
 const FILL: u64 = 2 << 30;
 
 /// A file being filled region by region, ascending, before it is mapped.
