@@ -123,7 +123,7 @@ impl Unpublished {
             let (due, flushes) = mpsc::channel();
             let flusher = scope.spawn(move || flushes.iter().try_for_each(|()| disk.sync(handle)));
             let mut written = 0;
-            write(&mut |region, words| {
+            let outcome = write(&mut |region, words| {
                 written += words.as_bytes().len();
                 if flush && written >= FLUSH_AT {
                     written = 0;
@@ -131,9 +131,11 @@ impl Unpublished {
                     let _ = due.send(());
                 }
                 filling.region(region, words)
-            })?;
+            });
             drop(due);
+            // Whatever the outcome: the scope would wait for the thread's work alone, and not for its end.
             let flushed = flusher.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")));
+            outcome?;
             flushed.at(&files.data, "sync the new file for")?;
             Ok(filling.sums)
         })?;
