@@ -8,7 +8,7 @@ use crate::bucket::{Bucket, Slot, Width, with_width};
 use crate::error::Result;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::hash::KeyHash;
-use crate::live::LiveRead;
+use crate::live::LiveHead;
 use crate::region::Place;
 use crate::view::View;
 
@@ -75,7 +75,7 @@ impl View {
 
     #[inline]
     fn start<W: Width>(&self, hash: KeyHash) -> Pending<W> {
-        let (region, rem) = hash.region(self.superblock.identity.geometry.regions());
+        let (region, rem) = hash.region(self.regions);
         let place = Place::<W>::new(hash.local(), rem);
         let base = self.word_of(PageId::new(region, 0));
         let words = [place.first, place.second()].map(|bucket| base + usize::from(bucket.0));

@@ -18,7 +18,7 @@ use crate::format::{
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
-use crate::map::{Map, MapMut, Shared};
+use crate::map::{Map, MapMut, Shared, Words};
 
 /// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
 const SUPERSEDED: u64 = u32::MAX as u64;
@@ -149,10 +149,9 @@ fn from_bytes(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The reader's side: the live area inside a map of the whole file.
-pub(crate) trait LiveRead {
+/// The reader's side of the live area: its first words, which every lookup reads.
+pub(crate) trait LiveHead {
     fn live_word(&self, offset: u64) -> u64;
-    fn live_half(&self, offset: u64) -> u32;
     fn fence(ordering: Ordering);
 
     /// Whether no writer has the file, and the data holds every commit.
@@ -200,6 +199,11 @@ pub(crate) trait LiveRead {
     fn was_settled(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.is_still(epoch)
     }
+}
+
+/// The whole of it, inside a map of the file.
+pub(crate) trait LiveRead: LiveHead {
+    fn live_half(&self, offset: u64) -> u32;
 
     /// As `epoch`, for one region.
     #[inline]
@@ -267,20 +271,50 @@ pub(crate) trait LiveRead {
     }
 }
 
-impl LiveRead for Map {
+/// The first words, found once for several looks.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<'a>(Words<'a, HEAD_WORDS>);
+
+/// State, flags, epoch, and one more, as blocks are powers of two.
+const HEAD_WORDS: usize = 4;
+const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS && word(LIVE).is_multiple_of(HEAD_WORDS));
+
+impl Map {
+    /// `None` if the map ends before, as none of a filter does.
+    #[inline]
+    pub(crate) fn live_head(&self) -> Option<Head<'_>> {
+        self.block(word(LIVE) / HEAD_WORDS).map(Head)
+    }
+}
+
+impl LiveHead for Head<'_> {
+    #[inline]
+    fn live_word(&self, offset: u64) -> u64 {
+        self.0.word(word(offset))
+    }
+
+    #[inline]
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveHead for Map {
     #[inline]
     fn live_word(&self, offset: u64) -> u64 {
         self.word(word(LIVE + offset))
     }
 
     #[inline]
-    fn live_half(&self, offset: u64) -> u32 {
-        self.half(half(LIVE + offset))
-    }
-
-    #[inline]
     fn fence(ordering: Ordering) {
         std::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveRead for Map {
+    #[inline]
+    fn live_half(&self, offset: u64) -> u32 {
+        self.half(half(LIVE + offset))
     }
 }
 

@@ -7,14 +7,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
+use crate::bucket::{Bucket, BucketId, Four, Slot, Width, with_width};
 use crate::error::{Error, Result};
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::hash::{KeyHash, RegionId};
-use crate::live::LiveRead;
+use crate::live::{LiveHead, LiveRead};
 use crate::options::OnDamage;
 use crate::page::Page;
 use crate::region::{self, Buckets, Place};
+use crate::sizing::SlotsPerBucket;
 use crate::view::View;
 
 /// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
@@ -61,12 +62,37 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
     }
 }
 
-/// Both buckets of a key, and the epoch before they were loaded.
+/// Both buckets of a key, and whether nothing was applied while they were loaded.
 struct Glance<W> {
     first: Bucket<W>,
     second: Bucket<W>,
     query: Slot<W>,
-    epoch: u64,
+    settled: bool,
+}
+
+impl<W: Width> Glance<W> {
+    #[inline(always)]
+    fn contains(self) -> Option<bool> {
+        let Self { first, second, query, settled } = self;
+        if !settled {
+            return found_unsettled(first, second, query);
+        }
+        Some(first.matches(query).any() | second.matches(query).any())
+    }
+
+    fn count(self) -> Option<u32> {
+        let Self { first, second, query, settled } = self;
+        let universal = first.has_universal() | second.has_universal();
+        let count = first.matches(query).count() + second.matches(query).count();
+        (settled & !universal).then_some(count)
+    }
+}
+
+/// "Present" is certain while something is being applied, "absent" is not.
+#[cold]
+#[inline(never)]
+fn found_unsettled<W: Width>(first: Bucket<W>, second: Bucket<W>, query: Slot<W>) -> Option<bool> {
+    (first.matches(query).any() | second.matches(query).any()).then_some(true)
 }
 
 /// Lookups in one opening of the file.
@@ -129,48 +155,57 @@ impl View {
         self.map.settled(region, look, certain, || patience.wait())
     }
 
-    /// The answer, unless it takes more than a look at two buckets of intact pages.
+    /// The answer, unless it takes more than a look at two buckets of intact pages of the file itself.
+    ///
+    /// The width that nearly all filters have is in line, the others are not: what is there costs registers.
     #[inline(always)]
     pub(crate) fn contains_quickly(&self, hash: KeyHash) -> Option<bool> {
-        with_width!(self.superblock.identity.geometry.slots, W => {
-            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
-            let found = first.matches(query).any() | second.matches(query).any();
-            (found | self.map.was_settled(epoch)).then_some(found)
-        })
+        if self.superblock.identity.geometry.slots == SlotsPerBucket::Four {
+            self.glance::<Four>(hash)?.contains()
+        } else {
+            self.contains_quickly_other(hash)
+        }
+    }
+
+    #[inline(never)]
+    fn contains_quickly_other(&self, hash: KeyHash) -> Option<bool> {
+        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
     /// As `contains_quickly`.
-    #[inline(always)]
     pub(crate) fn count_quickly(&self, hash: KeyHash) -> Option<u32> {
-        with_width!(self.superblock.identity.geometry.slots, W => {
-            let Glance { first, second, query, epoch } = self.glance::<W>(hash)?;
-            let universal = first.has_universal() | second.has_universal();
-            let count = first.matches(query).count() + second.matches(query).count();
-            (self.map.was_settled(epoch) & !universal).then_some(count)
-        })
+        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
+    /// Of a view that is not a private replay.
     #[inline(always)]
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        if self.is_replayed() || self.map.flagged() {
-            return None;
-        }
-        let epoch = self.map.epoch();
-        let (region, rem) = hash.region(self.superblock.identity.geometry.regions());
+        let (region, rem) = hash.region(self.regions);
         let place = Place::<W>::new(hash.local(), rem);
-        let (first, second) = (u32::from(place.first.0), u32::from(place.second().0));
-        let page = |bucket| PageId::new(region, bucket / BUCKETS_PER_PAGE);
-        if !(self.touched.contains(page(first)) && self.touched.contains(page(second))) {
+        let (first, second) = (place.first, place.second());
+        if !self.touched.is_complete() && !self.were_touched(region, first, second) {
             return None;
         }
-        let base = self.word_of(PageId::new(region, 0));
-        let bucket = |bucket: u32| Bucket::new(self.map.word(base + bucket as usize));
-        Some(Glance { first: bucket(first), second: bucket(second), query: place.fingerprint, epoch })
+        let (head, buckets) = (self.map.live_head()?, self.buckets(region)?);
+        let epoch = head.epoch();
+        if head.flagged() {
+            return None;
+        }
+        let [first, second] = [first, second].map(|bucket| Bucket::new(buckets.word(bucket.0.into())));
+        Some(Glance { first, second, query: place.fingerprint, settled: head.was_settled(epoch) })
+    }
+
+    /// Not in line: the registers it takes would cost the lookups that no longer need it.
+    #[cold]
+    #[inline(never)]
+    fn were_touched(&self, region: RegionId, first: BucketId, second: BucketId) -> bool {
+        let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
+        self.touched.contains(page(first)) && self.touched.contains(page(second))
     }
 
     pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(geometry.regions());
+        let (region, rem) = hash.region(self.regions);
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::contains(&mut ViewRegion { view: self, region }, place);
@@ -184,7 +219,7 @@ impl View {
 
     pub(crate) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(geometry.regions());
+        let (region, rem) = hash.region(self.regions);
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { view: self, region }, place);

@@ -37,6 +37,13 @@ impl Map {
         u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
     }
 
+    /// The words from number `block * N` on, `N` of them, to be read without a look at the map's length each;
+    /// `None` if it ends before.
+    #[inline]
+    pub(crate) fn block<const N: usize>(&self, block: usize) -> Option<Words<'_, N>> {
+        words(&self.0).as_chunks().0.get(block).map(Words)
+    }
+
     /// Copies consecutive words, each read atomically, the whole not.
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
         copy(&self.0, index, into);
@@ -46,6 +53,18 @@ impl Map {
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch(&self.0, index);
+    }
+}
+
+/// Consecutive words of a [`Map`].
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a, const N: usize>(&'a [AtomicU64; N]);
+
+impl<const N: usize> Words<'_, N> {
+    /// As [`Map::word`], counted from the first of these, modulo their number.
+    #[inline]
+    pub(crate) fn word(self, index: usize) -> u64 {
+        u64::from_le(self.0[index % N].load(Ordering::Relaxed))
     }
 }
 

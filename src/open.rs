@@ -24,7 +24,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode, check_single_name};
 use crate::format::Superblocks;
 use crate::journal::{self, Journal};
-use crate::live::LiveRead;
+use crate::live::LiveHead;
 use crate::lock::{Held, existing_lock_file, lock_file};
 use crate::map::Map;
 use crate::page::Verify;

@@ -35,7 +35,8 @@ pub struct Reader(Arc<Shared>);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The view that this thread last looked into, and the number of its reader.
+    /// The view that this thread last looked into, and the number of its reader: no private replay, and with
+    /// the hash function that the reader was opened with.
     ///
     /// Sharing a pointer that may be replaced takes locked instructions, and those wait for all loads before them:
     /// no lookup could begin before the one before has its cache lines, which takes several times as long. A view
@@ -92,11 +93,15 @@ impl Reader {
     /// wrong with a file that has taken this one's place.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        if let Some(found) =
-            self.quick(|view| view.contains_quickly(view.superblock.identity.hasher.hash(key)?))
-        {
-            return Ok(found);
+        match self.quick(|view| view.contains_quickly(view.superblock.identity.hasher.hash(key)?)) {
+            Some(found) => Ok(found),
+            None => self.contains_slowly(key),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn contains_slowly(&self, key: &[u8]) -> Result<bool> {
         let on_damage = self.0.options.on_damage;
         self.look(|view| match view.superblock.identity.hasher.hash(key) {
             Some(hash) => view.contains(hash, on_damage),
@@ -108,10 +113,15 @@ impl Reader {
     /// filter with another seed has taken this one's place since.
     #[inline]
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        let same = |view: &View| (view.superblock.identity.hasher == self.0.hasher).then_some(());
-        if let Some(found) = self.quick(|view| same(view).and_then(|()| view.contains_quickly(hash))) {
-            return Ok(found);
+        match self.quick(|view| view.contains_quickly(hash)) {
+            Some(found) => Ok(found),
+            None => self.contains_hash_slowly(hash),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn contains_hash_slowly(&self, hash: KeyHash) -> Result<bool> {
         let on_damage = self.0.options.on_damage;
         self.look(|view| match self.check_hasher(view) {
             Ok(()) => view.contains(hash, on_damage),
@@ -246,8 +256,11 @@ impl Reader {
         }
     }
 
-    /// Keeps the view for this thread's next lookup.
+    /// Keeps the view for this thread's next lookup, unless it asks for more care than `quick` takes.
     fn remember(&self, view: Arc<View>) {
+        if view.is_replayed() || view.superblock.identity.hasher != self.0.hasher {
+            return;
+        }
         // Where a thread is about to end, there is nothing to keep it in.
         let _ = RECENT.try_with(|recent| {
             if let Ok(mut recent) = recent.try_borrow_mut() {

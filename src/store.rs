@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
-use crate::live::{Live, LiveRead, Published};
+use crate::live::{Live, LiveHead, Published};
 use crate::map::Map;
 use crate::overlay::{Overlay, RegionChange};
 use crate::page::{Page, Sealer, Touched, Verify};

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, PAGE, PageId, Superblock, check_counts};
+use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, REGION, Superblock, check_counts};
+use crate::hash::RegionId;
 use crate::journal;
-use crate::live::{LiveRead, Published};
-use crate::map::{Map, MapMut};
+use crate::live::{LiveHead, LiveRead, Published};
+use crate::map::{Map, MapMut, Words};
 use crate::metadata::Metadata;
 use crate::open::{Opened, open_reader};
 use crate::options::Options;
@@ -30,8 +31,10 @@ pub(crate) struct View {
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
     pub(crate) map: Map,
-    /// The first word of the regions.
+    /// How many regions there are; the first word of them; and what lies before them, counted in regions.
+    pub(crate) regions: u64,
     data: usize,
+    first: usize,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
@@ -56,7 +59,9 @@ impl View {
             path: files.data.as_path().into(),
             inode,
             map,
+            regions: geometry.regions(),
             data: (geometry.data() / 8) as usize,
+            first: (geometry.data() / REGION) as usize,
             replayed: None,
             sealer: Sealer::new(&superblock.identity),
             touched: match options.verify {
@@ -149,6 +154,12 @@ impl View {
     #[inline]
     pub(crate) fn word_of(&self, id: PageId) -> usize {
         self.data + (id.0 * PAGE / 8) as usize
+    }
+
+    /// All buckets of a region, but not of a private replay.
+    #[inline]
+    pub(crate) fn buckets(&self, region: RegionId) -> Option<Words<'_, { BUCKETS_PER_REGION as usize }>> {
+        self.map.block(self.first + region.0 as usize)
     }
 
     fn sum_of(&self, id: PageId) -> usize {

@@ -135,17 +135,19 @@ impl Shared for Memory {
     }
 }
 
-impl LiveRead for Memory {
+impl LiveHead for Memory {
     fn live_word(&self, offset: u64) -> u64 {
         self.word_at(word(offset)).map_or(0, Word::load)
     }
 
-    fn live_half(&self, offset: u64) -> u32 {
-        self.half_at(half(offset)).load() as u32
-    }
-
     fn fence(ordering: Ordering) {
         loom::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveRead for Memory {
+    fn live_half(&self, offset: u64) -> u32 {
+        self.half_at(half(offset)).load() as u32
     }
 }
 
