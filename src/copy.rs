@@ -63,7 +63,8 @@ impl Reader {
     }
 }
 
-fn copy_regions(
+/// Hands over all regions, in order and verified.
+pub(crate) fn copy_regions(
     view: &View,
     write: &mut dyn FnMut(RegionId, &[u64; BUCKETS_PER_REGION as usize]) -> Result<()>,
     progress: &mut dyn FnMut(u64, u64),
@@ -72,6 +73,7 @@ fn copy_regions(
     let mut words = [0; BUCKETS_PER_REGION as usize];
     for number in 0..regions {
         let region = RegionId(number as u32);
+        view.comes_to(region);
         let (pages, _) = words.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
         for (page, into) in (0..PAGES_PER_REGION).zip(pages) {
             match view.settled_page(PageId::new(region, page), into) {

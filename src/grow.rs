@@ -11,6 +11,7 @@ use crate::hash::RegionId;
 use crate::overlay::Overlay;
 use crate::store::Store;
 use crate::unpublished::{Region, Unpublished};
+use crate::view::REGIONS_AHEAD;
 
 /// The part of the reachable load that must be reached before a filter doubles: below it, an insert that finds
 /// no room has met colliding or hostile keys, which doubling would not help against.
@@ -30,6 +31,12 @@ impl Source<'_> {
         match self {
             Self::Published(store, _) => store.checkpoint.identity,
             Self::Unpublished(file) => file.identity,
+        }
+    }
+
+    fn read_ahead(self, region: RegionId) {
+        if let Self::Published(store, _) = self {
+            store.read_ahead(region);
         }
     }
 
@@ -65,6 +72,7 @@ pub(crate) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> 
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {
+            source.read_ahead(RegionId((region as u32).saturating_add(REGIONS_AHEAD)));
             source.read(RegionId(region as u32), &mut parent)?;
             with_width!(geometry.slots, W => split_region::<W>(&parent, &mut children));
             for (child, words) in (2 * region..).zip(&children) {

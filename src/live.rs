@@ -134,6 +134,12 @@ impl<M: Shared> Live<M> {
     }
 }
 
+/// Makes the live area of a copy in memory, so far zeros, that of a file left alone since its superblock's commit.
+pub(crate) fn set_idle(memory: &MapMut, commit: u64) {
+    memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
+    memory.set_word(word(LIVE + LIVE_COUNTERS), commit);
+}
+
 /// From an even number the next, from an odd one (of a writer that died) the one after that.
 const fn next_odd(number: u64) -> u64 {
     number.wrapping_add(1) | 1

@@ -117,6 +117,9 @@ impl View {
 
     pub(crate) fn verify_all(&self) -> Result<()> {
         (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
+            if id.in_region() == 0 {
+                self.comes_to(id.region());
+            }
             // Until the next opening, which a caller would have to make for lack of anything better.
             self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
         })

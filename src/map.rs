@@ -13,7 +13,9 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+const PAGE_BYTES: usize = crate::format::PAGE as usize;
 
 /// A mapping that is only read.
 #[derive(Debug)]
@@ -54,6 +56,25 @@ impl Map {
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch(&self.0, index);
     }
+
+    /// Tells the system that pages will be read in no order, so that reading ahead would only push out others.
+    pub(crate) fn expect_random_reads(&self) {
+        // Advice: where the system does not take it, reads are right all the same.
+        let _ = self.0.advise(Advice::Random);
+    }
+
+    /// Has the pages read in that hold the words from `index` on, and does not wait for it.
+    pub(crate) fn read_ahead(&self, index: usize, words: usize) {
+        let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
+        // Past the end, and wherever else the system does not take it, nothing comes of it.
+        let _ = self.0.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
+    }
+}
+
+impl From<MapMut> for Map {
+    fn from(map: MapMut) -> Self {
+        Self(map.0)
+    }
 }
 
 /// Consecutive words of a [`Map`].
@@ -86,6 +107,15 @@ impl MapMut {
         Ok(Self(MmapRaw::from(map)))
     }
 
+    /// Memory of no file, all zeros, in huge pages where the system has them: few entries of the processor's
+    /// address cache then cover all of it.
+    pub(crate) fn anonymous(length: u64) -> io::Result<Self> {
+        let map = options(length)?.map_anon()?;
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(Advice::HugePage);
+        Ok(Self(MmapRaw::from(map)))
+    }
+
     /// As [`Map::word`].
     #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
@@ -112,6 +142,13 @@ impl MapMut {
     #[inline]
     pub(crate) fn set_word(&self, index: usize, value: u64) {
         words(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Stores consecutive words.
+    pub(crate) fn set_words(&self, index: usize, values: &[u64]) {
+        for (word, value) in words(&self.0)[index..index + values.len()].iter().zip(values) {
+            word.store(value.to_le(), Ordering::Relaxed);
+        }
     }
 
     #[inline]

@@ -12,6 +12,7 @@ use crate::page::Verify;
 use crate::reader::Reader;
 use crate::sizing::SlotsPerBucket;
 use crate::store::random;
+use crate::view::View;
 use crate::writer::Writer;
 
 /// Keys that a filter is created for unless told otherwise.
@@ -244,7 +245,17 @@ impl Options {
 
     /// Opens the filter for reading.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
-        Reader::open_with(path.as_ref(), self)
+        Reader::open_with(path.as_ref(), self, View::open)
+    }
+
+    /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
+    ///
+    /// Takes as much memory as the file is long, in huge pages where the system has them; all pages are verified
+    /// meanwhile. The file is left alone afterwards: later commits are not seen, and it may be removed. Clones of
+    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
+    /// with [`Error::Io`] without memory, and with [`Error::Busy`] if commits keep coming in between.
+    pub fn read_in_memory(&self, path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_with(path.as_ref(), self, View::open_in_memory)
     }
 
     /// Whether the rates given are rates at all.

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::hash::{KeyHash, RegionId};
 use crate::region::{self, BucketsMut, Inserted, Place, Search};
 use crate::scratch::Scratch;
+use crate::threads::on_threads;
 use crate::transaction::Target;
 
 /// Keys between prefetch and insert.
@@ -247,18 +248,4 @@ fn insert_part<W: Width>(
         })?;
     }
     Ok(())
-}
-
-/// Does `work` for each of `all`, each on a thread of its own if there are several.
-fn on_threads<T: Send, R: Send>(mut all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let Some(last) = all.pop() else { return Vec::new() };
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || work(one))).collect();
-        let last = work(last);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).chain([last]).collect::<Vec<R>>()
-    })
 }

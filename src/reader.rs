@@ -18,8 +18,11 @@ use crate::info::{Facts, Info};
 use crate::journal::HEADER;
 use crate::metadata::Metadata;
 use crate::options::Options;
+use crate::threads::on_threads;
 use crate::view::View;
 
+/// With fewer keys, starting a thread costs more than it saves.
+const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// How long a call waits for a settled view in all.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -66,9 +69,13 @@ impl Reader {
         Options::new().read(path)
     }
 
-    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Self> {
+    pub(crate) fn open_with(
+        path: &Path,
+        options: &Options,
+        open: impl FnOnce(&Files, &Options) -> Result<View>,
+    ) -> Result<Self> {
         let files = Files::new(path)?;
-        let view = View::open(&files, options)?;
+        let view = open(&files, options)?;
         let hasher = view.superblock.identity.hasher;
         let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -137,8 +144,9 @@ impl Reader {
     }
 
     /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
-    /// Each answer is right as of some moment during the call. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+    /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
+    /// says. Errors as for [`contains`](Self::contains).
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
         let hash = |view: &View, key: &K| {
             view.superblock.identity.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
         };
@@ -151,23 +159,29 @@ impl Reader {
         self.contains_all(hashes, hash, |hash| self.contains_hash(*hash), found)
     }
 
-    fn contains_all<T>(
+    fn contains_all<T: Sync>(
         &self,
         items: &[T],
-        hash: impl Fn(&View, &T) -> Result<KeyHash>,
-        one: impl Fn(&T) -> Result<bool>,
+        hash: impl Fn(&View, &T) -> Result<KeyHash> + Sync,
+        one: impl Fn(&T) -> Result<bool> + Sync,
         found: &mut Vec<bool>,
     ) -> Result<()> {
         found.clear();
         found.resize(items.len(), false);
-        for (items, found) in items.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
-            let uncertain =
-                self.look(|view| Some(view.contains_block(items, |item| hash(view, item), found)))?;
-            for index in uncertain {
-                found[index] = one(&items[index])?;
+        let threads = self.0.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
+        let part = items.len().div_ceil(threads).max(1);
+        let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
+        let look_up = |(items, found): (&[T], &mut [bool])| -> Result<()> {
+            for (items, found) in items.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+                let uncertain =
+                    self.look(|view| Some(view.contains_block(items, |item| hash(view, item), found)))?;
+                for index in uncertain {
+                    found[index] = one(&items[index])?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        on_threads(parts, look_up).into_iter().collect()
     }
 
     /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count

@@ -27,6 +27,7 @@ use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
 use crate::live::{Live, LiveHead, Published};
 use crate::map::Map;
+use crate::memory;
 use crate::overlay::{Overlay, RegionChange};
 use crate::page::{Page, Sealer, Touched, Verify};
 
@@ -61,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) sealer: Sealer,
     /// The first word of the regions.
     data: usize,
+    /// Then the system reads nothing ahead by itself.
+    larger_than_memory: bool,
     touched: Touched,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
@@ -95,6 +98,10 @@ impl Store {
     ) -> Result<Self> {
         let geometry = checkpoint.identity.geometry;
         let map = Map::shared(&file, geometry.file_length()).at(&files.data, "map")?;
+        let larger_than_memory = memory::is_exceeded_by(geometry.file_length());
+        if larger_than_memory {
+            map.expect_random_reads();
+        }
         let live = Live::map(&file, &files.data, geometry)?;
         let sealer = Sealer::new(&checkpoint.identity);
         let touched = match verify {
@@ -110,6 +117,7 @@ impl Store {
             live,
             sealer,
             data,
+            larger_than_memory,
             touched,
             checkpoint,
             slot,
@@ -170,6 +178,13 @@ impl Store {
         Ok(())
     }
 
+    /// Has a region read in that will be needed soon, if there is such a one, and does not wait for it.
+    pub(crate) fn read_ahead(&self, region: RegionId) {
+        if self.larger_than_memory {
+            self.map.read_ahead(self.word_of(PageId::new(region, 0)), BUCKETS_PER_REGION as usize);
+        }
+    }
+
     /// A region with the changes in it, its pages checked unless that was done before.
     pub(crate) fn read_region(
         &self,
@@ -177,6 +192,7 @@ impl Store {
         changes: Option<&RegionChange>,
         into: &mut [u64; BUCKETS_PER_REGION as usize],
     ) -> Result<()> {
+        self.read_ahead(region);
         let (pages, _) = into.as_chunks_mut();
         for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
             self.read_verified(PageId::new(region, number), page)?;

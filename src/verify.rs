@@ -54,6 +54,9 @@ impl Reader {
         let mut found = Counts::default();
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         for id in (0..geometry.pages()).map(PageId) {
+            if id.in_region() == 0 {
+                view.comes_to(id.region());
+            }
             let place = DamagedPage { page: id.0, region: id.region().0.into() };
             match view.settled_page(id, &mut page) {
                 None => return Err(Error::Busy { path: self.path().to_owned(), op: "verified" }),

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::batch::Paging;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, REGION, Superblock, check_counts};
@@ -40,7 +41,12 @@ pub(crate) struct View {
     pub(crate) sealer: Sealer,
     pub(crate) touched: Touched,
     pub(crate) other_superblock_damaged: bool,
+    /// Whether pages have to be waited for.
+    pub(crate) paging: Paging,
 }
+
+/// How far ahead pages are read that will be needed in order: some 1 MiB.
+pub(crate) const REGIONS_AHEAD: u32 = 16;
 
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
@@ -55,6 +61,10 @@ impl View {
         let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
         let superblock = superblocks.newest;
         let geometry = superblock.identity.geometry;
+        let paging = Paging::new(geometry.file_length());
+        if paging.larger_than_memory {
+            map.expect_random_reads();
+        }
         let mut view = Self {
             path: files.data.as_path().into(),
             inode,
@@ -70,6 +80,7 @@ impl View {
             },
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
+            paging,
         };
         if let Some(locks) = unrecovered {
             view.replayed = Some(view.replay(files, options, &file)?);
@@ -79,6 +90,12 @@ impl View {
             view.verify_all()?;
         }
         Ok(view)
+    }
+
+    /// The same in memory that nobody else can change, its pages verified.
+    pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
+        let (touched, paging) = (Touched::all(), Paging::none());
+        Self { superblock, map: memory, replayed: None, touched, paging, ..self }
     }
 
     /// Replays the journal into private memory, for a process that may not write.
@@ -162,7 +179,7 @@ impl View {
         self.map.block(self.first + region.0 as usize)
     }
 
-    fn sum_of(&self, id: PageId) -> usize {
+    pub(crate) fn sum_of(&self, id: PageId) -> usize {
         (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
     }
 
@@ -179,17 +196,28 @@ impl View {
         }
     }
 
+    /// To be told of each region where they are read in order: of a file larger than memory, the system reads
+    /// nothing ahead by itself.
+    pub(crate) fn comes_to(&self, region: RegionId) {
+        if self.paging.larger_than_memory {
+            let ahead = RegionId(region.0.saturating_add(REGIONS_AHEAD));
+            self.map.read_ahead(self.word_of(PageId::new(ahead, 0)), BUCKETS_PER_REGION as usize);
+        }
+    }
+
     /// A page and its checksum as they are, unverified.
     pub(crate) fn read(&self, id: PageId, into: &mut Page) -> u32 {
         match &self.replayed {
-            None => {
-                self.map.copy(self.word_of(id), into);
-                self.map.half(self.sum_of(id))
-            }
-            Some(Replayed { memory, .. }) => {
-                memory.copy(self.word_of(id), into);
-                memory.half(self.sum_of(id))
-            }
+            None => self.map.copy(self.word_of(id), into),
+            Some(Replayed { memory, .. }) => memory.copy(self.word_of(id), into),
+        }
+        self.sum(id)
+    }
+
+    pub(crate) fn sum(&self, id: PageId) -> u32 {
+        match &self.replayed {
+            None => self.map.half(self.sum_of(id)),
+            Some(Replayed { memory, .. }) => memory.half(self.sum_of(id)),
         }
     }
 

@@ -151,3 +151,37 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
     writer.rollback().unwrap();
     writer.close().unwrap();
 }
+
+#[test]
+fn lookups_are_the_same_on_any_number_of_threads() {
+    const KEYS: u64 = 200_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let mut writer = options(SlotsPerBucket::Seven, KEYS).create(&path).unwrap();
+    let all: Vec<[u8; 8]> = (0..2 * KEYS).map(u64::to_le_bytes).collect();
+    writer.insert_batch(&all[..KEYS as usize]).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let expected: Vec<bool> = all.iter().map(|key| reader.contains(key).unwrap()).collect();
+    assert!(expected[..KEYS as usize].iter().all(|found| *found));
+    assert!(expected.iter().any(|found| !*found));
+    let hashes: Vec<_> = all.iter().map(|key| reader.hash(key).unwrap()).collect();
+    for threads in [1, 2, 3, 7, 100] {
+        let reader = Options::new().threads(threads).read(&path).unwrap();
+        let mut found = Vec::new();
+        for count in [all.len(), 0, 1, 131_073] {
+            reader.contains_batch(&all[..count], &mut found).unwrap();
+            assert_eq!(found, expected[..count], "{threads} threads, {count} keys");
+            reader.contains_hash_batch(&hashes[..count], &mut found).unwrap();
+            assert_eq!(found, expected[..count], "{threads} threads, {count} hashes");
+        }
+    }
+    // What one of the threads meets is told.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let reader = Options::new().threads(3).read(&path).unwrap();
+    assert!(matches!(reader.contains_batch(&all, &mut Vec::new()), Err(Error::Damaged { .. })));
+}
