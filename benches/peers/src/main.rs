@@ -12,6 +12,7 @@ mod limits;
 mod lookups;
 mod measure;
 mod opening;
+mod paging;
 mod peers;
 mod table;
 
@@ -20,7 +21,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let section = arguments.next().unwrap_or_default();
-    // What `opening` runs in processes of their own.
+    // What `opening` and `paging` run in processes of their own.
     if let Some(work) = opening::child(&section) {
         return work(std::path::Path::new(&arguments.next().unwrap_or_default()));
     }
@@ -33,8 +34,9 @@ fn main() -> Outcome<()> {
         "large-commits" => commits::large(number.unwrap_or(1024)),
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
+        "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
         _ => Err("sections: table [KEYS], lookups [MIB], loading [KEYS], commits [KEYS], \
-                  large-commits [MIB], growth [KEYS], opening [MIB]"
+                  large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP"
             .into()),
     }
 }

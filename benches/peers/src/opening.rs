@@ -21,6 +21,7 @@ pub fn child(name: &str) -> Option<fn(&Path) -> Outcome<()>> {
     match name {
         "child-first-lookup" => Some(first_lookup),
         "child-lookups" => Some(lookups),
+        "child-paging" => Some(crate::paging::child),
         _ => None,
     }
 }
