@@ -1,10 +1,11 @@
-//! Many inserts at once: partitioned by region, so that the keys of a region go in while it is in the cache.
+//! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
 //!
 //! Within a region keys keep their order, and regions do not depend on each other: the outcome is that of
-//! inserting one key after the other, on one thread or on many, but for doublings. A region without room sets
+//! taking one key after the other, on one thread or on many, but for doublings. A region without room sets
 //! its remaining keys aside, and those of other regions still go in before the filter doubles.
 
 use crate::bucket::{BucketId, Slot, Width};
+use crate::counts::TAIL_LENGTHS;
 use crate::error::Result;
 use crate::hash::{KeyHash, RegionId};
 use crate::region::{self, BucketsMut, Inserted, Place, Search};
@@ -48,9 +49,9 @@ impl Item {
 /// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// As hashed: for each thread that hashes, the items for each thread that inserts.
+    /// As hashed: for each thread that hashes, the items for each thread that takes them.
     hashed: Vec<Vec<Vec<Item>>>,
-    /// For each thread that inserts, two to sort with.
+    /// For each thread that takes them, two to sort with.
     sorted: Vec<[Vec<Item>; 2]>,
 }
 
@@ -83,16 +84,18 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
     }
 }
 
-/// Whether copies count.
+/// What is done with each key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// A copy is stored for every key.
-    Copies,
-    /// A key that is found already is skipped.
-    Unique,
+    /// A copy of it is stored.
+    Insert,
+    /// It is stored unless it is found already.
+    InsertUnique,
+    /// One copy of it is removed.
+    Remove,
 }
 
-/// How a batch is inserted.
+/// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) mode: Mode,
@@ -102,30 +105,35 @@ pub(crate) struct Manner {
 
 /// What became of the keys of a batch, by their indices.
 #[derive(Debug, Default)]
-pub(crate) struct Inserts {
+pub(crate) struct Outcomes {
     /// Entries stored.
     pub(crate) entries: u64,
     /// Keys answered without an entry: found already, or beyond the limit of copies.
     pub(crate) skipped: u64,
-    /// In unique mode, the keys not found before.
-    pub(crate) new: Vec<u32>,
+    /// Entries removed, by the length of their tail.
+    pub(crate) removed: [u64; TAIL_LENGTHS],
+    /// Keys inserted that were not found before, or removed.
+    pub(crate) done: Vec<u32>,
     /// Keys with as many copies as fit.
     pub(crate) at_limit: Vec<u32>,
     /// Keys not taken, as their region has no room.
     pub(crate) left: Vec<u32>,
 }
 
-impl Inserts {
+impl Outcomes {
     fn append(&mut self, mut other: Self) {
         self.entries += other.entries;
         self.skipped += other.skipped;
-        self.new.append(&mut other.new);
+        for (count, other) in self.removed.iter_mut().zip(other.removed) {
+            *count += other;
+        }
+        self.done.append(&mut other.done);
         self.at_limit.append(&mut other.at_limit);
         self.left.append(&mut other.left);
     }
 
-    /// Inserts keys of one region; `ahead` is called once for each.
-    fn insert<W: Width, B: BucketsMut<W>>(
+    /// Takes keys of one region; `ahead` is called once for each.
+    fn take<W: Width, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
         items: &[Item],
@@ -136,9 +144,21 @@ impl Inserts {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
-            if manner.mode == Mode::Unique && region::contains(buckets, place)? {
-                self.skipped += 1;
-                continue;
+            match manner.mode {
+                Mode::Insert => {}
+                Mode::InsertUnique => {
+                    if region::contains(buckets, place)? {
+                        self.skipped += 1;
+                        continue;
+                    }
+                }
+                Mode::Remove => {
+                    if let Some(tail) = region::remove(buckets, place)? {
+                        self.removed.get_mut(tail as usize).into_iter().for_each(|count| *count += 1);
+                        self.done.push(item.index);
+                    }
+                    continue;
+                }
             }
             match region::insert(buckets, place, manner.max_kicks, search)? {
                 Inserted::Stored => self.entries += 1,
@@ -153,24 +173,24 @@ impl Inserts {
                     return Ok(());
                 }
             }
-            if manner.mode == Mode::Unique {
-                self.new.push(item.index);
+            if manner.mode == Mode::InsertUnique {
+                self.done.push(item.index);
             }
         }
         Ok(())
     }
 }
 
-/// Inserts the keys of `indices`, hashed by `hash`, on as many threads as the manner says; tells what became of
+/// Takes the keys of `indices`, hashed by `hash`, on as many threads as the manner says; tells what became of
 /// them, and what went wrong, whereupon the rest was left out.
-pub(crate) fn insert_all<W: Width>(
+pub(crate) fn take_all<W: Width>(
     target: Target<'_>,
     regions: u64,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
     manner: Manner,
     buffers: &mut Buffers,
-) -> (Inserts, Result<()>) {
+) -> (Outcomes, Result<()>) {
     let most = (indices.len() / KEYS_WORTH_A_THREAD).min(regions.div_ceil(REGIONS_TOGETHER) as usize);
     let parts = manner.threads.min(most).max(1);
     let part_of = |region: RegionId| {
@@ -191,32 +211,32 @@ pub(crate) fn insert_all<W: Width>(
         Ok(())
     });
     if let Some(error) = outcomes.into_iter().find_map(Result::err) {
-        return (Inserts::default(), Err(error));
+        return (Outcomes::default(), Err(error));
     }
-    let (mut all, mut failed) = (Inserts::default(), Ok(()));
+    let (mut all, mut failed) = (Outcomes::default(), Ok(()));
     target.divide(parts, part_of, |targets| {
         let work = targets.into_iter().zip(sorted).enumerate().collect();
-        let insert = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
+        let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
             let of_part: Vec<&[Item]> = hashed.iter().map(|hashed| &*hashed[part]).collect();
             sort_by_region(&of_part, regions, buffers);
-            let mut inserts = Inserts::default();
-            let outcome = insert_part::<W>(&mut target, &buffers[0], manner, &mut inserts);
-            (inserts, outcome)
+            let mut outcomes = Outcomes::default();
+            let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
+            (outcomes, outcome)
         };
-        for (inserts, outcome) in on_threads(work, insert) {
-            all.append(inserts);
+        for (outcomes, outcome) in on_threads(work, take) {
+            all.append(outcomes);
             failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
         }
     });
     (all, failed)
 }
 
-/// Inserts keys sorted by region.
-fn insert_part<W: Width>(
+/// Takes keys sorted by region.
+fn take_part<W: Width>(
     target: &mut Target<'_>,
     items: &[Item],
     manner: Manner,
-    inserts: &mut Inserts,
+    outcomes: &mut Outcomes,
 ) -> Result<()> {
     let mut search = Search::new();
     let mut scratch = None;
@@ -232,14 +252,14 @@ fn insert_part<W: Width>(
             let change = overlay.region_mut(region);
             // A damaged page is met again below by the keys that need it, and by no others.
             if scratch.unpack(store, region, change).is_ok() {
-                let Ok(()) = inserts.insert::<W, _>(scratch, items, manner, &mut search, || ());
+                let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
                 scratch.pack(change);
                 continue;
             }
         }
         let buffer = target.buffer();
         let mut view = target.view_mut(region);
-        inserts.insert::<W, _>(&mut view, items, manner, &mut search, || {
+        outcomes.take::<W, _>(&mut view, items, manner, &mut search, || {
             if let Some(item) = next.next() {
                 let place = item.place::<W>();
                 buffer.prefetch(item.region, place.first);

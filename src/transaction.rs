@@ -7,7 +7,7 @@ use crate::format::{BUCKETS_PER_PAGE, Identity};
 use crate::hash::{KeyHash, RegionId};
 use crate::metadata::Metadata;
 use crate::overlay::{Overlay, RegionChange};
-use crate::partition::{self, Buffers, Inserts, Manner};
+use crate::partition::{self, Buffers, Manner, Outcomes};
 use crate::region::{self, Buckets, BucketsMut, Inserted, Place, Search};
 use crate::store::Store;
 use crate::unpublished::Unpublished;
@@ -220,22 +220,23 @@ impl Transaction {
         Ok((inserted, id))
     }
 
-    /// Inserts the keys of these indices, each hashed by `hash`; after an error, some of them.
-    pub(crate) fn insert_all(
+    /// Takes the keys of these indices, each hashed by `hash`; after an error, some of them.
+    pub(crate) fn take_all(
         &mut self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
         manner: Manner,
         buffers: &mut Buffers,
-    ) -> (Inserts, Result<()>) {
+    ) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
         let target = Target::of(&mut self.work);
-        let (inserts, outcome) = with_width!(geometry.slots, W => {
-            partition::insert_all::<W>(target, geometry.regions(), indices, hash, manner, buffers)
+        let (outcomes, outcome) = with_width!(geometry.slots, W => {
+            partition::take_all::<W>(target, geometry.regions(), indices, hash, manner, buffers)
         });
-        self.stored(inserts.entries);
-        self.skipped(inserts.skipped);
-        (inserts, outcome)
+        self.stored(outcomes.entries);
+        self.skipped(outcomes.skipped);
+        (0..).zip(outcomes.removed).for_each(|(tail, entries)| self.removed(tail, entries));
+        (outcomes, outcome)
     }
 
     fn stored(&mut self, entries: u64) {
@@ -243,6 +244,14 @@ impl Transaction {
         // Totals that a hostile file gives must not overflow.
         self.counts.inserted = self.counts.inserted.saturating_add(entries);
         self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
+    }
+
+    /// Entries with tails of that length were removed.
+    fn removed(&mut self, tail: u32, entries: u64) {
+        if let Some(count) = self.counts.by_tail.get_mut(tail as usize) {
+            *count = count.saturating_sub(entries);
+            self.counts.removed = self.counts.removed.saturating_add(entries);
+        }
     }
 
     /// Inserts were answered without storing entries.
@@ -266,9 +275,8 @@ impl Transaction {
             let place = Place::<W>::new(hash.local(), rem);
             region::remove(&mut Target::of(&mut self.work).view_mut(id), place)
         })?;
-        if let Some(count) = removed.and_then(|tail| self.counts.by_tail.get_mut(tail as usize)) {
-            *count = count.saturating_sub(1);
-            self.counts.removed = self.counts.removed.saturating_add(1);
+        if let Some(tail) = removed {
+            self.removed(tail, 1);
         }
         Ok(removed.is_some())
     }

@@ -230,11 +230,15 @@ impl Writer {
 
     /// As [`remove`](Self::remove).
     pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
-        let unrecorded = self.open()?.transaction.counts.unrecorded;
-        if unrecorded > 0 {
-            return Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded });
-        }
+        self.check_removals()?;
         self.remove_hash_unchecked(hash)
+    }
+
+    fn check_removals(&self) -> Result<()> {
+        match self.open()?.transaction.counts.unrecorded {
+            0 => Ok(()),
+            unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
+        }
     }
 
     /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
@@ -256,12 +260,12 @@ impl Writer {
     /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
     /// a whole on any other error; what was inserted before it then belongs to the transaction still.
     pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        self.insert_all(keys, Self::hash_key, Mode::Copies, |_| {})
+        self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
     }
 
     /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
     pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
-        self.insert_all(hashes, |_, _, hash| Ok(*hash), Mode::Copies, |_| {})
+        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Insert, |_| {})
     }
 
     /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
@@ -274,7 +278,7 @@ impl Writer {
     ) -> Result<Vec<(usize, Error)>> {
         stored.clear();
         stored.resize(keys.len(), false);
-        self.insert_all(keys, Self::hash_key, Mode::Unique, |index| stored[index] = true)
+        self.take_all(keys, Self::hash_key, Mode::InsertUnique, |index| stored[index] = true)
     }
 
     /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
@@ -285,20 +289,44 @@ impl Writer {
     ) -> Result<Vec<(usize, Error)>> {
         stored.clear();
         stored.resize(hashes.len(), false);
-        self.insert_all(hashes, |_, _, hash| Ok(*hash), Mode::Unique, |index| stored[index] = true)
+        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |index| stored[index] = true)
+    }
+
+    /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast; `removed` gets one
+    /// answer a key: a copy was removed; also after an error, which some keys may not have been reached before.
+    /// Works on as many threads as [`Options::threads`] says. Errors as for [`remove`](Self::remove).
+    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
+        self.remove_all(keys, Self::hash_key, removed)
+    }
+
+    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
+    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
+        self.remove_all(hashes, |_, _, hash| Ok(*hash), removed)
+    }
+
+    fn remove_all<K: Sync>(
+        &mut self,
+        keys: &[K],
+        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
+        removed: &mut Vec<bool>,
+    ) -> Result<()> {
+        removed.clear();
+        removed.resize(keys.len(), false);
+        self.check_removals()?;
+        self.take_all(keys, hash, Mode::Remove, |index| removed[index] = true).map(drop)
     }
 
     fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
         hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
     }
 
-    /// Inserts all keys, and tells `stored` the indices of those that a unique insert stored.
-    fn insert_all<K: Sync>(
+    /// Takes all keys, and tells `done` the indices of those that a unique insert stored, or that were removed.
+    fn take_all<K: Sync>(
         &mut self,
         keys: &[K],
         hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
         mode: Mode,
-        mut stored: impl FnMut(usize),
+        mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
         let hasher = self.open()?.transaction.work.identity().hasher;
         let path = self.files.data.clone();
@@ -307,34 +335,34 @@ impl Writer {
         for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
             let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
             let indices = (0..keys.len() as u32).collect();
-            let stored = |index: u32| stored(base + index as usize);
+            let done = |index: u32| done(base + index as usize);
             let refuse = |index: u32, error| refused.push((base + index as usize, error));
-            self.insert_block(indices, &hash, mode, &mut buffers, stored, refuse)?;
+            self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
         }
         refused.sort_by_key(|(index, _)| *index);
         Ok(refused)
     }
 
-    fn insert_block(
+    fn take_block(
         &mut self,
         mut indices: Vec<u32>,
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
         mode: Mode,
         buffers: &mut Buffers,
-        mut stored: impl FnMut(u32),
+        mut done: impl FnMut(u32),
         mut refuse: impl FnMut(u32, Error),
     ) -> Result<()> {
         let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
         loop {
             let transaction = &mut self.open_mut()?.transaction;
-            let (inserts, outcome) = transaction.insert_all(&indices, hash, manner, buffers);
-            inserts.new.into_iter().for_each(&mut stored);
+            let (outcomes, outcome) = transaction.take_all(&indices, hash, manner, buffers);
+            outcomes.done.into_iter().for_each(&mut done);
             outcome?;
             let limit = 2 * transaction.work.identity().geometry.slots.get();
-            for index in inserts.at_limit {
+            for index in outcomes.at_limit {
                 refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
             }
-            indices = inserts.left;
+            indices = outcomes.left;
             indices.sort_unstable();
             let Some(first) = indices.first() else { return Ok(()) };
             let regions = self.open()?.transaction.work.identity().geometry.regions();
@@ -348,11 +376,12 @@ impl Writer {
         for index in indices {
             let hash = hash(index)?;
             let outcome = match mode {
-                Mode::Copies => self.insert_hash(hash).map(|()| false),
-                Mode::Unique => self.insert_unique_hash(hash),
+                Mode::Insert => self.insert_hash(hash).map(|()| false),
+                Mode::InsertUnique => self.insert_unique_hash(hash),
+                Mode::Remove => self.remove_hash_unchecked(hash),
             };
             match outcome {
-                Ok(true) => stored(index),
+                Ok(true) => done(index),
                 Ok(false) => {}
                 Err(error) if error.refuses_one_key() => refuse(index, error),
                 Err(error) => return Err(error),

@@ -153,6 +153,61 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
 }
 
 #[test]
+fn a_batch_removes_what_single_removals_do() {
+    const KEYS: u64 = 60_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
+    let keys = keys(KEYS);
+    // Every second key, some of them more often than there are copies, and as many that were never there.
+    let mut gone: Vec<[u8; 8]> = keys.iter().step_by(2).copied().collect();
+    gone.extend((KEYS..2 * KEYS).map(u64::to_le_bytes));
+    gone.extend((0..3).cycle().take(100).map(u64::to_le_bytes));
+    for slots in SlotsPerBucket::ALL {
+        // Few keys a region, or so many that it is unpacked; in the file published before, or in a new one.
+        for (capacity, published) in [(2 * KEYS, true), (200 * KEYS, true), (2 * KEYS, false)] {
+            let filled = |path: &Path, threads| {
+                let mut writer = options(slots, capacity).force(true).threads(threads).create(path).unwrap();
+                // Copies beyond the limit would make removals unsafe.
+                for key in &keys {
+                    if writer.count(key).unwrap() < 3 {
+                        writer.insert(key).unwrap();
+                    }
+                }
+                if published {
+                    writer.commit().unwrap();
+                }
+                writer
+            };
+            let mut writer = filled(&single, 1);
+            let expected: Vec<bool> = gone.iter().map(|key| writer.remove(key).unwrap()).collect();
+            writer.commit().unwrap();
+            writer.close().unwrap();
+            assert!(expected.contains(&true) && expected.contains(&false));
+            for threads in [1, 3] {
+                let (mut writer, mut removed) = (filled(&batch, threads), Vec::new());
+                if threads == 1 {
+                    writer.remove_batch(&gone, &mut removed).unwrap();
+                } else {
+                    let hashes: Vec<_> = gone.iter().map(|key| writer.hash(key).unwrap()).collect();
+                    writer.remove_hash_batch(&hashes, &mut removed).unwrap();
+                }
+                assert_eq!(removed, expected);
+                writer.commit().unwrap();
+                writer.close().unwrap();
+                assert!(contents(&batch) == contents(&single), "{slots:?}, {capacity}, {threads}");
+            }
+        }
+    }
+    let mut writer = options(SlotsPerBucket::Four, KEYS).force(true).create(&single).unwrap();
+    writer.insert_unique_batch(&[b"a", b"a"], &mut Vec::new()).unwrap();
+    let mut removed = vec![true];
+    let refused = writer.remove_batch(&[b"a", b"b"], &mut removed);
+    assert!(matches!(refused, Err(Error::UnsafeRemove { unrecorded: 1, .. })));
+    assert_eq!(removed, [false, false]);
+    assert!(writer.contains(b"a").unwrap());
+}
+
+#[test]
 fn lookups_are_the_same_on_any_number_of_threads() {
     const KEYS: u64 = 200_000;
     let dir = tempfile::tempdir().unwrap();

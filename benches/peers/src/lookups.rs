@@ -31,6 +31,8 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     let map = unsafe { memmap2::Mmap::map(&file)? };
     // SAFETY: a page-aligned map of whole pages; any bits are a u64.
     let mapped = unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<u64>(), map.len() / 8) };
+    let memory = Reader::open_in_memory(path)?;
+    let threads = Options::new().threads(2).read(path)?;
     let (present, absent) = (sample(keys, LOOKUPS), absent(LOOKUPS));
     let hashes = |keys: &[Key]| -> Outcome<Vec<KeyHash>> {
         Ok(keys.iter().map(|key| reader.hash(key)).collect::<gowk::Result<_>>()?)
@@ -40,11 +42,12 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     reader.contains_batch(&present, &mut first)?;
     assert!(first.iter().all(|found| *found), "a key was lost");
     verify_all_pages(&reader)?;
+    verify_all_pages(&threads)?;
     let found = RefCell::new(Vec::new());
     let removals = RefCell::new(0);
     let writer = RefCell::new(Options::new().growth(Growth::Never).open_existing(path)?);
     let rate = |seconds: f64| LOOKUPS as f64 / seconds / 1e6;
-    let batch = |keys: &[Key]| {
+    let batch = |reader: &Reader, keys: &[Key]| {
         rate(seconds(|| reader.contains_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
     };
     let hash_batch = |keys: &[KeyHash]| {
@@ -52,7 +55,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
             reader.contains_hash_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")
         }))
     };
-    let one = |keys: &[Key]| {
+    let one = |reader: &Reader, keys: &[Key]| {
         rate(seconds(|| {
             let found = keys.iter().filter(|key| reader.contains(*key).expect("the filter is whole")).count();
             std::hint::black_box(found);
@@ -61,12 +64,15 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     let mut candidates = vec![
         candidate("limit: two line loads of a page, own buffer", || Lines(&own).two_in_a_page(LOOKUPS)),
         candidate("limit: the same in the mapped file", || Lines(mapped).two_in_a_page(LOOKUPS)),
-        candidate("gowk contains_batch, absent", || batch(&absent)),
-        candidate("gowk contains_batch, present", || batch(&present)),
+        candidate("gowk contains_batch, absent", || batch(&reader, &absent)),
+        candidate("gowk contains_batch, present", || batch(&reader, &present)),
+        candidate("gowk contains_batch, absent, two threads", || batch(&threads, &absent)),
+        candidate("gowk contains_batch, absent, in memory", || batch(&memory, &absent)),
         candidate("gowk contains_hash_batch, absent", || hash_batch(&absent_hashes)),
         candidate("gowk contains_hash_batch, present", || hash_batch(&present_hashes)),
-        candidate("gowk contains, absent", || one(&absent)),
-        candidate("gowk contains, present", || one(&present)),
+        candidate("gowk contains, absent", || one(&reader, &absent)),
+        candidate("gowk contains, present", || one(&reader, &present)),
+        candidate("gowk contains, absent, in memory", || one(&memory, &absent)),
         candidate("gowk contains_hash, absent", || {
             rate(seconds(|| {
                 let found = absent_hashes.iter().filter(|hash| reader.contains_hash(**hash).expect("whole"));
@@ -94,6 +100,17 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         });
         writer.rollback().expect("a rollback");
         keys.len() as f64 / seconds / 1e6
+    }));
+    candidates.push(candidate("gowk remove_batch, present", || {
+        let from = *removals.borrow();
+        *removals.borrow_mut() += LOOKUPS as u64;
+        let keys: Vec<Key> = crate::keys::keys((from..from + LOOKUPS as u64).map(|n| n * 7 % keys));
+        let mut writer = writer.borrow_mut();
+        let rate = rate(seconds(|| {
+            writer.remove_batch(&keys, &mut found.borrow_mut()).expect("the filter is whole");
+        }));
+        writer.rollback().expect("a rollback");
+        rate
     }));
     if let Some(cuckoo) = cuckoo {
         for (name, keys) in [("absent", &absent), ("present", &present)] {
