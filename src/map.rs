@@ -210,13 +210,12 @@ fn halves(map: &MmapRaw) -> &[AtomicU32] {
 
 #[inline]
 fn prefetch(map: &MmapRaw, index: usize) {
-    let Some(word) = words(map).get(index) else { return };
+    let word = map.as_ptr().wrapping_add(index.wrapping_mul(8));
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that a program can see; SSE is part of every x86-64 processor.
+    // SAFETY: a prefetch of any address, mapped or not, has no effect that a program can see; SSE is part of
+    // every x86-64 processor.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-            std::ptr::from_ref(word).cast(),
-        );
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
     }
     // Elsewhere the standard library has no stable prefetch yet; lookups are right without.
     #[cfg(not(target_arch = "x86_64"))]

@@ -188,12 +188,10 @@ impl View {
         self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
     }
 
-    /// Asks for the cache line of a word. Private replays are short-lived, and go without.
+    /// Asks for the cache line of a word, in vain where it is read from a private replay.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
-        if self.replayed.is_none() {
-            self.map.prefetch(index);
-        }
+        self.map.prefetch(index);
     }
 
     /// To be told of each region where they are read in order: of a file larger than memory, the system reads
