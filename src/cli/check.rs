@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use gowk::{OnDamage, Options};
 
 use super::failure::Failure;
-use super::keys::KeyArgs;
+use super::keys::{KeyArgs, ThreadArgs};
 use super::output::Output;
 use super::{Outcome, json};
 
@@ -48,6 +48,9 @@ pub(super) struct Check {
     json: bool,
 
     #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
     keys: KeyArgs,
 }
 
@@ -65,7 +68,7 @@ impl Check {
             Damage::Error => OnDamage::Error,
             Damage::Present => OnDamage::Present,
         };
-        let reader = Options::new().on_damage(on_damage).read(&self.file)?;
+        let reader = self.threads.apply(Options::new()).on_damage(on_damage).read(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
         let prints_keys = !(self.count || self.quiet || self.json);
         let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);

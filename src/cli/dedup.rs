@@ -7,6 +7,7 @@ use clap::Args;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
 use super::feed::{FeedArgs, insert_unique};
+use super::keys::ThreadArgs;
 use super::{Outcome, quantity};
 
 /// Print keys seen for the first time, and remember them
@@ -28,6 +29,9 @@ pub(super) struct Dedup {
     file: PathBuf,
 
     #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
     feed: FeedArgs,
 
     /// Distinct keys that the filter takes before it has to double
@@ -46,7 +50,7 @@ impl Dedup {
         let open =
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
         let mut stored = Vec::new();
-        self.feed.run(self.shape.options(self.capacity), open, |writer, keys, output| {
+        self.feed.run(self.threads.apply(self.shape.options(self.capacity)), open, |writer, keys, output| {
             insert_unique(writer, keys, &mut stored, |key| output.key(key))
         })
     }

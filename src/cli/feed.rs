@@ -17,6 +17,7 @@ use super::Outcome;
 use super::failure::Failure;
 use super::keys::{KeyArgs, Keys, Next};
 use super::output::{self, Output};
+use super::split::Batch;
 use super::stop::Stop;
 use super::{json, progress, quantity};
 
@@ -148,8 +149,8 @@ impl Feed<'_> {
         loop {
             let due = (self.taken.uncommitted() > 0).then_some(self.taken.last_commit + COMMIT_AFTER);
             let next = keys.next(due, || self.output.flush())?;
-            if let Next::Keys(batch) = &next {
-                let keys: Vec<&[u8]> = batch.iter().collect();
+            if let Next::Keys(batches) = &next {
+                let keys: Vec<&[u8]> = batches.iter().flat_map(Batch::iter).collect();
                 let mut keys = keys.as_slice();
                 while !keys.is_empty() {
                     if let Some(signal) = stop.signal() {

@@ -7,6 +7,7 @@ use gowk::{Error, Options};
 
 use super::failure::Failure;
 use super::feed::{FeedArgs, each, insert_unique};
+use super::keys::ThreadArgs;
 use super::{Outcome, output};
 
 /// Insert keys into an existing filter
@@ -28,6 +29,9 @@ pub(super) struct Insert {
     copies: bool,
 
     #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
     feed: FeedArgs,
 }
 
@@ -36,7 +40,7 @@ impl Insert {
         let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();
-        let outcome = self.feed.run(Options::new(), open, |writer, keys, _| {
+        let outcome = self.feed.run(self.threads.apply(Options::new()), open, |writer, keys, _| {
             if !self.copies {
                 return insert_unique(writer, keys, &mut stored, |_| Ok(()));
             }

@@ -3,9 +3,11 @@
 //! A thread of its own reads and cuts them, so that nothing has to wait for a slow input: the taker learns at
 //! once that there is nothing to take, can flush what it wrote, and can be woken by a clock or a signal.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +17,11 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use gowk::Options;
 
 use super::failure::Failure;
 use super::output::Output;
+use super::quantity;
 use super::split::{Batch, SplitError, split};
 
 /// Batches read ahead.
@@ -36,6 +40,19 @@ pub(super) struct KeyArgs {
     /// Keys end with NUL instead of a newline, in input and output
     #[arg(short = '0', long)]
     null: bool,
+}
+
+#[derive(Args)]
+pub(super) struct ThreadArgs {
+    /// Threads that look up or insert keys, where some ten thousand and more come at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    threads: NonZeroU64,
+}
+
+impl ThreadArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.threads(usize::try_from(self.threads.get()).unwrap_or(usize::MAX))
+    }
 }
 
 impl KeyArgs {
@@ -62,7 +79,7 @@ impl KeyArgs {
             // There is room for both.
             let _ = sender.try_send(Event::Keys(batch));
             let _ = sender.try_send(Event::End);
-            return Ok(Keys { events, waker });
+            return Ok(Keys { events, next: Cell::new(None), waker });
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
@@ -74,7 +91,7 @@ impl KeyArgs {
         };
         let spawned = thread::Builder::new().name("input".to_owned()).spawn(read);
         spawned.map_err(|source| Failure::System { op: "start the reading thread", source })?;
-        Ok(Keys { events, waker })
+        Ok(Keys { events, next: Cell::new(None), waker })
     }
 }
 
@@ -118,12 +135,14 @@ impl Waker {
 
 pub(super) struct Keys {
     events: Receiver<Event>,
+    /// What came behind keys that were taken together.
+    next: Cell<Option<Event>>,
     waker: Waker,
 }
 
 /// What there is to do.
 pub(super) enum Next {
-    Keys(Batch),
+    Keys(Vec<Batch>),
     End,
     /// The time has come, or somebody woke us.
     Woken,
@@ -140,7 +159,7 @@ impl Keys {
         until: Option<Instant>,
         idle: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Next, Failure> {
-        let event = match self.events.try_recv() {
+        let event = match self.next.take().map_or_else(|| self.events.try_recv(), Ok) {
             Ok(event) => event,
             Err(TryRecvError::Disconnected) => Event::End,
             Err(TryRecvError::Empty) => {
@@ -149,11 +168,27 @@ impl Keys {
             }
         };
         match event {
-            Event::Keys(batch) => Ok(Next::Keys(batch)),
+            Event::Keys(batch) => Ok(Next::Keys(self.with_those_waiting(batch))),
             Event::End => Ok(Next::End),
             Event::Woken => Ok(Next::Woken),
             Event::Failed(failure) => Err(failure),
         }
+    }
+
+    /// The more keys at a time, the more of them are in the same region, and the more threads have work.
+    fn with_those_waiting(&self, batch: Batch) -> Vec<Batch> {
+        let mut batches = vec![batch];
+        while batches.len() < AHEAD {
+            match self.events.try_recv() {
+                Ok(Event::Keys(batch)) => batches.push(batch),
+                Ok(other) => {
+                    self.next.set(Some(other));
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        batches
     }
 
     fn wait(&self, until: Option<Instant>) -> Event {
@@ -174,8 +209,9 @@ impl Keys {
     ) -> Result<(), Failure> {
         loop {
             match self.next(None, || output.flush())? {
-                Next::Keys(batch) => {
-                    if take(output, &batch.iter().collect::<Vec<_>>())?.is_break() {
+                Next::Keys(batches) => {
+                    let keys: Vec<&[u8]> = batches.iter().flat_map(Batch::iter).collect();
+                    if take(output, &keys)?.is_break() {
                         return output.flush();
                     }
                 }

@@ -20,6 +20,23 @@ fn dedup_prints_each_key_once_in_order_and_remembers_it() {
 }
 
 #[test]
+fn threads_change_nothing_but_the_time() {
+    let folder = Folder::new();
+    let input = [lines(0..150_000), lines(50_000..300_000)].concat();
+    let one = folder.run(&["dedup", "f", "--seed", "7"], &input).done();
+    for threads in ["2", "3", "1_000_000"] {
+        let name = format!("f{threads}");
+        let several = folder.run(&["dedup", &name, "--seed", "7", "--threads", threads], &input).done();
+        assert!(several == one, "{threads}");
+        assert!(folder.run(&["check", &name, "--threads", threads], &one).done() == one);
+        folder.run(&["create", "g", "--force", "--capacity", "10_000"], "").done();
+        folder.run(&["insert", "g", "--threads", threads], &input).done();
+        assert!(folder.run(&["check", "g"], &input).done() == input);
+    }
+    assert_eq!(folder.run(&["check", "f", "a", "--threads", "0"], "").code, Some(2));
+}
+
+#[test]
 fn dedup_ignores_the_capacity_of_an_existing_filter_and_refuses_a_stricter_rate() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--false-positive-rate", "0.001"]);
     folder.run(&["dedup", "f", "a", "--capacity", "50_000_000", "--false-positive-rate", "0.01"], "").done();

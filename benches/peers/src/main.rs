@@ -27,7 +27,10 @@ fn main() -> Outcome<()> {
     }
     let number = arguments.next().map(|number| number.replace('_', "").parse::<u64>()).transpose()?;
     match section.as_str() {
-        "table" => table::run(number.unwrap_or(10_000_000)),
+        "table" => {
+            let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
+            table::run(number.unwrap_or(10_000_000), rounds)
+        }
         "lookups" => lookups::run(number.unwrap_or(1024)),
         "loading" => table::loading(number.unwrap_or(100_000_000)),
         "commits" => commits::run(number.unwrap_or(10_000_000)),
@@ -35,7 +38,7 @@ fn main() -> Outcome<()> {
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
-        _ => Err("sections: table [KEYS], lookups [MIB], loading [KEYS], commits [KEYS], \
+        _ => Err("sections: table [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
                   large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP"
             .into()),
     }

@@ -82,12 +82,17 @@ impl Peer for Gowk {
     }
 
     fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
-        let mut count = 0;
-        for key in keys {
-            count += usize::from(self.writer.remove(key)?);
+        let mut removed = 0;
+        if self.batches {
+            self.writer.remove_batch(keys, &mut self.found)?;
+            removed = self.found.iter().filter(|removed| **removed).count();
+        } else {
+            for key in keys {
+                removed += usize::from(self.writer.remove(key)?);
+            }
         }
         self.writer.commit()?;
-        Ok(Some(count))
+        Ok(Some(removed))
     }
 
     fn bytes(&self) -> Outcome<u64> {

@@ -9,7 +9,6 @@ use crate::measure::median;
 use crate::peers::PEERS;
 use crate::{Outcome, filters};
 
-const ROUNDS: usize = 3;
 const LOOKUPS: usize = 4 << 20;
 
 #[derive(Default)]
@@ -22,12 +21,12 @@ struct Row {
     false_positives: f64,
 }
 
-pub fn run(count: u64) -> Outcome<()> {
+pub fn run(count: u64, rounds: u64) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
     let (all, present, absent) = (keys(0..count), sample(count, LOOKUPS), absent(LOOKUPS));
     let removed = &all[..all.len().min(LOOKUPS / 4)];
     let mut rows: Vec<Row> = PEERS.iter().map(|_| Row::default()).collect();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for ((name, make), row) in PEERS.iter().zip(&mut rows) {
             let start = Instant::now();
             let mut peer = make(dir.path(), count)?;
@@ -49,7 +48,7 @@ pub fn run(count: u64) -> Outcome<()> {
             }
         }
     }
-    println!("{count} keys, one thread; millions a second, medians of {ROUNDS} rounds:");
+    println!("{count} keys, one thread; millions a second, medians of {rounds} rounds:");
     println!("| | insert | present | absent | remove | bytes a key | false positives |");
     println!("|---|---|---|---|---|---|---|");
     for ((name, _), row) in PEERS.iter().zip(&rows) {
