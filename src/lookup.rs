@@ -105,14 +105,18 @@ impl View {
     #[cold]
     #[inline(never)]
     fn verify_page(&self, id: PageId) -> Result<()> {
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
-        let sum = self.read(id, &mut page);
-        if self.sealer.crc(id, &page) != sum {
-            let region = id.region().0.into();
-            return Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 });
-        }
+        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])?;
         self.touched.insert(id);
         Ok(())
+    }
+
+    fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
+        let sum = self.read(id, into);
+        if self.sealer.crc(id, into) == sum {
+            return Ok(());
+        }
+        let region = id.region().0.into();
+        Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
     }
 
     pub(crate) fn verify_all(&self) -> Result<()> {
@@ -128,15 +132,7 @@ impl View {
     /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
     /// opened anew first. `Err` if it is damaged.
     pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
-        let read = || {
-            let sum = self.read(id, into);
-            if self.sealer.crc(id, into) == sum {
-                return Ok(());
-            }
-            let region = id.region().0.into();
-            Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
-        };
-        self.settled(id.region(), read, Result::is_ok)
+        self.settled(id.region(), || self.read_verified(id, into), Result::is_ok)
     }
 
     /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;

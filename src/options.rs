@@ -253,7 +253,8 @@ impl Options {
     /// Takes as much memory as the file is long, in huge pages where the system has them; all pages are verified
     /// meanwhile. The file is left alone afterwards: later commits are not seen, and it may be removed. Clones of
     /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
-    /// with [`Error::Io`] without memory, and with [`Error::Busy`] if commits keep coming in between.
+    /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in
+    /// between.
     pub fn read_in_memory(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self, View::open_in_memory)
     }

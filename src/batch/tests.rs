@@ -1,4 +1,4 @@
-//! Invariant checked: blocks that ask for their pages first answer as others do, and ask no longer than it takes.
+//! Invariant checked: blocks that ask for their pages first answer as others do, also with advice past the end.
 
 use super::*;
 use crate::files::Files;
