@@ -221,19 +221,18 @@ impl<W: Width> Bucket<W> {
 
     /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree.
     ///
-    /// Per lane, with `e` the entry: `e ^ (e - 1)` is ones up to and with the lowest set bit, and what differs
-    /// from the query outside of it must be 0. For n = 4, e = 0xABC8: e ^ (e-1) = 0x000F, so every query
-    /// 0xABC1..=0xABCF matches. The decrement sets the top bit of each lane first, so that nothing is borrowed
-    /// from the lane above; `less` then keeps that bit exactly where a lower one was set.
+    /// Per lane of W bits, with `low` the lowest set bit of the entry: the entry matches if what differs from the
+    /// query lies below `2 * low`; halved, below `low`. Added to `low`, what agrees, halved, which is that
+    /// much less than 2^(W-1), then reaches the top bit, and never the lane above. An empty slot has no lowest
+    /// bit, and nothing is below 0. For n = 4 and an entry 0xABC8, `low` is 8, and every query from 0xABC0 to
+    /// 0xABCF matches.
     #[inline]
     pub(crate) const fn matches(self, query: Slot<W>) -> Lanes<W> {
         let entries = self.0;
-        let less = (entries | Self::HIGH).wrapping_sub(Self::ONES);
-        let occupied = (less | entries) & Self::HIGH;
-        let ignored = (entries ^ less) & !(less & Self::HIGH);
-        let differs = (entries ^ Self::ONES.wrapping_mul(query.0 as u64)) & !ignored;
-        let unequal = ((differs & Self::BODY) + Self::BODY) | differs;
-        Self::lanes(occupied & !unequal)
+        // The top bit of each lane lends to the decrement, and is itself left where no other is set.
+        let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
+        let agrees = entries ^ !Self::ONES.wrapping_mul(query.0 as u64);
+        Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
     }
 
     /// The two buckets this one becomes when the filter doubles: each entry goes left or right by the first
