@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bucket::{Bucket, Slot, Width, with_width};
+use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
 use crate::error::Result;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, RegionId};
 use crate::live::LiveHead;
 use crate::memory;
 use crate::region::Place;
@@ -54,9 +54,16 @@ impl Paging {
 /// A lookup whose cache lines are on their way.
 #[derive(Clone, Copy)]
 struct Pending<W> {
-    /// The words of both buckets in the map.
-    words: [usize; 2],
+    region: RegionId,
+    first: BucketId,
+    second: BucketId,
     query: Slot<W>,
+}
+
+impl<W> Pending<W> {
+    fn pages(&self) -> [PageId; 2] {
+        [self.first, self.second].map(|id| PageId::new(self.region, u32::from(id.0) / BUCKETS_PER_PAGE))
+    }
 }
 
 impl View {
@@ -91,10 +98,10 @@ impl View {
     /// Has the pages of all lookups read in, without waiting for them.
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
         for item in items {
-            let Pending { words: [first, second], .. } = self.locate::<W>(hash(item)?);
-            self.map.read_ahead(first, 1);
-            if first / BUCKETS_PER_PAGE as usize != second / BUCKETS_PER_PAGE as usize {
-                self.map.read_ahead(second, 1);
+            let [first, second] = self.locate::<W>(hash(item)?).pages();
+            self.map.read_ahead(self.word_of(first), 1);
+            if first != second {
+                self.map.read_ahead(self.word_of(second), 1);
             }
         }
         Ok(())
@@ -107,25 +114,25 @@ impl View {
         found: &mut [bool],
         uncertain: &mut Vec<usize>,
     ) -> Result<()> {
-        let mut ring = [[Pending::<W> { words: [0; 2], query: Slot::new(0) }; STEP]; IN_FLIGHT / STEP];
+        let contents = self.contents();
+        let mut ring = [[self.locate::<W>(KeyHash::new(0)); STEP]; IN_FLIGHT / STEP];
         let mut coming = items.chunks(STEP);
         for place in &mut ring {
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
         }
         for (number, found) in found.chunks_mut(STEP).enumerate() {
             let place = &mut ring[number % (IN_FLIGHT / STEP)];
-            let pending = *place;
+            let step = *place;
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
             let whole = self.touched.is_complete();
-            for (index, (Pending { words, query }, found)) in
-                (number * STEP..).zip(pending.into_iter().zip(found))
-            {
-                if !whole && !self.are_intact(words) {
+            for (index, (pending, found)) in (number * STEP..).zip(step.iter().zip(found)) {
+                let buckets = contents.region(pending.region);
+                if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(pending)) {
+                    let [first, second] = [pending.first, pending.second].map(|id| buckets.word(id.0.into()));
+                    *found = Bucket::new(first).either_matches(Bucket::new(second), pending.query);
+                } else {
                     uncertain.push(index);
-                    continue;
                 }
-                let [first, second] = words.map(|word| Bucket::<W>::new(self.word(word)).matches(query));
-                *found = first.any() | second.any();
             }
         }
         Ok(())
@@ -141,29 +148,25 @@ impl View {
         for (pending, item) in step.iter_mut().zip(items) {
             *pending = self.locate(hash(item)?);
         }
-        for Pending { words: [first, second], .. } in step.iter().take(items.len()) {
-            self.prefetch(*first);
-            self.prefetch(*second);
+        for pending in step.iter().take(items.len()) {
+            let start = self.word_of(PageId::new(pending.region, 0));
+            self.contents().prefetch(start + usize::from(pending.first.0));
+            self.contents().prefetch(start + usize::from(pending.second.0));
         }
         Ok(())
     }
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Pending<W> {
-        let (region, rem) = hash.region(self.regions);
+        let (region, rem) = hash.region(self.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
-        let base = self.word_of(PageId::new(region, 0));
-        let words = [place.first, place.second()].map(|bucket| base + usize::from(bucket.0));
-        Pending { words, query: place.fingerprint }
+        Pending { region, first: place.first, second: place.second(), query: place.fingerprint }
     }
 
-    /// Whether the pages of these words match their checksums.
+    /// Whether the pages of a lookup match their checksums.
     #[inline]
-    fn are_intact(&self, words: [usize; 2]) -> bool {
-        words.into_iter().all(|word| {
-            let page = (word - self.word_of(PageId(0))) / BUCKETS_PER_PAGE as usize;
-            self.verify(PageId(page as u64)).is_ok()
-        })
+    fn are_intact<W>(&self, pending: &Pending<W>) -> bool {
+        pending.pages().into_iter().all(|page| self.verify(page).is_ok())
     }
 }
 

@@ -10,6 +10,9 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+use wide::u16x8;
+use zerocopy::transmute;
+
 use crate::offset::{OFFSET_T6, OFFSET_T10};
 
 /// How a bucket is divided. `INDEX_BITS` and `BITS` are the same for every real width; tests make them tiny.
@@ -233,6 +236,20 @@ impl<W: Width> Bucket<W> {
         let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
         let agrees = entries ^ !Self::ONES.wrapping_mul(query.0 as u64);
         Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
+    }
+
+    /// Whether any entry of either bucket matches `query`, which is not 0.
+    #[inline]
+    pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
+        if W::BITS != 16 {
+            return self.matches(query).any() | other.matches(query).any();
+        }
+        // In vectors: the processor's integer registers are what limits how many lookups it has under way. What is
+        // ignored of an entry ends with its lowest set bit; of an empty slot, which nothing is taken from, nothing.
+        let entries = u16x8::new(transmute!([self.0, other.0]));
+        let ignored = entries ^ entries.saturating_sub(u16x8::ONE);
+        let differs = (entries ^ u16x8::splat(query.0 as u16)) & !ignored;
+        differs.simd_eq(u16x8::ZERO).any()
     }
 
     /// The two buckets this one becomes when the filter doubles: each entry goes left or right by the first

@@ -7,7 +7,7 @@ use crate::error::{IoContext, Result};
 use crate::files::Files;
 use crate::format::{PageId, Superblock};
 use crate::live;
-use crate::map::MapMut;
+use crate::map::{Map, MapMut};
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::view::View;
@@ -60,6 +60,7 @@ impl View {
         live::set_idle(&memory, before.commit);
         let superblock =
             Superblock { commit: before.commit, counts: before.counts, metadata, ..self.superblock };
-        Ok(Some(self.moved_to(memory.into(), superblock)))
+        let memory = Map::of_memory(memory, geometry).at(&self.path, "take memory for")?;
+        Ok(Some(self.moved_to(memory, superblock)))
     }
 }

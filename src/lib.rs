@@ -97,6 +97,7 @@ mod overlay;
 mod page;
 mod partition;
 mod reader;
+mod recent;
 mod recover;
 mod region;
 mod repair;

@@ -18,7 +18,7 @@ use crate::format::{
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
-use crate::map::{Map, MapMut, Shared, Words};
+use crate::map::{HEAD_WORDS, Map, MapMut, Shared, Words};
 
 /// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
 const SUPERSEDED: u64 = u32::MAX as u64;
@@ -277,26 +277,15 @@ pub(crate) trait LiveRead: LiveHead {
     }
 }
 
-/// The first words, found once for several looks.
-#[derive(Clone, Copy)]
-pub(crate) struct Head<'a>(Words<'a, HEAD_WORDS>);
+/// The first words, as a map gives them.
+pub(crate) type Head<'a> = Words<'a, HEAD_WORDS>;
 
-/// State, flags, epoch, and one more, as blocks are powers of two.
-const HEAD_WORDS: usize = 4;
-const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS && word(LIVE).is_multiple_of(HEAD_WORDS));
-
-impl Map {
-    /// `None` if the map ends before, as none of a filter does.
-    #[inline]
-    pub(crate) fn live_head(&self) -> Option<Head<'_>> {
-        self.block(word(LIVE) / HEAD_WORDS).map(Head)
-    }
-}
+const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS);
 
 impl LiveHead for Head<'_> {
     #[inline]
     fn live_word(&self, offset: u64) -> u64 {
-        self.0.word(word(offset))
+        Words::word(*self, word(offset))
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 //! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
 //! "Present" needs no check.
 
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
         let bucket = u32::from(id.0);
         let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
         self.view.verify(page)?;
-        Ok(Bucket::new(self.view.word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
+        Ok(Bucket::new(self.view.contents().word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
     }
 }
 
@@ -77,7 +78,7 @@ impl<W: Width> Glance<W> {
         if !settled {
             return found_unsettled(first, second, query);
         }
-        Some(first.matches(query).any() | second.matches(query).any())
+        Some(first.either_matches(second, query))
     }
 
     fn count(self) -> Option<u32> {
@@ -92,7 +93,7 @@ impl<W: Width> Glance<W> {
 #[cold]
 #[inline(never)]
 fn found_unsettled<W: Width>(first: Bucket<W>, second: Bucket<W>, query: Slot<W>) -> Option<bool> {
-    (first.matches(query).any() | second.matches(query).any()).then_some(true)
+    first.either_matches(second, query).then_some(true)
 }
 
 /// Lookups in one opening of the file.
@@ -107,7 +108,14 @@ impl View {
     fn verify_page(&self, id: PageId) -> Result<()> {
         self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])?;
         self.touched.insert(id);
+        self.look_for_shortcut();
         Ok(())
+    }
+
+    /// To be called where the pages touched so far, or which of them count, may have become all.
+    pub(crate) fn look_for_shortcut(&self) {
+        let shortcut = self.touched.is_complete() && self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
+        self.shortcut.store(shortcut, Ordering::Relaxed);
     }
 
     fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
@@ -156,18 +164,18 @@ impl View {
 
     /// The answer, unless it takes more than a look at two buckets of intact pages of the file itself.
     ///
-    /// The width that nearly all filters have is in line, the others are not: what is there costs registers.
+    /// What nearly all filters come to is in line, all else is not: what is there costs registers.
     #[inline(always)]
     pub(crate) fn contains_quickly(&self, hash: KeyHash) -> Option<bool> {
-        if self.superblock.identity.geometry.slots == SlotsPerBucket::Four {
-            self.glance::<Four>(hash)?.contains()
+        if self.shortcut.load(Ordering::Relaxed) {
+            self.glance_at_intact::<Four>(hash)?.contains()
         } else {
-            self.contains_quickly_other(hash)
+            self.contains_less_quickly(hash)
         }
     }
 
     #[inline(never)]
-    fn contains_quickly_other(&self, hash: KeyHash) -> Option<bool> {
+    fn contains_less_quickly(&self, hash: KeyHash) -> Option<bool> {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
@@ -176,35 +184,32 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Of a view that is not a private replay.
-    #[inline(always)]
+    /// `None` where a page must be verified first.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = hash.region(self.regions);
+        let (region, rem) = hash.region(self.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
-        let (first, second) = (place.first, place.second());
-        if !self.touched.is_complete() && !self.were_touched(region, first, second) {
-            return None;
-        }
-        let (head, buckets) = (self.map.live_head()?, self.buckets(region)?);
+        let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
+        let touched = self.touched.contains(page(place.first)) && self.touched.contains(page(place.second()));
+        if touched { self.glance_at_intact(hash) } else { None }
+    }
+
+    /// Of a view that is not a private replay, at pages that were verified.
+    #[inline(always)]
+    fn glance_at_intact<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
+        let (region, rem) = hash.region(self.map.regions());
+        let place = Place::<W>::new(hash.local(), rem);
+        let (head, buckets) = (self.map.live_head(), self.map.region(region)?);
         let epoch = head.epoch();
         if head.flagged() {
             return None;
         }
-        let [first, second] = [first, second].map(|bucket| Bucket::new(buckets.word(bucket.0.into())));
+        let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
         Some(Glance { first, second, query: place.fingerprint, settled: head.was_settled(epoch) })
-    }
-
-    /// Not in line: the registers it takes would cost the lookups that no longer need it.
-    #[cold]
-    #[inline(never)]
-    fn were_touched(&self, region: RegionId, first: BucketId, second: BucketId) -> bool {
-        let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
-        self.touched.contains(page(first)) && self.touched.contains(page(second))
     }
 
     pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.regions);
+        let (region, rem) = hash.region(self.map.regions());
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::contains(&mut ViewRegion { view: self, region }, place);
@@ -218,7 +223,7 @@ impl View {
 
     pub(crate) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.regions);
+        let (region, rem) = hash.region(self.map.regions());
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { view: self, region }, place);

@@ -15,65 +15,105 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-const PAGE_BYTES: usize = crate::format::PAGE as usize;
+use crate::format::{BUCKETS_PER_REGION, Geometry, LIVE, PAGE, REGION};
+use crate::hash::RegionId;
 
-/// A mapping that is only read.
+const PAGE_BYTES: usize = PAGE as usize;
+/// The words of a region, and those at the start of the live area that every lookup reads.
+const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
+pub(crate) const HEAD_WORDS: usize = 4;
+
+const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
+
+/// The mapping of a filter's whole file, which is only read.
+///
+/// Invariant: its regions, from byte `data` on, and the head of its live area, before that, lie within it.
 #[derive(Debug)]
-pub(crate) struct Map(MmapRaw);
+pub(crate) struct Map {
+    raw: MmapRaw,
+    data: usize,
+    regions: u64,
+}
 
 impl Map {
-    /// The first `length` bytes of a file, as all processes see them.
-    pub(crate) fn shared(file: &File, length: u64) -> io::Result<Self> {
-        options(length)?.map_raw_read_only(file).map(Self)
+    /// A file, as all processes see it.
+    pub(crate) fn shared(file: &File, geometry: Geometry) -> io::Result<Self> {
+        Self::new(options(geometry.file_length())?.map_raw_read_only(file)?, geometry)
+    }
+
+    /// What was made to look like such a file, not to be changed any more.
+    pub(crate) fn of_memory(map: MapMut, geometry: Geometry) -> io::Result<Self> {
+        Self::new(map.0, geometry)
+    }
+
+    fn new(raw: MmapRaw, geometry: Geometry) -> io::Result<Self> {
+        let (data, regions) = (geometry.data(), geometry.regions());
+        let end = regions.checked_mul(REGION).and_then(|length| length.checked_add(data));
+        let fits = end.is_some_and(|end| end <= raw.len() as u64) && LIVE + 8 * HEAD_WORDS as u64 <= data;
+        if !fits || !data.is_multiple_of(PAGE) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        Ok(Self { raw, data: data as usize, regions })
+    }
+
+    pub(crate) const fn regions(&self) -> u64 {
+        self.regions
     }
 
     /// The 64-bit word number `index`, relaxed; stored little-endian.
     #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
-        u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
+        u64::from_le(words(&self.raw)[index].load(Ordering::Relaxed))
     }
 
     /// The 32-bit half word number `index`, relaxed; stored little-endian.
     #[inline]
     pub(crate) fn half(&self, index: usize) -> u32 {
-        u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
+        u32::from_le(halves(&self.raw)[index].load(Ordering::Relaxed))
     }
 
-    /// The words from number `block * N` on, `N` of them, to be read without a look at the map's length each;
-    /// `None` if it ends before.
+    /// The first words of the live area.
     #[inline]
-    pub(crate) fn block<const N: usize>(&self, block: usize) -> Option<Words<'_, N>> {
-        words(&self.0).as_chunks().0.get(block).map(Words)
+    pub(crate) fn live_head(&self) -> Words<'_, HEAD_WORDS> {
+        // SAFETY: as for `words`; by the invariant of the type these lie within the mapping, at a multiple of 8.
+        Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
+    }
+
+    /// The buckets of a region, to be read without a look at the mapping's length each; `None` if there is no
+    /// such region.
+    #[inline]
+    pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
+        if u64::from(region.0) >= self.regions {
+            return None;
+        }
+        let start = self.data + region.0 as usize * REGION as usize;
+        // SAFETY: as for `words`; by the invariant of the type so many regions lie within the mapping, each at a
+        // multiple of the page size.
+        Some(Words(unsafe { &*self.raw.as_ptr().add(start).cast() }))
     }
 
     /// Copies consecutive words, each read atomically, the whole not.
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
-        copy(&self.0, index, into);
+        copy(&self.raw, index, into);
     }
 
     /// Asks for the cache line of a word, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
-        prefetch(&self.0, index);
+        prefetch(&self.raw, index);
     }
 
     /// Tells the system that pages will be read in no order, so that reading ahead would only push out others.
     pub(crate) fn expect_random_reads(&self) {
         // Advice: where the system does not take it, reads are right all the same.
-        let _ = self.0.advise(Advice::Random);
+        let _ = self.raw.advise(Advice::Random);
     }
 
     /// Has the pages read in that hold the words from `index` on, and does not wait for it.
     pub(crate) fn read_ahead(&self, index: usize, words: usize) {
         let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
         // Past the end, and wherever else the system does not take it, nothing comes of it.
-        let _ = self.0.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
-    }
-}
-
-impl From<MapMut> for Map {
-    fn from(map: MapMut) -> Self {
-        Self(map.0)
+        let _ = self.raw.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
     }
 }
 

@@ -202,8 +202,7 @@ fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>, may_recover: bool) -> Re
         return Ok(Readable::StartOver);
     }
     let superblocks = settled_superblocks(&file, path, writer)?;
-    let length = superblocks.newest.identity.geometry.file_length();
-    let map = Map::shared(&file, length).at(path, "map")?;
+    let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
     // Protects: the name. What is shown must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };

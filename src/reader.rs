@@ -1,7 +1,6 @@
 //! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
 //! the file. How a view is looked into: `lookup.rs`.
 
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +17,7 @@ use crate::info::{Facts, Info};
 use crate::journal::HEADER;
 use crate::metadata::Metadata;
 use crate::options::Options;
+use crate::recent;
 use crate::threads::on_threads;
 use crate::view::View;
 
@@ -34,19 +34,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Reader(Arc<Shared>);
 
-/// The number of the next reader opened in this process.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// The view that this thread last looked into, and the number of its reader: no private replay, and with
-    /// the hash function that the reader was opened with.
-    ///
-    /// Sharing a pointer that may be replaced takes locked instructions, and those wait for all loads before them:
-    /// no lookup could begin before the one before has its cache lines, which takes several times as long. A view
-    /// tells itself whether it is still current, so a thread may keep one. It is let go when the thread looks
-    /// up anything in another one, or ends, or drops the last clone of the reader.
-    static RECENT: RefCell<Option<(u64, Arc<View>)>> = const { RefCell::new(None) };
-}
+/// The number of the next reader opened in this process; 0 is none.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
 struct Shared {
@@ -75,10 +64,10 @@ impl Reader {
         open: impl FnOnce(&Files, &Options) -> Result<View>,
     ) -> Result<Self> {
         let files = Files::new(path)?;
-        let view = open(&files, options)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let view = open(&files, options)?.of_reader(number);
         let hasher = view.superblock.identity.hasher;
         let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self(Arc::new(Shared { number, files, options: options.clone(), hasher, view, reopening })))
     }
 
@@ -246,11 +235,7 @@ impl Reader {
     /// lookups as far as its window of some hundred instructions reaches.
     #[inline]
     fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
-        let recent = RECENT.try_with(|recent| match &*recent.try_borrow().ok()? {
-            Some((number, view)) if *number == self.0.number => answer(view),
-            _ => None,
-        });
-        recent.ok().flatten()
+        recent::with_recent(|view| if view.reader == self.0.number { answer(view) } else { None })
     }
 
     /// Answers from a current view, opening the file anew as often as it takes.
@@ -275,12 +260,7 @@ impl Reader {
         if view.is_replayed() || view.superblock.identity.hasher != self.0.hasher {
             return;
         }
-        // Where a thread is about to end, there is nothing to keep it in.
-        let _ = RECENT.try_with(|recent| {
-            if let Ok(mut recent) = recent.try_borrow_mut() {
-                *recent = Some((self.0.number, view));
-            }
-        });
+        recent::keep(view);
     }
 
     fn current(&self, start: Instant) -> Result<Arc<View>> {
@@ -304,7 +284,8 @@ impl Reader {
     fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.0.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.0.view.load()) {
-            self.0.view.store(Arc::new(View::open(&self.0.files, &self.0.options)?));
+            let view = View::open(&self.0.files, &self.0.options)?.of_reader(self.0.number);
+            self.0.view.store(Arc::new(view));
         }
         Ok(())
     }
@@ -312,10 +293,6 @@ impl Reader {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _ = RECENT.try_with(|recent| {
-            if let Ok(mut recent) = recent.try_borrow_mut() {
-                recent.take_if(|(number, _)| *number == self.number);
-            }
-        });
+        recent::let_go(|view| view.reader == self.number);
     }
 }

@@ -62,8 +62,8 @@ pub(crate) enum Inserted {
 #[inline]
 pub(crate) fn contains<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>) -> Result<bool, B::Error> {
     // Both are asked for before either is looked at: two misses then take the time of one.
-    let [first, second] = place.load(buckets)?.map(|(_, bucket)| bucket.matches(place.fingerprint));
-    Ok(first.any() | second.any())
+    let [(_, first), (_, second)] = place.load(buckets)?;
+    Ok(first.either_matches(second, place.fingerprint))
 }
 
 /// The number of matching entries, at most 2n; 2n where a bucket is quarantined, as copies may have been

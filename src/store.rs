@@ -97,7 +97,7 @@ impl Store {
         verify: Verify,
     ) -> Result<Self> {
         let geometry = checkpoint.identity.geometry;
-        let map = Map::shared(&file, geometry.file_length()).at(&files.data, "map")?;
+        let map = Map::shared(&file, geometry).at(&files.data, "map")?;
         let larger_than_memory = memory::is_exceeded_by(geometry.file_length());
         if larger_than_memory {
             map.expect_random_reads();

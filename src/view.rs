@@ -9,15 +9,16 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::batch::Paging;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, REGION, Superblock, check_counts};
+use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, Superblock, check_counts};
 use crate::hash::RegionId;
 use crate::journal;
 use crate::live::{LiveHead, LiveRead, Published};
-use crate::map::{Map, MapMut, Words};
+use crate::map::{Map, MapMut};
 use crate::metadata::Metadata;
 use crate::open::{Opened, open_reader};
 use crate::options::Options;
@@ -29,17 +30,19 @@ use crate::recover::{Decision, Redo, judge};
 pub(crate) struct View {
     pub(crate) path: Arc<Path>,
     inode: Inode,
+    /// The number of the reader it belongs to; 0 if none.
+    pub(crate) reader: u64,
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
     pub(crate) map: Map,
-    /// How many regions there are; the first word of them; and what lies before them, counted in regions.
-    pub(crate) regions: u64,
+    /// The first word of the regions.
     data: usize,
-    first: usize,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
     pub(crate) touched: Touched,
+    /// Whether every page is intact and has the width that lookups have in line.
+    pub(crate) shortcut: AtomicBool,
     pub(crate) other_superblock_damaged: bool,
     /// Whether pages have to be waited for.
     pub(crate) paging: Paging,
@@ -51,7 +54,7 @@ pub(crate) const REGIONS_AHEAD: u32 = 16;
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
 struct Replayed {
-    memory: MapMut,
+    memory: Map,
     epoch: u64,
     published: Published,
 }
@@ -68,16 +71,16 @@ impl View {
         let mut view = Self {
             path: files.data.as_path().into(),
             inode,
+            reader: 0,
             map,
-            regions: geometry.regions(),
             data: (geometry.data() / 8) as usize,
-            first: (geometry.data() / REGION) as usize,
             replayed: None,
             sealer: Sealer::new(&superblock.identity),
             touched: match options.verify {
                 Verify::Never => Touched::all(),
                 Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
             },
+            shortcut: AtomicBool::new(false),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
             paging,
@@ -89,13 +92,20 @@ impl View {
         if options.verify == Verify::Eager {
             view.verify_all()?;
         }
+        view.look_for_shortcut();
         Ok(view)
     }
 
     /// The same in memory that nobody else can change, its pages verified.
     pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
-        Self { superblock, map: memory, replayed: None, touched, paging, ..self }
+        let view = Self { superblock, map: memory, replayed: None, touched, paging, ..self };
+        view.look_for_shortcut();
+        view
+    }
+
+    pub(crate) fn of_reader(self, number: u64) -> Self {
+        Self { reader: number, ..self }
     }
 
     /// Replays the journal into private memory, for a process that may not write.
@@ -125,6 +135,7 @@ impl View {
             }
             memory.set_half(self.sum_of(id), change.crc);
         }
+        let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
         Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
     }
 
@@ -173,25 +184,14 @@ impl View {
         self.data + (id.0 * PAGE / 8) as usize
     }
 
-    /// All buckets of a region, but not of a private replay.
-    #[inline]
-    pub(crate) fn buckets(&self, region: RegionId) -> Option<Words<'_, { BUCKETS_PER_REGION as usize }>> {
-        self.map.block(self.first + region.0 as usize)
-    }
-
     pub(crate) fn sum_of(&self, id: PageId) -> usize {
         (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
     }
 
+    /// Where pages and their checksums are read.
     #[inline]
-    pub(crate) fn word(&self, index: usize) -> u64 {
-        self.replayed.as_ref().map_or_else(|| self.map.word(index), |replayed| replayed.memory.word(index))
-    }
-
-    /// Asks for the cache line of a word, in vain where it is read from a private replay.
-    #[inline]
-    pub(crate) fn prefetch(&self, index: usize) {
-        self.map.prefetch(index);
+    pub(crate) fn contents(&self) -> &Map {
+        self.replayed.as_ref().map_or(&self.map, |replayed| &replayed.memory)
     }
 
     /// To be told of each region where they are read in order: of a file larger than memory, the system reads
@@ -205,18 +205,12 @@ impl View {
 
     /// A page and its checksum as they are, unverified.
     pub(crate) fn read(&self, id: PageId, into: &mut Page) -> u32 {
-        match &self.replayed {
-            None => self.map.copy(self.word_of(id), into),
-            Some(Replayed { memory, .. }) => memory.copy(self.word_of(id), into),
-        }
+        self.contents().copy(self.word_of(id), into);
         self.sum(id)
     }
 
     pub(crate) fn sum(&self, id: PageId) -> u32 {
-        match &self.replayed {
-            None => self.map.half(self.sum_of(id)),
-            Some(Replayed { memory, .. }) => memory.half(self.sum_of(id)),
-        }
+        self.contents().half(self.sum_of(id))
     }
 
     /// Counters and metadata as of the last commit; `None` while one is being applied.
