@@ -26,5 +26,5 @@ fn a_file_larger_than_memory_answers_as_any_other() {
             assert_eq!(found, reader.contains(key).unwrap());
         }
     }
-    (0..=view.regions as u32).for_each(|region| view.comes_to(crate::hash::RegionId(region)));
+    (0..=view.map.regions() as u32).for_each(|region| view.comes_to(crate::hash::RegionId(region)));
 }
