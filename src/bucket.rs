@@ -108,7 +108,7 @@ impl<W: Width> Slot<W> {
     pub(crate) const fn fresh(local: u64, rem: u64) -> Self {
         let tag = local >> (64 - W::TAG_BITS);
         let tail = rem >> (64 - W::TAIL_BITS);
-        Self::new((tag << (W::BITS - W::TAG_BITS) | tail << 1 | 1) as u32)
+        Self::new(((tag << (W::BITS - W::TAG_BITS)) + 2 * tail + 1) as u32)
     }
 
     pub(crate) const fn is_empty(self) -> bool {

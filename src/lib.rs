@@ -102,6 +102,7 @@ mod recover;
 mod region;
 mod repair;
 mod scratch;
+mod shortcut;
 mod sizing;
 mod store;
 mod threads;

@@ -65,7 +65,8 @@ impl<M: Shared> Live<M> {
     fn set_flag(&self, flag: u64, set: bool) {
         let flags = self.0.word(word(LIVE_FLAGS));
         self.0.set_word(word(LIVE_FLAGS), if set { flags | flag } else { flags & !flag });
-        M::fence(Ordering::SeqCst);
+        // For readers that look at flags only where the epoch is another.
+        self.step_epoch(|epoch| epoch.wrapping_add(2));
     }
 
     /// Applies a commit: `write` is called for each region, and readers see each one change at once.

@@ -4,11 +4,10 @@
 //! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
 //! "Present" needs no check.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bucket::{Bucket, BucketId, Four, Slot, Width, with_width};
+use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
 use crate::error::{Error, Result};
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::hash::{KeyHash, RegionId};
@@ -16,7 +15,6 @@ use crate::live::{LiveHead, LiveRead};
 use crate::options::OnDamage;
 use crate::page::Page;
 use crate::region::{self, Buckets, Place};
-use crate::sizing::SlotsPerBucket;
 use crate::view::View;
 
 /// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
@@ -59,7 +57,9 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
         let bucket = u32::from(id.0);
         let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
         self.view.verify(page)?;
-        Ok(Bucket::new(self.view.contents().word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize)))
+        Ok(Bucket::new(
+            self.view.contents().word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize),
+        ))
     }
 }
 
@@ -72,13 +72,11 @@ struct Glance<W> {
 }
 
 impl<W: Width> Glance<W> {
-    #[inline(always)]
     fn contains(self) -> Option<bool> {
         let Self { first, second, query, settled } = self;
-        if !settled {
-            return found_unsettled(first, second, query);
-        }
-        Some(first.either_matches(second, query))
+        // "Present" is certain while something is being applied, "absent" is not.
+        let found = first.either_matches(second, query);
+        (found | settled).then_some(found)
     }
 
     fn count(self) -> Option<u32> {
@@ -87,13 +85,6 @@ impl<W: Width> Glance<W> {
         let count = first.matches(query).count() + second.matches(query).count();
         (settled & !universal).then_some(count)
     }
-}
-
-/// "Present" is certain while something is being applied, "absent" is not.
-#[cold]
-#[inline(never)]
-fn found_unsettled<W: Width>(first: Bucket<W>, second: Bucket<W>, query: Slot<W>) -> Option<bool> {
-    first.either_matches(second, query).then_some(true)
 }
 
 /// Lookups in one opening of the file.
@@ -108,14 +99,7 @@ impl View {
     fn verify_page(&self, id: PageId) -> Result<()> {
         self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])?;
         self.touched.insert(id);
-        self.look_for_shortcut();
         Ok(())
-    }
-
-    /// To be called where the pages touched so far, or which of them count, may have become all.
-    pub(crate) fn look_for_shortcut(&self) {
-        let shortcut = self.touched.is_complete() && self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
-        self.shortcut.store(shortcut, Ordering::Relaxed);
     }
 
     fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
@@ -162,49 +146,43 @@ impl View {
         self.map.settled(region, look, certain, || patience.wait())
     }
 
-    /// The answer, unless it takes more than a look at two buckets of intact pages of the file itself.
-    ///
-    /// What nearly all filters come to is in line, all else is not: what is there costs registers.
-    #[inline(always)]
-    pub(crate) fn contains_quickly(&self, hash: KeyHash) -> Option<bool> {
-        if self.shortcut.load(Ordering::Relaxed) {
-            self.glance_at_intact::<Four>(hash)?.contains()
-        } else {
-            self.contains_less_quickly(hash)
+    /// The answer, unless it takes more than a look at two buckets of pages verified before; `None` also if the
+    /// view is not of `reader`.
+    pub(crate) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
+        if self.reader != reader {
+            return None;
         }
-    }
-
-    #[inline(never)]
-    fn contains_less_quickly(&self, hash: KeyHash) -> Option<bool> {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
     /// As `contains_quickly`.
-    pub(crate) fn count_quickly(&self, hash: KeyHash) -> Option<u32> {
+    pub(crate) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
+        if self.reader != reader {
+            return None;
+        }
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// `None` where a page must be verified first.
+    /// Of a view that is not a private replay; `None` where a page must be verified first, and while a flag asks for
+    /// more care.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
         let (region, rem) = hash.region(self.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
         let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
-        let touched = self.touched.contains(page(place.first)) && self.touched.contains(page(place.second()));
-        if touched { self.glance_at_intact(hash) } else { None }
-    }
-
-    /// Of a view that is not a private replay, at pages that were verified.
-    #[inline(always)]
-    fn glance_at_intact<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = hash.region(self.map.regions());
-        let place = Place::<W>::new(hash.local(), rem);
+        if !(self.touched.contains(page(place.first)) && self.touched.contains(page(place.second()))) {
+            return None;
+        }
         let (head, buckets) = (self.map.live_head(), self.map.region(region)?);
         let epoch = head.epoch();
         if head.flagged() {
             return None;
         }
         let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
-        Some(Glance { first, second, query: place.fingerprint, settled: head.was_settled(epoch) })
+        let settled = head.was_settled(epoch);
+        if settled {
+            self.found_calm(epoch);
+        }
+        Some(Glance { first, second, query: place.fingerprint, settled })
     }
 
     pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::format::{BUCKETS_PER_REGION, Geometry, LIVE, PAGE, REGION};
-use crate::hash::RegionId;
+use crate::hash::{KeyHash, RegionId};
 
 const PAGE_BYTES: usize = PAGE as usize;
 /// The words of a region, and those at the start of the live area that every lookup reads.
@@ -27,13 +27,22 @@ const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8
 
 /// The mapping of a filter's whole file, which is only read.
 ///
-/// Invariant: its regions, from byte `data` on, and the head of its live area, before that, lie within it.
+/// Invariant: its regions, from `start` on, and the head of its live area lie within it.
 #[derive(Debug)]
 pub(crate) struct Map {
     raw: MmapRaw,
-    data: usize,
+    start: Start,
     regions: u64,
 }
+
+/// The first region: kept, as each lookup would have to find it.
+#[derive(Debug)]
+struct Start(*const [AtomicU64; REGION_WORDS]);
+
+// SAFETY: it points into the mapping that it is kept with, which any thread may read, through atomics.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
 
 impl Map {
     /// A file, as all processes see it.
@@ -53,7 +62,8 @@ impl Map {
         if !fits || !data.is_multiple_of(PAGE) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        Ok(Self { raw, data: data as usize, regions })
+        let start = Start(raw.as_ptr().wrapping_add(data as usize).cast());
+        Ok(Self { raw, start, regions })
     }
 
     pub(crate) const fn regions(&self) -> u64 {
@@ -86,10 +96,17 @@ impl Map {
         if u64::from(region.0) >= self.regions {
             return None;
         }
-        let start = self.data + region.0 as usize * REGION as usize;
         // SAFETY: as for `words`; by the invariant of the type so many regions lie within the mapping, each at a
         // multiple of the page size.
-        Some(Words(unsafe { &*self.raw.as_ptr().add(start).cast() }))
+        Some(Words(unsafe { &*self.start.0.add(region.0 as usize) }))
+    }
+
+    /// The region of a key, as `region` gives it, and the fraction left over.
+    #[inline]
+    pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
+        let product = u128::from(hash.position()) * u128::from(self.regions);
+        // SAFETY: as for `region`: a 64-bit fraction of so many is below that.
+        (Words(unsafe { &*self.start.0.add((product >> 64) as usize) }), product as u64)
     }
 
     /// Copies consecutive words, each read atomically, the whole not.

@@ -310,7 +310,7 @@ impl Options {
             Some(seed) => seed,
             None => random(path)?,
         };
-        let identity = Identity { uuid, hasher: KeyHasher { kind: self.hash, seed }, geometry };
+        let identity = Identity { uuid, hasher: KeyHasher::new(self.hash, seed), geometry };
         let policy = Policy {
             growth: self.growth,
             max_file_size: self.max_file_size.unwrap_or(0),

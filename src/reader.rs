@@ -32,7 +32,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// the superblocks and the checksums of pages are verified, the latter as they are touched
 /// ([`Verify`](crate::Verify)); nothing else is read.
 #[derive(Clone, Debug)]
-pub struct Reader(Arc<Shared>);
+pub struct Reader {
+    number: u64,
+    shared: Arc<Shared>,
+}
 
 /// The number of the next reader opened in this process; 0 is none.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -66,18 +69,19 @@ impl Reader {
         let files = Files::new(path)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
-        let hasher = view.superblock.identity.hasher;
+        let hasher = view.hasher();
         let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
-        Ok(Self(Arc::new(Shared { number, files, options: options.clone(), hasher, view, reopening })))
+        let options = options.clone();
+        Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
     pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        self.0.hasher.hash(key).ok_or_else(|| self.caller_hashes())
+        self.shared.hasher.hash(key).ok_or_else(|| self.caller_hashes())
     }
 
     fn caller_hashes(&self) -> Error {
-        Error::CallerHashes { path: self.0.files.data.clone() }
+        Error::CallerHashes { path: self.shared.files.data.clone() }
     }
 
     /// Whether the key is present, as of the last commit: false only if it was never inserted, or was removed.
@@ -87,19 +91,26 @@ impl Reader {
     /// damaged page unless told to answer "present" there ([`OnDamage`](crate::OnDamage)), with
     /// [`Error::Busy`] if a writer stopped in the middle of a commit and does not go on, and with whatever is
     /// wrong with a file that has taken this one's place.
-    #[inline]
+    // In line always: it is shorter than it looks, and behind a call, lookups take a seventh more.
+    #[inline(always)]
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        match self.quick(|view| view.contains_quickly(view.superblock.identity.hasher.hash(key)?)) {
-            Some(found) => Ok(found),
-            None => self.contains_slowly(key),
+        if let Some(view) = recent::take() {
+            let found = view.contains_in_line(self.number, key);
+            recent::put_back(view);
+            if let Some(found) = found {
+                return Ok(found);
+            }
         }
+        self.contains_otherwise(key)
     }
 
-    #[cold]
     #[inline(never)]
-    fn contains_slowly(&self, key: &[u8]) -> Result<bool> {
-        let on_damage = self.0.options.on_damage;
-        self.look(|view| match view.superblock.identity.hasher.hash(key) {
+    fn contains_otherwise(&self, key: &[u8]) -> Result<bool> {
+        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, view.hasher().hash(key)?)) {
+            return Ok(found);
+        }
+        let on_damage = self.shared.options.on_damage;
+        self.look(|view| match view.hasher().hash(key) {
             Some(hash) => view.contains(hash, on_damage),
             None => Some(Err(self.caller_hashes())),
         })
@@ -107,18 +118,24 @@ impl Reader {
 
     /// As [`contains`](Self::contains), for a key hashed before. Fails with [`Error::Replaced`] if another
     /// filter with another seed has taken this one's place since.
-    #[inline]
+    #[inline(always)]
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        match self.quick(|view| view.contains_quickly(hash)) {
-            Some(found) => Ok(found),
-            None => self.contains_hash_slowly(hash),
+        if let Some(view) = recent::take() {
+            let found = view.contains_hash_in_line(self.number, hash);
+            recent::put_back(view);
+            if let Some(found) = found {
+                return Ok(found);
+            }
         }
+        self.contains_hash_otherwise(hash)
     }
 
-    #[cold]
     #[inline(never)]
-    fn contains_hash_slowly(&self, hash: KeyHash) -> Result<bool> {
-        let on_damage = self.0.options.on_damage;
+    fn contains_hash_otherwise(&self, hash: KeyHash) -> Result<bool> {
+        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, hash)) {
+            return Ok(found);
+        }
+        let on_damage = self.shared.options.on_damage;
         self.look(|view| match self.check_hasher(view) {
             Ok(()) => view.contains(hash, on_damage),
             Err(error) => Some(Err(error)),
@@ -126,19 +143,18 @@ impl Reader {
     }
 
     fn check_hasher(&self, view: &View) -> Result<()> {
-        if view.superblock.identity.hasher == self.0.hasher {
+        if view.hasher() == self.shared.hasher {
             return Ok(());
         }
-        Err(Error::Replaced { path: self.0.files.data.clone() })
+        Err(Error::Replaced { path: self.shared.files.data.clone() })
     }
 
     /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
     /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
     /// says. Errors as for [`contains`](Self::contains).
     pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
-        let hash = |view: &View, key: &K| {
-            view.superblock.identity.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
-        };
+        let hash =
+            |view: &View, key: &K| view.hasher().hash(key.as_ref()).ok_or_else(|| self.caller_hashes());
         self.contains_all(keys, hash, |key| self.contains(key.as_ref()), found)
     }
 
@@ -157,7 +173,7 @@ impl Reader {
     ) -> Result<()> {
         found.clear();
         found.resize(items.len(), false);
-        let threads = self.0.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
+        let threads = self.shared.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = items.len().div_ceil(threads).max(1);
         let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
         let look_up = |(items, found): (&[T], &mut [bool])| -> Result<()> {
@@ -175,12 +191,24 @@ impl Reader {
 
     /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count
     /// too, so this is never too low. Errors as for [`contains`](Self::contains).
+    #[inline]
     pub fn count(&self, key: &[u8]) -> Result<u32> {
-        if let Some(count) = self.quick(|view| view.count_quickly(view.superblock.identity.hasher.hash(key)?))
-        {
+        if let Some(view) = recent::take() {
+            let count = view.count_in_line(self.number, key);
+            recent::put_back(view);
+            if let Some(count) = count {
+                return Ok(count);
+            }
+        }
+        self.count_otherwise(key)
+    }
+
+    #[inline(never)]
+    fn count_otherwise(&self, key: &[u8]) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(self.number, view.hasher().hash(key)?)) {
             return Ok(count);
         }
-        self.look(|view| match view.superblock.identity.hasher.hash(key) {
+        self.look(|view| match view.hasher().hash(key) {
             Some(hash) => view.count(hash),
             None => Some(Err(self.caller_hashes())),
         })
@@ -196,7 +224,7 @@ impl Reader {
 
     /// The filter as of its last commit.
     pub fn info(&self) -> Result<Info> {
-        let journal = &self.0.files.journal;
+        let journal = &self.shared.files.journal;
         let journal_length = match journal.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
             outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
@@ -226,16 +254,15 @@ impl Reader {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0.files.data
+        &self.shared.files.data
     }
 
-    /// Answers from this thread's view if nothing stands in the way; if something does, `look` finds out what.
-    ///
-    /// Few instructions and small results: a processor that waits for one lookup's cache lines works on the next
-    /// lookups as far as its window of some hundred instructions reaches.
-    #[inline]
+    /// Answers from the view that this thread keeps, if it does.
     fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
-        recent::with_recent(|view| if view.reader == self.0.number { answer(view) } else { None })
+        let view = recent::take()?;
+        let answer = answer(&view);
+        recent::put_back(view);
+        answer
     }
 
     /// Answers from a current view, opening the file anew as often as it takes.
@@ -257,7 +284,7 @@ impl Reader {
 
     /// Keeps the view for this thread's next lookup, unless it asks for more care than `quick` takes.
     fn remember(&self, view: Arc<View>) {
-        if view.is_replayed() || view.superblock.identity.hasher != self.0.hasher {
+        if view.is_replayed() || view.hasher() != self.shared.hasher {
             return;
         }
         recent::keep(view);
@@ -265,8 +292,8 @@ impl Reader {
 
     fn current(&self, start: Instant) -> Result<Arc<View>> {
         loop {
-            let view = self.0.view.load_full();
-            if view.is_current(&self.0.files)? {
+            let view = self.shared.view.load_full();
+            if view.is_current(&self.shared.files)? {
                 return Ok(view);
             }
             self.reopen(&view)?;
@@ -277,15 +304,15 @@ impl Reader {
     }
 
     fn busy(&self) -> Error {
-        Error::Busy { path: self.0.files.data.clone(), op: "read" }
+        Error::Busy { path: self.shared.files.data.clone(), op: "read" }
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
     fn reopen(&self, seen: &Arc<View>) -> Result<()> {
-        let _one_at_a_time = self.0.reopening.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::ptr_eq(seen, &self.0.view.load()) {
-            let view = View::open(&self.0.files, &self.0.options)?.of_reader(self.0.number);
-            self.0.view.store(Arc::new(view));
+        let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(seen, &self.shared.view.load()) {
+            let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
+            self.shared.view.store(Arc::new(view));
         }
         Ok(())
     }

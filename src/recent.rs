@@ -13,7 +13,7 @@ use crate::view::View;
 
 thread_local! {
     /// Has no destructor, so that no access has to ask whether it has run: `ENDING` empties it.
-    static RECENT: Cell<Option<ManuallyDrop<Arc<View>>>> = const { Cell::new(None) };
+    static RECENT: Cell<Option<Kept>> = const { Cell::new(None) };
     static ENDING: Ending = const { Ending };
 }
 
@@ -25,13 +25,19 @@ impl Drop for Ending {
     }
 }
 
-/// What `look` makes of the thread's view, if it keeps one. The thread has none for the time of the call.
+/// A thread's view, which goes back with [`put_back`].
+pub(crate) type Kept = ManuallyDrop<Arc<View>>;
+
+/// The view that the thread keeps, which then keeps none.
 #[inline(always)]
-pub(crate) fn with_recent<T>(look: impl FnOnce(&View) -> Option<T>) -> Option<T> {
-    let view = RECENT.take()?;
-    let outcome = look(&view);
+pub(crate) fn take() -> Option<Kept> {
+    RECENT.take()
+}
+
+/// After [`take`].
+#[inline(always)]
+pub(crate) fn put_back(view: Kept) {
     RECENT.set(Some(view));
-    outcome
 }
 
 /// Keeps a view for the thread's next lookup, in place of the one that it had.
@@ -45,10 +51,10 @@ pub(crate) fn keep(view: Arc<View>) {
 
 /// Lets go of the thread's view if `is_left`.
 pub(crate) fn let_go(is_left: impl FnOnce(&View) -> bool) {
-    let Some(view) = RECENT.take() else { return };
+    let Some(view) = take() else { return };
     if is_left(&view) {
         drop(ManuallyDrop::into_inner(view));
     } else {
-        RECENT.set(Some(view));
+        put_back(view);
     }
 }

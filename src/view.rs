@@ -9,13 +9,12 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::batch::Paging;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, Superblock, check_counts};
-use crate::hash::RegionId;
+use crate::hash::{KeyHasher, RegionId};
 use crate::journal;
 use crate::live::{LiveHead, LiveRead, Published};
 use crate::map::{Map, MapMut};
@@ -24,6 +23,7 @@ use crate::open::{Opened, open_reader};
 use crate::options::Options;
 use crate::page::{Page, Sealer, Touched, Verify};
 use crate::recover::{Decision, Redo, judge};
+use crate::shortcut::Shortcut;
 
 /// One opening of the file.
 #[derive(Debug)]
@@ -41,8 +41,7 @@ pub(crate) struct View {
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
     pub(crate) touched: Touched,
-    /// Whether every page is intact and has the width that lookups have in line.
-    pub(crate) shortcut: AtomicBool,
+    pub(crate) shortcut: Shortcut,
     pub(crate) other_superblock_damaged: bool,
     /// Whether pages have to be waited for.
     pub(crate) paging: Paging,
@@ -80,7 +79,7 @@ impl View {
                 Verify::Never => Touched::all(),
                 Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
             },
-            shortcut: AtomicBool::new(false),
+            shortcut: Shortcut::closed(),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
             paging,
@@ -92,20 +91,22 @@ impl View {
         if options.verify == Verify::Eager {
             view.verify_all()?;
         }
-        view.look_for_shortcut();
         Ok(view)
     }
 
     /// The same in memory that nobody else can change, its pages verified.
     pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
-        let view = Self { superblock, map: memory, replayed: None, touched, paging, ..self };
-        view.look_for_shortcut();
-        view
+        Self { superblock, map: memory, replayed: None, touched, paging, ..self }
     }
 
     pub(crate) fn of_reader(self, number: u64) -> Self {
         Self { reader: number, ..self }
+    }
+
+    #[inline]
+    pub(crate) const fn hasher(&self) -> KeyHasher {
+        self.superblock.identity.hasher
     }
 
     /// Replays the journal into private memory, for a process that may not write.

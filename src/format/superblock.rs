@@ -280,14 +280,12 @@ impl<'a> Sealed<'a> {
                 return Err(field(path, name, found.get(), Expected::Between(0, MAX_NUMBER)));
             }
         }
-        let hasher = KeyHasher {
-            kind: match raw.hash_id.get() {
-                0 => HashKind::Caller,
-                1 => HashKind::Xxh3,
-                found => return Err(field(path, "hash id", found.into(), Expected::Between(0, 1))),
-            },
-            seed: raw.seed.get(),
+        let kind = match raw.hash_id.get() {
+            0 => HashKind::Caller,
+            1 => HashKind::Xxh3,
+            found => return Err(field(path, "hash id", found.into(), Expected::Between(0, 1))),
         };
+        let hasher = KeyHasher::new(kind, raw.seed.get());
         if hasher.canary() != raw.canary.get() {
             return Err(Error::HashMismatch { path: path.to_owned() });
         }

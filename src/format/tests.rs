@@ -204,7 +204,7 @@ pub(crate) fn superblock() -> Superblock {
         id: 0x4001,
         identity: Identity {
             uuid: *b"sixteen bytes...",
-            hasher: KeyHasher { kind: HashKind::Xxh3, seed: 0x4002 },
+            hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
             geometry: Geometry { slots: SlotsPerBucket::Four, base_regions: 3, generation: 2 },
         },
         policy: Policy {
@@ -453,7 +453,7 @@ fn the_live_area_is_written_as_the_table_says() {
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
         bytes[LIVE as usize..LIVE as usize + rows.last().unwrap().offset + 4 * regions as usize].to_vec()
     };
-    let expected = |field: &str, superseded: bool, poisoned: bool| match field {
+    let expected = |field: &str, epoch: u8, superseded: bool, poisoned: bool| match field {
         "superseded" => {
             if superseded {
                 u32::MAX.to_le_bytes().to_vec()
@@ -468,7 +468,7 @@ fn the_live_area_is_written_as_the_table_says() {
                 vec![]
             }
         }
-        "epoch" => vec![3],
+        "epoch" => vec![epoch],
         "commit" => vec![0x01, 0x50],
         "counts" => counts_by_table(&counts()),
         "metadata_length" => vec![metadata.len() as u8],
@@ -487,10 +487,11 @@ fn the_live_area_is_written_as_the_table_says() {
         unused if unused.starts_with("unused_") => vec![],
         other => panic!("the table has a new field: {other}"),
     };
-    assert_parts(&read(), &rows, |field| expected(field, true, false));
+    assert_parts(&read(), &rows, |field| expected(field, 5, true, false));
     live.set_poisoned(true);
+    assert_parts(&read(), &rows, |field| expected(field, 7, true, true));
     live.set_superseded(false);
-    assert_parts(&read(), &rows, |field| expected(field, false, true));
+    assert_parts(&read(), &rows, |field| expected(field, 9, false, true));
 }
 
 #[test]
@@ -779,7 +780,7 @@ fn the_worked_examples_of_placing_a_key_come_out() {
             .chunks(2)
             .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
             .collect();
-        let hash = KeyHasher { kind: HashKind::Xxh3, seed }.hash(&key).unwrap();
+        let hash = KeyHasher::new(HashKind::Xxh3, seed).hash(&key).unwrap();
         let (region, rem) = hash.region(row[3].parse().unwrap());
         let found = with_width!(slots_of(&row[0]), W => {
             let place = Place::<W>::new(hash.local(), rem);
@@ -799,7 +800,7 @@ fn the_worked_examples_of_placing_a_key_come_out() {
 #[test]
 fn the_worked_examples_of_doubling_come_out() {
     let rows = table("8.2", 0);
-    let hash = KeyHasher { kind: HashKind::Xxh3, seed: 1 }.hash(b"cuckoo").unwrap();
+    let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(b"cuckoo").unwrap();
     for row in &rows {
         let regions: u64 = row[2].parse().unwrap();
         let generation: u32 = row[1].parse().unwrap();
@@ -939,7 +940,7 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
     type Change = fn(&mut Superblock);
     let others: [(&str, Change); 7] = [
         ("uuid", |other| other.identity.uuid[15] ^= 1),
-        ("seed", |other| other.identity.hasher.seed ^= 1),
+        ("seed", |other| other.identity.hasher = KeyHasher::new(HashKind::Xxh3, 1)),
         ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
         ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
         ("n0", |other| other.identity.geometry.base_regions = 4),

@@ -13,6 +13,7 @@
 //! 2. Counters are those of one commit.
 //! 3. A private replay that the file has left behind answers nothing.
 //! 4. A lookup that meets no writer, or one that has finished, comes to an end.
+//! 5. The shortcut (`shortcut.rs`) never reports such a key absent either, and answers nothing once a flag is set.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -176,6 +177,21 @@ fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
     memory.settled(region, || memory.contains(region), |found| *found, wait)
 }
 
+/// A look that finds out, if it can, at which epoch the file is calm, and tells the shortcut.
+fn find_calm(memory: &Memory, calm: &AtomicU64) {
+    let epoch = memory.epoch();
+    if !memory.flagged() && memory.was_settled(epoch) {
+        calm.store(epoch, Ordering::Release);
+    }
+}
+
+/// A lookup by the shortcut.
+fn shortcut(memory: &Memory, calm: &AtomicU64) -> Option<bool> {
+    let epoch = calm.load(Ordering::Acquire);
+    let found = memory.contains(FIRST);
+    memory.is_still(epoch).then_some(found)
+}
+
 /// Runs `reader` beside `writer` in every way there is; or, where that would take long, in every way in which each
 /// thread is interrupted at most so many times.
 fn explore(
@@ -244,6 +260,45 @@ fn a_key_in_the_second_region_of_a_commit_is_never_absent() {
         |memory| apply(memory, 2, &[FIRST, SECOND], [0, KEY]),
         |memory| assert_ne!(lookup(memory, SECOND, 1), Some(false)),
     );
+}
+
+#[test]
+fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
+    explore(
+        Some(3),
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        |memory| {
+            let calm = Arc::new(AtomicU64::new(4));
+            let (other, noted) = (memory.clone(), calm.clone());
+            let thread = thread::spawn(move || find_calm(&other, &noted));
+            assert_ne!(shortcut(memory, &calm), Some(false));
+            thread.join().unwrap();
+        },
+    );
+}
+
+#[test]
+fn the_shortcut_answers_nothing_once_a_flag_is_set() {
+    let set: [fn(&Live<Memory>); 2] = [|live| live.set_superseded(true), |live| live.set_poisoned(true)];
+    for set in set {
+        // The bucket stands for what comes after: the rename, or whatever the writer leaves behind.
+        explore(
+            None,
+            Memory::new,
+            move |memory| {
+                set(&Live(memory.clone()));
+                memory.bucket(SECOND, 1).store(KEY);
+            },
+            |memory| {
+                let calm = AtomicU64::new(u64::MAX);
+                find_calm(memory, &calm);
+                let is_over = memory.bucket(SECOND, 1).load() == KEY;
+                loom::sync::atomic::fence(Ordering::Acquire);
+                assert!(!is_over || shortcut(memory, &calm).is_none());
+            },
+        );
+    }
 }
 
 #[test]

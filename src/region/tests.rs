@@ -560,7 +560,7 @@ every_width! {
 
 /// The key with this number, in a filter of one region.
 fn numbered(seed: u64, number: u64) -> Key {
-    let hasher = KeyHasher { kind: HashKind::Xxh3, seed };
+    let hasher = KeyHasher::new(HashKind::Xxh3, seed);
     let hash = hasher.hash(&number.to_le_bytes()).unwrap();
     Key { local: hash.local(), rem: hash.region(1).1 }
 }

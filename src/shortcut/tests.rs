@@ -1,0 +1,93 @@
+//! Invariants checked: the shortcut answers once every page is intact and some lookup has found nothing going on; and
+//! no more after a commit, or a flag, or in a view of another reader, until a lookup has looked again.
+
+use std::path::Path;
+
+use crate::{Growth, HashKind, KeyHash, Options, Reader, SlotsPerBucket, Verify, Writer};
+
+const KEY: &[u8] = b"8 bytes.";
+const LONG: &[u8] = b"not eight bytes";
+
+fn filter(path: &Path, options: Options) -> Writer {
+    let mut writer = options.create(path).unwrap();
+    writer.insert(KEY).unwrap();
+    writer.insert(LONG).unwrap();
+    writer.commit().unwrap();
+    writer
+}
+
+/// Lookups until the thread keeps the view, and knows a calm epoch.
+fn look(reader: &Reader) {
+    for _ in 0..2 {
+        assert!(reader.contains(KEY).unwrap());
+    }
+}
+
+#[test]
+fn it_opens_when_every_page_is_intact_and_closes_with_each_change_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let mut writer = filter(&path, Options::new().capacity(100_000));
+    let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
+    let view = reader.view().unwrap();
+    let answer = |key| view.contains_in_line(view.reader, key);
+
+    assert_eq!(answer(KEY), None);
+    look(&reader);
+    assert_eq!(
+        [KEY, LONG, b"absent..", b"absent"].map(answer),
+        [Some(true), Some(true), Some(false), Some(false)]
+    );
+    assert_eq!(view.count_in_line(view.reader, KEY), Some(1));
+    assert_eq!(view.contains_hash_in_line(view.reader, reader.hash(KEY).unwrap()), Some(true));
+    assert_eq!(view.contains_in_line(view.reader + 1, KEY), None);
+
+    assert!(writer.remove(LONG).unwrap());
+    writer.commit().unwrap();
+    assert_eq!(answer(LONG), None);
+    look(&reader);
+    assert_eq!([answer(KEY), answer(LONG)], [Some(true), Some(false)]);
+
+    writer.grow().unwrap();
+    writer.commit().unwrap();
+    assert_eq!([KEY, LONG, b"absent.."].map(answer), [None; 3], "the file lost its name");
+    look(&reader);
+    assert_eq!([KEY, LONG, b"absent.."].map(answer), [None; 3], "the file lost its name for good");
+    let view = reader.view().unwrap();
+    look(&reader);
+    assert_eq!(view.contains_in_line(view.reader, KEY), Some(true));
+}
+
+#[test]
+fn it_stays_closed_while_a_page_was_not_verified_and_for_other_widths() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, verify, slots) in
+        [("pages", Verify::FirstTouch, SlotsPerBucket::Four), ("width", Verify::Eager, SlotsPerBucket::Five)]
+    {
+        let path = dir.path().join(name);
+        filter(&path, Options::new().capacity(100_000).slots_per_bucket(slots).growth(Growth::Never));
+        let reader = Options::new().verify(verify).read(&path).unwrap();
+        look(&reader);
+        let view = reader.view().unwrap();
+        assert_eq!(view.contains_in_line(view.reader, KEY), None, "{name}");
+        assert_eq!(view.count_in_line(view.reader, KEY), None, "{name}");
+    }
+}
+
+#[test]
+fn it_takes_no_keys_where_the_caller_hashes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let hash = KeyHash::new(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210);
+    let mut writer = Options::new().capacity(1000).hash(HashKind::Caller).create(&path).unwrap();
+    writer.insert_hash(hash).unwrap();
+    writer.commit().unwrap();
+    let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
+    for _ in 0..3 {
+        assert!(reader.contains_hash(hash).unwrap());
+        assert!(matches!(reader.contains(KEY), Err(crate::Error::CallerHashes { .. })));
+    }
+    let view = reader.view().unwrap();
+    assert_eq!(view.contains_hash_in_line(view.reader, hash), Some(true));
+    assert_eq!(view.contains_in_line(view.reader, KEY), None);
+}
