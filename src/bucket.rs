@@ -93,6 +93,18 @@ pub(crate) use with_width;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BucketId(pub(crate) u16);
 
+impl BucketId {
+    /// `other` if so told, without a branch.
+    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+        Self(select(self.0 as u64, other.0 as u64, so) as u16)
+    }
+}
+
+/// `b` if so told, without a branch.
+const fn select(a: u64, b: u64, so: bool) -> u64 {
+    a ^ (a ^ b) & (so as u64).wrapping_neg()
+}
+
 /// One slot: a fingerprint, or 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot<W>(pub(crate) u32, PhantomData<W>);
@@ -144,8 +156,17 @@ impl<W: Width> Lanes<W> {
         self.0 != 0
     }
 
+    pub(crate) const fn is_one(self) -> bool {
+        self.0.is_power_of_two()
+    }
+
     pub(crate) const fn count(self) -> u32 {
         self.0.count_ones()
+    }
+
+    /// As [`BucketId::or`].
+    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+        Self(select(self.0, other.0, so), PhantomData)
     }
 
     pub(crate) const fn first(self) -> Option<u32> {
@@ -196,6 +217,11 @@ impl<W: Width> Bucket<W> {
 
     const fn lanes(mask: u64) -> Lanes<W> {
         Lanes(mask, PhantomData)
+    }
+
+    /// As [`BucketId::or`].
+    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+        Self::new(select(self.0, other.0, so))
     }
 
     pub(crate) const fn slot(self, lane: u32) -> Slot<W> {

@@ -20,7 +20,7 @@ use crate::live::Published;
 use crate::lock::Held;
 use crate::metadata::Metadata;
 use crate::options::Options;
-use crate::overlay::Overlay;
+use crate::pending::Pending;
 use crate::store::{Store, random};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::Unpublished;
@@ -100,7 +100,7 @@ impl Open {
             commit: self.committed.commit + 1,
             counts: self.transaction.counts,
             metadata: self.transaction.metadata.clone(),
-            identity: self.transaction.work.identity(),
+            identity: *self.transaction.work.identity(),
         };
         // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
         // A file that says so would not open again.
@@ -146,9 +146,9 @@ impl Open {
 
     /// Through the journal, then into the file.
     fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
-        let Work::Published(store, overlay) = &mut self.transaction.work else { return Ok(()) };
+        let Work::Published(store, pending) = &mut self.transaction.work else { return Ok(()) };
         let metadata_changed = next.metadata != self.committed.metadata;
-        if overlay.is_empty() && next.counts == self.committed.counts && !metadata_changed {
+        if pending.is_empty() && next.counts == self.committed.counts && !metadata_changed {
             return Ok(());
         }
         let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
@@ -157,6 +157,7 @@ impl Open {
             none => none.insert(journal_of(store).map_err(Failure::before_append)?),
         };
         let disk = store.disk.clone();
+        let overlay = pending.sorted();
         let mut append = journal.begin(files, &*disk, next.commit);
         let appended = store
             .seal(overlay, |id, change, page| append.page(id, change, page))
@@ -168,7 +169,7 @@ impl Open {
         // Protects: the whole transaction, before anything of it reaches the data file.
         journal.sync(files, &*disk).map_err(Failure::Poison)?;
         store.apply(overlay, &published).map_err(Failure::Poison)?;
-        overlay.clear();
+        pending.clear();
         self.committed = next;
         if journal.length() > disk.checkpoint_at() {
             self.checkpoint(files).map_err(Failure::Poison)?;
@@ -208,7 +209,7 @@ impl Open {
             Ok((journal, store)) => {
                 self.committed = next;
                 self.journal = Some(journal);
-                self.transaction.work = Work::Published(Box::new(store), Overlay::default());
+                self.transaction.work = Work::Published(Box::new(store), Pending::default());
                 (Some(self), Ok(()))
             }
             // The old file stays superseded: readers go by the name, whatever it leads to.
@@ -247,7 +248,7 @@ impl Open {
         let Committed { counts, metadata, identity, .. } = self.committed.clone();
         let work = match self.transaction.work {
             Work::Published(store, _) | Work::Unpublished(_, Some(store)) => {
-                Work::Published(store, Overlay::default())
+                Work::Published(store, Pending::default())
             }
             Work::Unpublished(file, None) => {
                 drop(file);

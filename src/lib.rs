@@ -96,6 +96,7 @@ mod options;
 mod overlay;
 mod page;
 mod partition;
+mod pending;
 mod reader;
 mod recent;
 mod recover;

@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::bucket::BucketId;
 use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, PageId};
 use crate::hash::RegionId;
 use crate::page::Page;
@@ -35,9 +36,25 @@ pub(crate) struct PageChange {
     pub(crate) crc: u32,
 }
 
+/// A bucket's page in its region, and its index there.
+const fn in_page(bucket: BucketId) -> (u32, u32) {
+    (bucket.0 as u32 / BUCKETS_PER_PAGE, bucket.0 as u32 % BUCKETS_PER_PAGE)
+}
+
 impl Overlay {
     pub(crate) fn is_empty(&self) -> bool {
         self.regions.values().all(|region| region.is_empty())
+    }
+
+    /// Whether nothing was ever put in.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// A bucket's word, if it is changed.
+    pub(crate) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
+        self.region(region)?.get(bucket)
     }
 
     pub(crate) fn region(&self, id: RegionId) -> Option<&RegionChange> {
@@ -46,10 +63,6 @@ impl Overlay {
 
     pub(crate) fn region_mut(&mut self, id: RegionId) -> &mut RegionChange {
         self.regions.entry(id).or_default()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.regions = FxHashMap::default();
     }
 
     /// Moves the changes into `parts` overlays, those of each region as `part_of` says.
@@ -84,6 +97,17 @@ impl Overlay {
 impl RegionChange {
     fn is_empty(&self) -> bool {
         self.pages.iter().all(Option::is_none)
+    }
+
+    /// A bucket's word, if it is changed.
+    pub(crate) fn get(&self, bucket: BucketId) -> Option<u64> {
+        let (page, index) = in_page(bucket);
+        self.page(page)?.get(index)
+    }
+
+    pub(crate) fn set(&mut self, bucket: BucketId, word: u64) {
+        let (page, index) = in_page(bucket);
+        self.page_mut(page).set(index, word);
     }
 
     pub(crate) fn page(&self, page: u32) -> Option<&PageChange> {
@@ -205,8 +229,6 @@ mod tests {
         }
         overlay.region_mut(RegionId(7));
         assert_eq!(overlay.ascending(), [2, 5, 9].map(RegionId));
-        assert!(!overlay.is_empty());
-        overlay.clear();
-        assert!(overlay.is_empty());
+        assert!(!overlay.is_empty() && Overlay::default().is_empty());
     }
 }

@@ -114,19 +114,33 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
 ) -> Result<Option<u32>, B::Error> {
-    let mut longest: Option<(u32, BucketId, Bucket<W>)> = None;
-    for (id, bucket) in place.load(buckets)? {
-        for lane in bucket.matches(place.fingerprint) {
-            let Some(length) = bucket.slot(lane).tail_length() else { continue };
-            if longest.is_none_or(|(best, ..)| length > best) {
-                longest = Some((length, id, bucket.with(lane, Slot::new(0))));
+    let [(first_id, first), (second_id, second)] = place.load(buckets)?;
+    let (in_first, in_second) = (first.matches(place.fingerprint), second.matches(place.fingerprint));
+    // Which bucket it is cannot be foretold: so there is no branch, which would have to wait for the bucket, and all
+    // that comes behind it for the branch.
+    let other = !in_first.any();
+    let either = in_first.or(in_second, other);
+    let (id, bucket, lane) = if either.is_one() && (other | !in_second.any()) {
+        (first_id.or(second_id, other), first.or(second, other), either.first())
+    } else {
+        let mut longest: Option<(Option<u32>, BucketId, Bucket<W>, u32)> = None;
+        for (id, bucket, lanes) in [(first_id, first, in_first), (second_id, second, in_second)] {
+            for lane in lanes {
+                let length = bucket.slot(lane).tail_length();
+                if length.is_some() && longest.is_none_or(|(best, ..)| length > best) {
+                    longest = Some((length, id, bucket, lane));
+                }
             }
         }
+        let Some((_, id, bucket, lane)) = longest else { return Ok(None) };
+        (id, bucket, Some(lane))
+    };
+    let Some(lane) = lane else { return Ok(None) };
+    let length = bucket.slot(lane).tail_length();
+    if length.is_some() {
+        buckets.store(id, bucket.with(lane, Slot::new(0)));
     }
-    Ok(longest.map(|(length, id, bucket)| {
-        buckets.store(id, bucket);
-        length
-    }))
+    Ok(length)
 }
 
 /// Breadth-first search for the shortest chain of kicks that ends in a free slot.

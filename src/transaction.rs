@@ -3,11 +3,12 @@
 use crate::bucket::{Bucket, BucketId, Width, with_width};
 use crate::counts::Counts;
 use crate::error::{Error, Result};
-use crate::format::{BUCKETS_PER_PAGE, Identity};
+use crate::format::Identity;
 use crate::hash::{KeyHash, RegionId};
 use crate::metadata::Metadata;
 use crate::overlay::{Overlay, RegionChange};
 use crate::partition::{self, Buffers, Manner, Outcomes};
+use crate::pending::Pending;
 use crate::region::{self, Buckets, BucketsMut, Inserted, Place, Search};
 use crate::store::Store;
 use crate::unpublished::Unpublished;
@@ -16,17 +17,25 @@ use crate::unpublished::Unpublished;
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Over a published file, which stays as it is until the commit.
-    Published(Box<Store>, Overlay),
+    Published(Box<Store>, Pending),
     /// Straight into a file that the commit publishes, in the place of the old one if there is one.
     Unpublished(Box<Unpublished>, Option<Box<Store>>),
 }
 
 impl Work {
     /// What the file is that the transaction works on.
-    pub(crate) fn identity(&self) -> Identity {
+    #[inline]
+    pub(crate) fn identity(&self) -> &Identity {
         match self {
-            Self::Published(store, _) => store.checkpoint.identity,
-            Self::Unpublished(file, _) => file.identity,
+            Self::Published(store, _) => &store.checkpoint.identity,
+            Self::Unpublished(file, _) => &file.identity,
+        }
+    }
+
+    fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut Pending> {
+        match self {
+            Self::Published(store, pending) => RegionView::Published(store, region, pending),
+            Self::Unpublished(file, _) => RegionView::Unpublished(file, region),
         }
     }
 
@@ -53,9 +62,9 @@ pub(crate) enum Buffer<'a> {
 }
 
 impl<'a> Target<'a> {
-    const fn of(work: &'a mut Work) -> Self {
+    fn of(work: &'a mut Work) -> Self {
         match work {
-            Work::Published(store, overlay) => Self::Published(store, overlay),
+            Work::Published(store, pending) => Self::Published(store, pending.sorted()),
             Work::Unpublished(file, _) => Self::Unpublished(file),
         }
     }
@@ -117,18 +126,45 @@ pub(crate) struct Transaction {
 
 /// The changes that a view of a published region sees.
 pub(crate) trait Changes {
-    fn get(&self, page: u32, index: u32) -> Option<u64>;
+    fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
-impl Changes for Option<&RegionChange> {
-    fn get(&self, page: u32, index: u32) -> Option<u64> {
-        self.and_then(|change| change.page(page)).and_then(|page| page.get(index))
+/// Those that it can add to.
+pub(crate) trait ChangesMut: Changes {
+    fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
+}
+
+impl Changes for &Pending {
+    #[inline]
+    fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
+        Pending::get(self, region, bucket)
     }
 }
 
+impl Changes for &mut Pending {
+    #[inline]
+    fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
+        Pending::get(self, region, bucket)
+    }
+}
+
+impl ChangesMut for &mut Pending {
+    #[inline]
+    fn set(&mut self, region: RegionId, bucket: BucketId, word: u64) {
+        Pending::set(self, region, bucket, word);
+    }
+}
+
+/// Of the region alone that the view is of.
 impl Changes for &mut RegionChange {
-    fn get(&self, page: u32, index: u32) -> Option<u64> {
-        Some(&**self).get(page, index)
+    fn get(&self, _: RegionId, bucket: BucketId) -> Option<u64> {
+        RegionChange::get(self, bucket)
+    }
+}
+
+impl ChangesMut for &mut RegionChange {
+    fn set(&mut self, _: RegionId, bucket: BucketId, word: u64) {
+        RegionChange::set(self, bucket, word);
     }
 }
 
@@ -138,37 +174,26 @@ pub(crate) enum RegionView<'a, C> {
     Unpublished(&'a Unpublished, RegionId),
 }
 
-/// A bucket's page in its region, and its index there.
-const fn in_page(bucket: BucketId) -> (u32, u32) {
-    (bucket.0 as u32 / BUCKETS_PER_PAGE, bucket.0 as u32 % BUCKETS_PER_PAGE)
-}
-
 impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
     type Error = Error;
 
     #[inline]
     fn load(&mut self, bucket: BucketId) -> Result<Bucket<W>> {
         Ok(Bucket::new(match self {
-            Self::Published(store, region, changes) => {
-                let (page, index) = in_page(bucket);
-                match changes.get(page, index) {
-                    Some(word) => word,
-                    None => store.bucket(*region, bucket.0)?,
-                }
-            }
+            Self::Published(store, region, changes) => match changes.get(*region, bucket) {
+                Some(word) => word,
+                None => store.bucket(*region, bucket.0)?,
+            },
             Self::Unpublished(file, region) => file.bucket(*region, bucket.0),
         }))
     }
 }
 
-impl<W: Width> BucketsMut<W> for RegionView<'_, &mut RegionChange> {
+impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         match self {
-            Self::Published(_, _, change) => {
-                let (page, index) = in_page(id);
-                change.page_mut(page).set(index, bucket.0);
-            }
+            Self::Published(_, region, changes) => changes.set(*region, id, bucket.0),
             Self::Unpublished(file, region) => file.set_bucket(*region, id.0, bucket.0),
         }
     }
@@ -183,9 +208,9 @@ impl Transaction {
         hash.region(self.work.identity().geometry.regions())
     }
 
-    fn view(&self, region: RegionId) -> RegionView<'_, Option<&RegionChange>> {
+    fn view(&self, region: RegionId) -> RegionView<'_, &Pending> {
         match &self.work {
-            Work::Published(store, overlay) => RegionView::Published(store, region, overlay.region(region)),
+            Work::Published(store, pending) => RegionView::Published(store, region, pending),
             Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
         }
     }
@@ -210,7 +235,7 @@ impl Transaction {
         let slots = self.work.identity().geometry.slots;
         let inserted = with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::insert(&mut Target::of(&mut self.work).view_mut(id), place, max_kicks, &mut self.search)
+            region::insert(&mut self.work.view_mut(id), place, max_kicks, &mut self.search)
         })?;
         match inserted {
             Inserted::Stored => self.stored(1),
@@ -273,7 +298,7 @@ impl Transaction {
         let (id, rem) = self.region_of(hash);
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::remove(&mut Target::of(&mut self.work).view_mut(id), place)
+            region::remove(&mut self.work.view_mut(id), place)
         })?;
         if let Some(tail) = removed {
             self.removed(tail, 1);

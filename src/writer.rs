@@ -15,8 +15,8 @@ use crate::lock::Held;
 use crate::metadata::Metadata;
 use crate::open::{Owned, lock_absent, open_writer};
 use crate::options::Options;
-use crate::overlay::Overlay;
 use crate::partition::{Buffers, Manner, Mode};
+use crate::pending::Pending;
 use crate::region::Inserted;
 use crate::repair::{Repair, quarantine};
 use crate::store::Store;
@@ -72,7 +72,7 @@ impl Writer {
     fn over(files: Files, options: &Options, store: Store, journal: Option<Journal>, lock: Held) -> Self {
         let Superblock { identity, policy, commit, counts, metadata, .. } = store.checkpoint.clone();
         let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
-        let work = Work::Published(Box::new(store), Overlay::default());
+        let work = Work::Published(Box::new(store), Pending::default());
         let transaction = Transaction::new(work, counts, metadata);
         let open = Open { transaction, committed, policy, journal, lock };
         Self { files, options: options.clone(), open: Some(Box::new(open)) }
@@ -404,7 +404,7 @@ impl Writer {
     pub fn info(&self) -> Result<Info> {
         let Open { transaction, committed, policy, journal, .. } = self.open()?;
         Ok(Info::from(Facts {
-            identity: transaction.work.identity(),
+            identity: *transaction.work.identity(),
             policy: *policy,
             counts: transaction.counts,
             commit: committed.commit,
@@ -431,8 +431,8 @@ impl Writer {
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
-        let Work::Published(store, overlay) = &mut transaction.work else { return Ok(Repair::default()) };
-        let (quarantined, counts) = quarantine(store, overlay, &transaction.counts, progress)?;
+        let Work::Published(store, pending) = &mut transaction.work else { return Ok(Repair::default()) };
+        let (quarantined, counts) = quarantine(store, pending.sorted(), &transaction.counts, progress)?;
         let recounted = quarantined.is_empty() && counts != transaction.counts;
         let superblock = store.other_damaged;
         transaction.counts = counts;
@@ -483,8 +483,8 @@ impl Writer {
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let source = match &transaction.work {
-            Work::Published(store, overlay) => Source::Published(store, overlay),
+        let source = match &mut self.open_mut()?.transaction.work {
+            Work::Published(store, pending) => Source::Published(store, pending.sorted()),
             Work::Unpublished(file, _) => Source::Unpublished(file),
         };
         let doubled = grow::double(source, progress)?;
