@@ -247,9 +247,11 @@ impl Open {
     pub(crate) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
         let Committed { counts, metadata, identity, .. } = self.committed.clone();
         let work = match self.transaction.work {
-            Work::Published(store, _) | Work::Unpublished(_, Some(store)) => {
-                Work::Published(store, Pending::default())
+            Work::Published(store, mut pending) => {
+                pending.clear();
+                Work::Published(store, pending)
             }
+            Work::Unpublished(_, Some(store)) => Work::Published(store, Pending::default()),
             Work::Unpublished(file, None) => {
                 drop(file);
                 let file = Unpublished::create(files, &options.disk, identity, None)?;

@@ -40,7 +40,11 @@ impl Pending {
 
     /// All changes, by region and page.
     pub(crate) fn sorted(&mut self) -> &mut Overlay {
-        let mut single: Vec<_> = std::mem::take(&mut self.single).into_iter().collect();
+        if self.single.is_empty() {
+            return &mut self.overlay;
+        }
+        let mut single: Vec<_> = self.single.iter().map(|(number, word)| (*number, *word)).collect();
+        self.empty_table();
         single.sort_unstable_by_key(|(number, _)| *number);
         for changes in
             single.chunk_by(|(a, _), (b, _)| a / BUCKETS_PER_PAGE as u64 == b / BUCKETS_PER_PAGE as u64)
@@ -61,7 +65,20 @@ impl Pending {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.overlay = Overlay::default();
+        if !self.single.is_empty() {
+            self.empty_table();
+        }
+    }
+
+    /// Keeps the table's memory for what comes, as making it anew costs a third of a removal, unless it was made for
+    /// much more than it held.
+    fn empty_table(&mut self) {
+        let used = self.single.len();
+        self.single.clear();
+        if used < self.single.capacity() / 8 {
+            self.single.shrink_to(2 * used);
+        }
     }
 }
 
