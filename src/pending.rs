@@ -4,19 +4,126 @@
 //! Finding the page of a bucket takes three looks, each of which waits for the one before, and its first change makes
 //! the page. Sorted at the end, the pages are made and filled in order, each while it is in the cache.
 
-use rustc_hash::FxHashMap;
+use std::convert::Infallible;
 
-use crate::bucket::BucketId;
+use crate::bucket::{Bucket, BucketId, Width};
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION};
 use crate::hash::RegionId;
+use crate::map::Words;
 use crate::overlay::Overlay;
+use crate::region::{Buckets, BucketsMut};
+use crate::store::Store;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     overlay: Overlay,
     /// The words of buckets changed since, by the bucket's number in the file; they count, and not those of the
     /// overlay.
-    single: FxHashMap<u64, u64>,
+    single: Table,
+}
+
+/// A hash table of numbers and words, in which a change that follows a lookup finds the cache line there already.
+#[derive(Debug, Default)]
+struct Table {
+    /// A power of two of them, at most half of them used: a number and one more, and its word; or 0.
+    places: Vec<[u64; 2]>,
+    used: usize,
+}
+
+/// Of the first places that there are.
+const FIRST_PLACES: usize = 64;
+
+impl Table {
+    /// Where a number is, or belongs; there are places.
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        // Fibonacci hashing: the high bits of the product by 2^64 over the golden ratio.
+        let mask = self.places.len() - 1;
+        let mut place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & mask;
+        while self.places[place][0] != 0 && self.places[place][0] != number + 1 {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<u64> {
+        if self.used == 0 {
+            return None;
+        }
+        let [key, word] = self.places[self.place(number)];
+        if key == 0 { None } else { Some(word) }
+    }
+
+    #[inline]
+    fn insert(&mut self, number: u64, word: u64) {
+        if self.used * 2 >= self.places.len() {
+            self.enlarge();
+        }
+        let place = self.place(number);
+        self.used += usize::from(self.places[place][0] == 0);
+        self.places[place] = [number + 1, word];
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enlarge(&mut self) {
+        let places = vec![[0; 2]; (self.places.len() * 2).max(FIRST_PLACES)];
+        let before = std::mem::replace(&mut self.places, places);
+        for [key, word] in before {
+            if key != 0 {
+                let place = self.place(key - 1);
+                self.places[place] = [key, word];
+            }
+        }
+    }
+
+    /// Keeps its memory for what comes, as making it anew costs a third of a removal, unless it was made for much
+    /// more than it held.
+    fn empty(&mut self) {
+        if self.used * 16 < self.places.len() {
+            self.places = Vec::new();
+        } else {
+            self.places.fill([0; 2]);
+        }
+        self.used = 0;
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Ascending.
+    fn sorted(&self) -> Vec<(u64, u64)> {
+        let used = self.places.iter().filter(|[key, _]| *key != 0);
+        let mut all: Vec<_> = used.map(|[key, word]| (key - 1, *word)).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all
+    }
+}
+
+/// A region as the transaction sees it, where all pages are intact and all changes single.
+pub(crate) struct Direct<'a> {
+    words: Words<'a, { BUCKETS_PER_REGION as usize }>,
+    region: RegionId,
+    changes: &'a mut Table,
+}
+
+impl<W: Width> Buckets<W> for Direct<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        let word = self.changes.get(number(self.region, id));
+        Ok(Bucket::new(word.unwrap_or_else(|| self.words.word(id.0.into()))))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for Direct<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.changes.insert(number(self.region, id), bucket.0);
+    }
 }
 
 const fn number(region: RegionId, bucket: BucketId) -> u64 {
@@ -27,8 +134,8 @@ impl Pending {
     /// A bucket's word, if it is changed.
     #[inline]
     pub(crate) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
-        if let Some(word) = self.single.get(&number(region, bucket)) {
-            return Some(*word);
+        if let Some(word) = self.single.get(number(region, bucket)) {
+            return Some(word);
         }
         if self.overlay.is_new() { None } else { self.overlay.get(region, bucket) }
     }
@@ -43,9 +150,8 @@ impl Pending {
         if self.single.is_empty() {
             return &mut self.overlay;
         }
-        let mut single: Vec<_> = self.single.iter().map(|(number, word)| (*number, *word)).collect();
-        self.empty_table();
-        single.sort_unstable_by_key(|(number, _)| *number);
+        let single = self.single.sorted();
+        self.single.empty();
         for changes in
             single.chunk_by(|(a, _), (b, _)| a / BUCKETS_PER_PAGE as u64 == b / BUCKETS_PER_PAGE as u64)
         {
@@ -66,19 +172,16 @@ impl Pending {
 
     pub(crate) fn clear(&mut self) {
         self.overlay = Overlay::default();
-        if !self.single.is_empty() {
-            self.empty_table();
-        }
+        self.single.empty();
     }
 
-    /// Keeps the table's memory for what comes, as making it anew costs a third of a removal, unless it was made for
-    /// much more than it held.
-    fn empty_table(&mut self) {
-        let used = self.single.len();
-        self.single.clear();
-        if used < self.single.capacity() / 8 {
-            self.single.shrink_to(2 * used);
+    /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
+    #[inline]
+    pub(crate) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
+        if !self.overlay.is_new() || !store.is_intact() {
+            return None;
         }
+        Some(Direct { words: store.map.region(region)?, region, changes: &mut self.single })
     }
 }
 

@@ -158,6 +158,12 @@ impl Store {
         if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
     }
 
+    /// Whether every page was found intact.
+    #[inline]
+    pub(crate) fn is_intact(&self) -> bool {
+        self.touched.is_complete()
+    }
+
     #[cold]
     #[inline(never)]
     fn verify_page(&self, id: PageId) -> Result<()> {

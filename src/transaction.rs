@@ -8,7 +8,7 @@ use crate::hash::{KeyHash, RegionId};
 use crate::metadata::Metadata;
 use crate::overlay::{Overlay, RegionChange};
 use crate::partition::{self, Buffers, Manner, Outcomes};
-use crate::pending::Pending;
+use crate::pending::{Direct, Pending};
 use crate::region::{self, Buckets, BucketsMut, Inserted, Place, Search};
 use crate::store::Store;
 use crate::unpublished::Unpublished;
@@ -29,6 +29,13 @@ impl Work {
         match self {
             Self::Published(store, _) => &store.checkpoint.identity,
             Self::Unpublished(file, _) => &file.identity,
+        }
+    }
+
+    fn direct(&mut self, region: RegionId) -> Option<Direct<'_>> {
+        match self {
+            Self::Published(store, pending) => pending.direct(store, region),
+            Self::Unpublished(..) => None,
         }
     }
 
@@ -235,8 +242,14 @@ impl Transaction {
         let slots = self.work.identity().geometry.slots;
         let inserted = with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::insert(&mut self.work.view_mut(id), place, max_kicks, &mut self.search)
-        })?;
+            match self.work.direct(id) {
+                Some(mut direct) => {
+                    let Ok(inserted) = region::insert(&mut direct, place, max_kicks, &mut self.search);
+                    inserted
+                }
+                None => region::insert(&mut self.work.view_mut(id), place, max_kicks, &mut self.search)?,
+            }
+        });
         match inserted {
             Inserted::Stored => self.stored(1),
             Inserted::DuplicateLimit => self.skipped(1),
@@ -298,8 +311,14 @@ impl Transaction {
         let (id, rem) = self.region_of(hash);
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            region::remove(&mut self.work.view_mut(id), place)
-        })?;
+            match self.work.direct(id) {
+                Some(mut direct) => {
+                    let Ok(removed) = region::remove(&mut direct, place);
+                    removed
+                }
+                None => region::remove(&mut self.work.view_mut(id), place)?,
+            }
+        });
         if let Some(tail) = removed {
             self.removed(tail, 1);
         }
