@@ -73,6 +73,15 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         candidate("gowk contains, absent", || one(&reader, &absent)),
         candidate("gowk contains, present", || one(&reader, &present)),
         candidate("gowk contains, absent, in memory", || one(&memory, &absent)),
+        candidate("gowk contains, absent, each after the one before", || {
+            rate(seconds(|| {
+                let mut before = 0;
+                for key in &absent {
+                    let key = (u64::from_le_bytes(*key) ^ before).to_le_bytes();
+                    before = std::hint::black_box(u64::from(reader.contains(&key).expect("whole")));
+                }
+            }))
+        }),
         candidate("gowk contains_hash, absent", || {
             rate(seconds(|| {
                 let found = absent_hashes.iter().filter(|hash| reader.contains_hash(**hash).expect("whole"));
