@@ -1,7 +1,7 @@
 //! Slots and buckets: n fingerprints in one `u64`, compared all at once.
 //!
-//! Pure: no I/O, no CPU-specific instructions. One generic implementation serves all widths;
-//! the rules are those of `format-spec/README.md`, sections 3 and 4.
+//! Pure: no I/O, and vectors only through a crate that has them for every processor. One generic implementation
+//! serves all widths; the rules are those of `format-spec/README.md`, sections 3 and 4.
 //!
 //! A slot of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have
 //! any length from 0 to W-T-1 bits. Two slots are special: 0 is empty, and `1 << (W-1)`, which has neither

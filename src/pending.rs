@@ -37,7 +37,7 @@ impl Table {
     /// Where a number is, or belongs; there are places.
     #[inline]
     fn place(&self, number: u64) -> usize {
-        // Fibonacci hashing: the high bits of the product by 2^64 over the golden ratio.
+        // By 2^64 over the golden ratio; of the product not the lowest bits, which few bits of the number reach.
         let mask = self.places.len() - 1;
         let mut place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & mask;
         while self.places[place][0] != 0 && self.places[place][0] != number + 1 {
@@ -78,8 +78,7 @@ impl Table {
         }
     }
 
-    /// Keeps its memory for what comes, as making it anew costs a third of a removal, unless it was made for much
-    /// more than it held.
+    /// Keeps its memory for what comes, as making it anew takes time, unless it was made for much more than it held.
     fn empty(&mut self) {
         if self.used * 16 < self.places.len() {
             self.places = Vec::new();

@@ -216,6 +216,9 @@ impl Reader {
 
     /// As [`count`](Self::count), for a key hashed before.
     pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(self.number, hash)) {
+            return Ok(count);
+        }
         self.look(|view| match self.check_hasher(view) {
             Ok(()) => view.count(hash),
             Err(error) => Some(Err(error)),

@@ -65,6 +65,7 @@ every_width! {
     lanes_are_listed_in_order_and_counted: check_lanes;
     empty_and_universal_lanes_are_those_that_hold_them: check_special_lanes;
     a_lane_matches_if_all_above_its_lowest_set_bit_agrees: check_matches;
+    two_buckets_at_once_match_if_either_does: check_either_matches;
     every_slot_answers_every_query_of_a_narrow_width_as_defined: check_matches_exhaustively;
     universal_matches_and_empty_does_not_whatever_the_query: check_universal_and_empty_answers;
     each_lane_goes_where_its_first_tail_bit_says: check_split;
@@ -306,6 +307,23 @@ fn check_matches<W: Width>() {
         let expected = which(&slots, |slot| agrees(slot, query.0));
         assert_eq!(list(bucket.matches(query)), expected, "{bucket:x?} {query:x?}");
     }
+}
+
+fn check_either_matches<W: Width>() {
+    let mut random = Random(6);
+    let mut answers = [0; 2];
+    for _ in 0..10 * ROUNDS {
+        let ((one, in_one), (other, in_other)) = (random.bucket::<W>(), random.bucket::<W>());
+        let of = if random.below(2) == 0 { &in_one } else { &in_other };
+        let query = random.query::<W>(of);
+        if query.0 == 0 {
+            continue;
+        }
+        let expected = in_one.iter().chain(&in_other).any(|slot| agrees(*slot, query.0));
+        assert_eq!(one.either_matches(other, query), expected, "{one:x?} {other:x?} {query:x?}");
+        answers[usize::from(expected)] += 1;
+    }
+    assert!(answers.iter().all(|answers| *answers > 1000), "{answers:?}");
 }
 
 /// Buckets to put one slot into: they lend and borrow as much as neighbours can.
