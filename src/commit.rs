@@ -13,7 +13,7 @@
 
 use crate::counts::Counts;
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
+use crate::files::{Files, Inode};
 use crate::format::{Identity, Policy, Superblock, check_counts};
 use crate::journal::{Header, Journal};
 use crate::live::Published;
@@ -21,6 +21,7 @@ use crate::lock::Held;
 use crate::metadata::Metadata;
 use crate::options::Options;
 use crate::pending::Pending;
+use crate::rights::Rights;
 use crate::store::{Store, random};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::Unpublished;
@@ -85,7 +86,7 @@ fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superbloc
 
 /// The journal of a store that needed no recovery.
 pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
-    let model = store.file.metadata().at(&store.files.data, "look at")?;
+    let model = Rights::of(&store.file).at(&store.files.data, "look at")?;
     Journal::create(&store.files, &*store.disk, &model, store.journal_header())
 }
 
@@ -104,7 +105,8 @@ impl Open {
         };
         // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
         // A file that says so would not open again.
-        if let Err(error) = check_counts(&files.data, &next.counts, next.identity.geometry) {
+        let checked = check_counts(&files.data, &next.counts, next.identity.geometry);
+        if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
         }
         if matches!(self.transaction.work, Work::Unpublished(..)) {
@@ -116,12 +118,23 @@ impl Open {
         }
     }
 
+    /// Fails if another file has the name, which a publication would replace, and beside which a commit would be lost.
+    fn check_name(&self, files: &Files) -> Result<()> {
+        let Some(store) = self.transaction.work.store() else { return Ok(()) };
+        let own = Inode::of(&store.file.metadata().at(&files.data, "look at")?);
+        match files.inode()? {
+            Some(found) if found != own => Err(Error::NameTaken { path: files.data.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
         match failure {
             Failure::Clean(error) => (Some(self), Err(error)),
             Failure::Poison(error) => {
                 if let Some(store) = self.transaction.work.store() {
-                    store.live.set_poisoned(true);
+                    // If this fails too, no reader has seen anything of the transaction, or the epoch is odd.
+                    let _ = store.live.set_poisoned(&store.file);
                 }
                 (None, Err(error))
             }
@@ -189,12 +202,12 @@ impl Open {
             Err(failure) => return self.failed(failure),
         };
         let Work::Unpublished(file, old) = self.transaction.work else { return (None, Ok(())) };
-        if let Some(old) = &old {
-            old.live.set_superseded(true);
-        }
-        if let Err(error) = file.rename(old.is_some()) {
+        let marked = old.as_ref().map_or(Ok(()), |old| old.live.set_superseded(&old.file, true));
+        let renamed = marked.at(&files.data, "write").and_then(|()| file.rename(old.is_some()));
+        if let Err(error) = renamed {
             if let Some(old) = &old {
-                old.live.set_superseded(false);
+                // Where it stays set, readers look at the name before each answer, and find this file.
+                let _ = old.live.set_superseded(&old.file, false);
             }
             self.transaction.work = Work::Unpublished(file, old);
             return self.failed(Failure::Clean(error));
@@ -281,6 +294,6 @@ fn continued(
         journal.reset(files, &**disk, header)?;
         return Ok(journal);
     }
-    let model = file.file_metadata().at(&files.data, "look at")?;
+    let model = file.rights()?;
     Journal::create(files, &**disk, &model, header)
 }

@@ -1,5 +1,6 @@
 //! A whole copy of a filter, with a uuid of its own.
 
+use std::fs::File;
 use std::path::Path;
 
 use crate::error::{Error, IoContext, Result};
@@ -8,6 +9,7 @@ use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, PAGES_PER_RE
 use crate::hash::RegionId;
 use crate::options::{Options, new_uuid};
 use crate::reader::Reader;
+use crate::rights::Rights;
 use crate::unpublished::Unpublished;
 use crate::view::View;
 use crate::writer::Writer;
@@ -42,7 +44,7 @@ impl Reader {
         let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
         let options = Options::new();
         let files = Files::new(destination)?;
-        let model = self.path().metadata().at(self.path(), "look at")?;
+        let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
         let fill = |files: &Files| {
             Unpublished::fill(files, &options.disk, identity, Some(&model), true, |write| {
                 copy_regions(&view, write, progress)

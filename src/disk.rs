@@ -3,8 +3,12 @@
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use crate::journal::MAX_PAYLOAD;
 
@@ -35,6 +39,19 @@ pub trait Disk: Debug + Send + Sync {
     /// Bytes that files in a folder may still take.
     fn available(&self, dir: &Path) -> io::Result<u64>;
 
+    /// Takes the room on the disk that a file does not have yet for all its bytes from 0 to `length`, and for those in
+    /// `own` even if it shares them with a copy; the bytes stay as they are. Where the file system cannot say so, it
+    /// is left alone.
+    fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
+        let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
+        if has_holes {
+            supported(fallocate(file, FallocateFlags::empty(), 0, length))?;
+        }
+        #[cfg(target_os = "linux")]
+        supported(fallocate(file, FallocateFlags::UNSHARE_RANGE, own.start, own.end - own.start))?;
+        Ok(())
+    }
+
     /// Bytes of payload in a journal frame, at most; what does not fit goes into a further frame.
     fn frame_limit(&self) -> usize {
         MAX_PAYLOAD
@@ -64,11 +81,12 @@ impl Disk for SystemDisk {
     }
 
     fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        match fs2::FileExt::allocate(file, length) {
-            // The file system has no such call: fill the file, so that no later write runs out of room.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => fill(file, length),
-            outcome => outcome,
+        // Not fs2's: it looks for the reason in `errno`, which `posix_fallocate` leaves as it was.
+        if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
+            return Ok(());
         }
+        // The file system has no such call: fill the file, so that no later write runs out of room.
+        fill(file, length)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
@@ -98,6 +116,22 @@ impl Disk for SystemDisk {
 
     fn available(&self, dir: &Path) -> io::Result<u64> {
         fs2::available_space(dir)
+    }
+}
+
+/// Calls again where a signal came in between.
+fn fallocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, from, length))?)
+}
+
+/// Whether the file system knows what was asked of it.
+fn supported(outcome: io::Result<()>) -> io::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV) => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 

@@ -147,6 +147,36 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// Something is mounted at the file's own path.
+    #[error(
+        "{}: is a mount point of its own, which would stay with this file when the filter doubles; \
+         mount the folder that it lies in", path.display()
+    )]
+    MountPoint {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// Another process has begun to open the filter, and does not come to an end.
+    #[error(
+        "{}: another process has been opening it for too long; let it go on if it is stopped, or end it, \
+         and try again", path.display()
+    )]
+    Stalled {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// Another file has taken the filter's name while a writer had it.
+    #[error(
+        "{}: another file has taken this name since the filter was opened, and it is left alone; \
+         move it away and commit again, or open it and begin anew", path.display()
+    )]
+    NameTaken {
+        /// The filter file.
+        path: PathBuf,
+    },
+
     /// The file has several names, so that publishing a new one under one name would part them.
     #[error("{}: has {links} hard links, and a writer needs a file with one name; remove the others", path.display())]
     HardLinks {
@@ -257,13 +287,6 @@ pub enum Error {
         wanted: f64,
     },
 
-    /// A crashed writer left the file in the middle of a failed write, and this process may not write to it.
-    #[error("{}: must be recovered after a failed write; open it once with permission to write", path.display())]
-    Unrecovered {
-        /// The filter file.
-        path: PathBuf,
-    },
-
     /// The file was replaced by a filter with another seed, for which the caller's hashes mean nothing.
     #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
     Replaced {
@@ -343,6 +366,11 @@ pub enum JournalDefect {
         /// The last commit seen after it.
         last: u64,
     },
+    /// It is something else, which only lies where the journal belongs.
+    #[error(
+        "is in the place of the filter's journal, but is none; move it away, or give the filter another name"
+    )]
+    NotAJournal,
     /// It was written in a format that this build cannot read.
     #[error("journal format version {0}.{1} is newer than this build's; use a newer gowk")]
     Version(u16, u16),

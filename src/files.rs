@@ -1,16 +1,19 @@
 //! The names of a filter's files, and what belongs to a file besides its bytes.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
-
-/// Characters that a temporary file's name adds at random.
-const TEMPORARY_RANDOM: usize = 8;
+use crate::format::MAGIC;
+use crate::lock::Presence;
+use crate::rights::{self, Rights};
+use crate::store::random;
 
 /// The files of one filter, by their canonical names: a symlink and its target share one lock.
 #[derive(Clone, Debug)]
@@ -44,6 +47,9 @@ impl Files {
             }
             Err(error) => return Err(error).at(path, "open"),
         };
+        if is_mount_point(&data) {
+            return Err(Error::MountPoint { path: data });
+        }
         let dir = data.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Self { journal: with_suffix(&data, "-journal"), lock: with_suffix(&data, "-lock"), dir, data })
     }
@@ -58,40 +64,121 @@ impl Files {
     }
 
     /// A new file beside the filter, to be renamed over it; removed when dropped.
+    ///
+    /// Its name and its first bytes say the same random number, so that nothing else is ever taken for one.
     pub(crate) fn temporary(
         &self,
         disk: &dyn Disk,
-        model: Option<&Metadata>,
+        model: Option<&Rights>,
     ) -> Result<tempfile::NamedTempFile> {
-        tempfile::Builder::new()
+        let number = random(&self.dir)?;
+        let refused = "create a temporary file in";
+        let file = tempfile::Builder::new()
             .prefix(&self.temporary_prefix())
-            .suffix("")
-            .rand_bytes(TEMPORARY_RANDOM)
-            .make_in(&self.dir, |path| create(disk, path, model))
-            .at(&self.dir, "create a temporary file in")
+            .suffix(&format!("{number:016x}"))
+            .rand_bytes(0)
+            .make_in(&self.dir, |path| rights::create(disk, path, model))
+            .at(&self.dir, refused)?;
+        disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
+        Ok(file)
     }
 
     fn temporary_prefix(&self) -> OsString {
         let mut prefix = self.data.file_name().unwrap_or_default().to_owned();
-        prefix.push("-new-");
+        prefix.push(TEMPORARY);
         prefix
     }
 
-    /// Removes the temporary files of writers that died. Only for the holder of the writer lock.
-    pub(crate) fn remove_stale(&self, disk: &dyn Disk) -> Result<()> {
+    /// The numbers and paths of all files that are named as temporary ones of this filter are.
+    fn temporary_names(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let prefix = self.temporary_prefix();
         let prefix = prefix.as_encoded_bytes();
-        for entry in self.dir.read_dir().at(&self.dir, "list")? {
-            let entry = entry.at(&self.dir, "list")?;
-            let name = entry.file_name();
-            let random = name.as_encoded_bytes().strip_prefix(prefix);
-            if random.is_some_and(|r| r.len() == TEMPORARY_RANDOM && r.iter().all(u8::is_ascii_alphanumeric))
-            {
-                disk.remove(&entry.path()).at(&entry.path(), "remove a stale temporary file")?;
+        let number = |name: &[u8]| {
+            let digits = str::from_utf8(name.strip_prefix(prefix)?).ok()?;
+            let number = u64::from_str_radix(digits, 16).ok()?;
+            (digits == format!("{number:016x}")).then_some(number)
+        };
+        let named = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry.ok()?;
+            Some((number(entry.file_name().as_encoded_bytes())?, entry.path()))
+        };
+        Ok(self.dir.read_dir()?.filter_map(named).collect())
+    }
+
+    /// Removes the temporary files of writers that died. Only for the holder of the writer lock.
+    ///
+    /// What is not certainly one of ours stays, and so does what cannot be looked into or removed: it is in nobody's
+    /// way.
+    pub(crate) fn remove_stale(&self, disk: &dyn Disk) {
+        for (number, path) in self.temporary_names().unwrap_or_default() {
+            if is_stale(number, &path) {
+                let _ = disk.remove(&path);
             }
         }
-        Ok(())
     }
+
+    /// Writers need a file with one name: publishing replaces the name, and others would keep the old file.
+    ///
+    /// Where files cannot be renamed without replacing others, publishing gives the new file a second name and takes
+    /// the temporary one away; who dies in between leaves both. The temporary one is removed here, if this process
+    /// may, and else it is not counted.
+    pub(crate) fn check_single_name(&self, disk: &dyn Disk, file: &File) -> Result<()> {
+        let metadata = file.metadata().at(&self.data, "look at")?;
+        if metadata.nlink() <= 1 {
+            return Ok(());
+        }
+        let mut links = metadata.nlink();
+        for (_, path) in self.temporary_names().unwrap_or_default() {
+            if path.symlink_metadata().is_ok_and(|other| Inode::of(&other) == Inode::of(&metadata)) {
+                let _ = disk.remove(&path);
+                links = links.saturating_sub(1);
+            }
+        }
+        if links <= 1 { Ok(()) } else { Err(Error::HardLinks { path: self.data.clone(), links }) }
+    }
+}
+
+/// What stands between FILE's name and the number in a temporary file's name.
+const TEMPORARY: &str = "-gowk-new-";
+/// What a temporary file begins with until it is whole, before its number.
+const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
+
+fn temporary_head(number: u64) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&TEMPORARY_MAGIC);
+    head[8..].copy_from_slice(&number.to_le_bytes());
+    head
+}
+
+/// Whether a file with the name of a temporary file is one that nobody works on any more.
+fn is_stale(number: u64, path: &Path) -> bool {
+    // Not followed, and not waited for: neither is made by gowk.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
+        return false;
+    }
+    let mut head = [0; 16];
+    match file.read_at(&mut head, 0) {
+        // Its writer died before the first write, or the power failed before that was on the medium.
+        Ok(0) => true,
+        Ok(16) => head == [0; 16] || head == temporary_head(number) || head.starts_with(&MAGIC),
+        _ => false,
+    }
+}
+
+/// Whether something is mounted at the very path, as `docker run -v FILE:FILE` does. Such a mount stays with the file
+/// that it was made of when another one takes the name, and hides the files beside it.
+#[cfg(target_os = "linux")]
+fn is_mount_point(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)) && path.is_file()
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn is_mount_point(_: &Path) -> bool {
+    false
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -100,26 +187,5 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Creates a file with the permissions of `model`, and its owner where the system lets us; without a model as
-/// any new file, by the process's umask.
-pub(crate) fn create(disk: &dyn Disk, path: &Path, model: Option<&Metadata>) -> io::Result<File> {
-    let Some(model) = model else { return disk.create(path, 0o666) };
-    let file = disk.create(path, model.permissions().mode() & 0o777)?;
-    let own = file.metadata()?;
-    if (own.uid(), own.gid()) != (model.uid(), model.gid()) {
-        // Only root may give files away. A writer that may write to the old file but not own it goes on with
-        // a file of its own; the permissions below are then what keeps others able to use it.
-        let _ = std::os::unix::fs::fchown(&file, Some(model.uid()), Some(model.gid()));
-    }
-    // Again, as the umask may have taken some, and a change of owner others.
-    file.set_permissions(model.permissions())?;
-    Ok(file)
-}
-
-/// Writers need a file with one name: publishing replaces the name, and others would keep the old file.
-pub(crate) fn check_single_name(path: &Path, metadata: &Metadata) -> Result<()> {
-    match metadata.nlink() {
-        0 | 1 => Ok(()),
-        links => Err(Error::HardLinks { path: path.to_owned(), links }),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,8 @@ pub(crate) const LIVE_STATE: u64 = 0;
 /// Two flags, looked at together: superseded in the low half of the word, poisoned in the high half.
 pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
+/// The sequence of the copy of commit, counts and metadata.
+pub(crate) const LIVE_COPY: u64 = 24;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1320;
 pub(crate) const LIVE_METADATA: u64 = 4096;

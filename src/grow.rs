@@ -9,6 +9,7 @@ use crate::error::{Error, GrowthRefusal, IoContext, Result};
 use crate::format::{BUCKETS_PER_REGION, Geometry, Identity, MAX_REGIONS, Policy};
 use crate::hash::RegionId;
 use crate::overlay::Overlay;
+use crate::rights::Rights;
 use crate::store::Store;
 use crate::unpublished::{Region, Unpublished};
 use crate::view::REGIONS_AHEAD;
@@ -63,10 +64,9 @@ pub(crate) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> 
         reason: GrowthRefusal::Regions(MAX_REGIONS),
     })?;
     let model = match source {
-        Source::Published(store, _) => store.file.metadata(),
-        Source::Unpublished(file) => file.file_metadata(),
+        Source::Published(store, _) => Rights::of(&store.file).at(&files.data, "look at")?,
+        Source::Unpublished(file) => file.rights()?,
     };
-    let model = model.at(&files.data, "look at")?;
     let identity = Identity { geometry, ..identity };
     Unpublished::fill(files, disk, identity, Some(&model), true, |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];

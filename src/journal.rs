@@ -22,10 +22,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::counts::Counts;
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, JournalDefect, Result};
-use crate::files::{self, Files};
+use crate::files::Files;
 use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
 use crate::overlay::PageChange;
 use crate::page::Page;
+use crate::rights::{self, Rights};
 
 pub(crate) mod scan;
 
@@ -162,12 +163,8 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The journal of `files`, empty and continuing from `header`; created where there is none.
-    pub(crate) fn create(
-        files: &Files,
-        disk: &dyn Disk,
-        model: &std::fs::Metadata,
-        header: Header,
-    ) -> Result<Self> {
+    pub(crate) fn create(files: &Files, disk: &dyn Disk, model: &Rights, header: Header) -> Result<Self> {
+        check_place(files)?;
         let file = open_or_create(files, disk, model)?;
         let mut journal = Self { file, end: HEADER, previous: 0, header };
         let mut bytes = vec![0; HEADER as usize];
@@ -196,7 +193,7 @@ impl Journal {
 
     /// The journal of a file just recovered, to be reset before anything is appended; created where there is
     /// none.
-    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<Self> {
+    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
@@ -214,6 +211,10 @@ impl Journal {
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
+        // On a full disk, a file system that copies what it writes may have no room even for that.
+        if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
+            return Ok(());
+        }
         disk.set_len(&self.file, self.end).at(&files.journal, "cut back")
     }
 
@@ -340,14 +341,31 @@ pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
     }
 }
 
-fn open_or_create(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<File> {
+fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File> {
     if let Some(file) = open(files, true)? {
         return Ok(file);
     }
-    let file = files::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;
+    let file = rights::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;
     // Protects: the journal's name, before a commit relies on it.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     Ok(file)
+}
+
+/// Fails if something lies in the journal's place that is none, and that a journal would overwrite.
+///
+/// A journal that was cut short by a crash, or has rotted, is still one: its magic number is there but for bytes that
+/// are still 0 and for a damaged one, or a frame follows its header.
+pub(crate) fn check_place(files: &Files) -> Result<()> {
+    let Some(file) = open(files, false)? else { return Ok(()) };
+    let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
+    let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;
+    bytes.truncate(read);
+    let strange =
+        bytes.iter().zip(HEADER_MAGIC).filter(|(found, magic)| **found != 0 && *found != magic).count();
+    if strange <= 1 || bytes.get(HEADER as usize..).is_some_and(|frame| frame == FRAME_MAGIC) {
+        return Ok(());
+    }
+    Err(Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal })
 }
 
 /// Whether the journal has anything behind its header.

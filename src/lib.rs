@@ -102,6 +102,7 @@ mod recent;
 mod recover;
 mod region;
 mod repair;
+mod rights;
 mod scratch;
 mod shortcut;
 mod sizing;

@@ -1,11 +1,14 @@
 //! The live area: what a writer tells readers of its file while it works. Volatile and never checksummed: after
 //! a crash, recovery writes it anew from the superblock and the journal.
 //!
-//! The **apply epoch** is odd while a commit is being applied anywhere, and each region's **sequence** is odd
-//! while that region is. Neither ever goes back, so a reader that finds the same even number before and after
-//! its reads knows that nothing was applied in between. `format-spec/README.md`, sections 5.4 and 7.
+//! The **apply epoch** is odd while a commit is being applied anywhere, each region's **sequence** is odd while
+//! that region is, and the **copy sequence** while counters and metadata are stored. None ever goes back, so a reader
+//! that finds the same even number before and after its reads knows that nothing was stored in between.
+//! `format-spec/README.md`, sections 5.4 and 7.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +17,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::counts::Counts;
 use crate::error::IoContext;
 use crate::format::{
-    Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
+    Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
@@ -49,24 +52,33 @@ impl Live {
     pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> crate::error::Result<Self> {
         MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
     }
-}
 
-impl<M: Shared> Live<M> {
     /// Tells readers to look at the path before they answer; or takes it back.
-    pub(crate) fn set_superseded(&self, superseded: bool) {
-        self.set_flag(SUPERSEDED, superseded);
+    pub(crate) fn set_superseded(&self, file: &File, superseded: bool) -> io::Result<()> {
+        self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
     }
 
     /// Tells readers that the writer gave up in the middle: they must open the file anew.
-    pub(crate) fn set_poisoned(&self, poisoned: bool) {
-        self.set_flag(POISONED, poisoned);
+    pub(crate) fn set_poisoned(&self, file: &File) -> io::Result<()> {
+        self.set_flag(POISONED, true, |at, word| write_word(file, at, word))
     }
+}
 
-    fn set_flag(&self, flag: u64, set: bool) {
+/// Stores a word of the live area by a write. Where a disk is full and its file system copies what is written, a store
+/// through a map would raise SIGBUS, and a write fails.
+fn write_word(file: &File, at: u64, word: u64) -> io::Result<()> {
+    file.write_all_at(&word.to_le_bytes(), LIVE + at)
+}
+
+impl<M: Shared> Live<M> {
+    fn set_flag<E>(&self, flag: u64, set: bool, store: impl Fn(u64, u64) -> Result<(), E>) -> Result<(), E> {
         let flags = self.0.word(word(LIVE_FLAGS));
-        self.0.set_word(word(LIVE_FLAGS), if set { flags | flag } else { flags & !flag });
+        store(LIVE_FLAGS, if set { flags | flag } else { flags & !flag })?;
+        M::fence(Ordering::SeqCst);
         // For readers that look at flags only where the epoch is another.
-        self.step_epoch(|epoch| epoch.wrapping_add(2));
+        let stepped = store(LIVE_EPOCH, self.0.word(word(LIVE_EPOCH)).wrapping_add(2));
+        M::fence(Ordering::SeqCst);
+        stepped
     }
 
     /// Applies a commit: `write` is called for each region, and readers see each one change at once.
@@ -107,9 +119,13 @@ impl<M: Shared> Live<M> {
     }
 
     fn step_epoch(&self, step: fn(u64) -> u64) {
+        self.step(LIVE_EPOCH, step);
+    }
+
+    fn step(&self, at: u64, step: fn(u64) -> u64) {
         M::fence(Ordering::SeqCst);
-        let epoch = self.0.word(word(LIVE_EPOCH));
-        self.0.set_word(word(LIVE_EPOCH), step(epoch));
+        let number = self.0.word(word(at));
+        self.0.set_word(word(at), step(number));
         M::fence(Ordering::SeqCst);
     }
 
@@ -121,8 +137,9 @@ impl<M: Shared> Live<M> {
         M::fence(Ordering::SeqCst);
     }
 
-    /// By itself only where no reader can be: in a file not yet published.
+    /// Stores the copy of commit number, counts and metadata.
     pub(crate) fn publish(&self, published: &Published) {
+        self.step(LIVE_COPY, next_odd);
         self.0.set_word(word(LIVE_COUNTERS), published.commit);
         let counts = RawCounts::from(published.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
@@ -132,6 +149,7 @@ impl<M: Shared> Live<M> {
         for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
+        self.step(LIVE_COPY, next_even);
     }
 }
 
@@ -264,6 +282,14 @@ pub(crate) trait LiveRead: LiveHead {
     /// What the last commit published, unless one is being applied; the metadata as bytes.
     fn published(&self) -> Option<Published> {
         let epoch = self.epoch();
+        self.last_published().filter(|_| self.was_settled(epoch))
+    }
+
+    /// What the last commit published, also while the next one is being applied, but for the moment in which that one
+    /// is published.
+    fn last_published(&self) -> Option<Published> {
+        let copy = self.live_word(LIVE_COPY);
+        Self::fence(Ordering::Acquire);
         let mut counts = RawCounts::new_zeroed();
         for (offset, bytes) in (LIVE_COUNTERS + 8..).step_by(8).zip(counts.as_mut_bytes().chunks_exact_mut(8))
         {
@@ -274,7 +300,9 @@ pub(crate) trait LiveRead: LiveHead {
         let words = (LIVE_METADATA..).step_by(8).take(length.div_ceil(8));
         let mut metadata: Vec<u8> = words.flat_map(|offset| self.live_word(offset).to_le_bytes()).collect();
         metadata.truncate(length);
-        self.was_settled(epoch).then(|| Published { commit, counts: counts.into(), metadata })
+        Self::fence(Ordering::Acquire);
+        let is_whole = copy.is_multiple_of(2) && self.live_word(LIVE_COPY) == copy;
+        is_whole.then(|| Published { commit, counts: counts.into(), metadata })
     }
 }
 

@@ -22,13 +22,14 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Waits longer and longer, until [`PATIENCE`] is over.
 #[derive(Default)]
-struct Patience {
+pub(crate) struct Patience {
     start: Option<Instant>,
     pause: Duration,
 }
 
 impl Patience {
-    fn wait(&mut self) -> bool {
+    /// Waits once more; false once it has been too long.
+    pub(crate) fn wait(&mut self) -> bool {
         if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }

@@ -18,6 +18,11 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use crate::format::{BUCKETS_PER_REGION, Geometry, LIVE, PAGE, REGION};
 use crate::hash::{KeyHash, RegionId};
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "gowk reads files through maps that are read-only, in loads of 8 bytes: 32-bit targets may not"
+);
+
 const PAGE_BYTES: usize = PAGE as usize;
 /// The words of a region, and those at the start of the live area that every lookup reads.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
@@ -160,7 +165,8 @@ impl MapMut {
     pub(crate) fn private(file: &File, length: u64) -> io::Result<Self> {
         // SAFETY: `map_copy` is unsafe because the file may change under a `&[u8]`; the result is turned into
         // a raw mapping before any reference to its memory exists, and read through atomics only.
-        let map = unsafe { options(length)?.map_copy(file)? };
+        // Nothing is reserved for the copies: a journal changes few pages, and the file may exceed the memory.
+        let map = unsafe { options(length)?.no_reserve_swap().map_copy(file)? };
         Ok(Self(MmapRaw::from(map)))
     }
 
@@ -255,13 +261,14 @@ fn options(length: u64) -> io::Result<MmapOptions> {
 fn words(map: &MmapRaw) -> &[AtomicU64] {
     // SAFETY: the mapping is readable, `len` bytes long, page-aligned (so aligned for 8 bytes), and lives as
     // long as the borrow of `map`. Every access through the slice is atomic; stores are offered by `MapMut`
-    // alone, whose mappings are writable. Relaxed loads of 8 bytes are allowed on read-only memory.
+    // alone, whose mappings are writable. Relaxed loads of 8 bytes are allowed on read-only memory, on targets
+    // of 64 bits.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 8) }
 }
 
 fn halves(map: &MmapRaw) -> &[AtomicU32] {
     // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that
-    // could race: half words are the flags, the sequences and the checksum table, words are the rest.
+    // could race: half words are the sequences and the checksum table, words are the rest, the flags too.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 4) }
 }
 

@@ -21,18 +21,24 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, Inode, check_single_name};
-use crate::format::Superblocks;
+use crate::files::{Files, Inode};
+use crate::format::{LIVE, Superblocks};
 use crate::journal::{self, Journal};
 use crate::live::LiveHead;
-use crate::lock::{Held, existing_lock_file, lock_file};
+use crate::lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 use crate::map::Map;
 use crate::page::Verify;
 use crate::recover::recover;
+use crate::rights::Rights;
 use crate::store::{Store, read_superblocks};
 
 /// How often a waiting writer tries again.
 const POLL: Duration = Duration::from_millis(20);
+/// How long a writer waits at least for others who are just opening the file, or just dying with it.
+const OPENINGS: Duration = Duration::from_secs(1);
+const DYING: Duration = Duration::from_millis(100);
+/// How long a reader waits for them at least.
+const READERS_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a superblock is read again that a live writer may just be writing.
 const TORN_READS: u32 = 50;
 
@@ -44,19 +50,26 @@ pub(crate) struct Owned {
     pub(crate) lock: Held,
 }
 
-/// Tries an opening until it succeeds or `wait` is over.
-fn poll<T>(path: &Path, wait: Duration, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
-    let deadline = Instant::now().checked_add(wait);
+/// Tries an opening until it succeeds or `wait` is over; each try is told until when it may wait for other openings.
+fn poll<T>(
+    path: &Path,
+    wait: Duration,
+    mut attempt: impl FnMut(Deadline) -> Result<Attempt<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    let (deadline, openings) = (start.checked_add(wait), start.checked_add(wait.max(OPENINGS)));
     loop {
-        match attempt()? {
+        match attempt(openings)? {
             Attempt::Done(opened) => return Ok(opened),
-            Attempt::StartOver => {}
-            Attempt::Locked => {
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    return Err(Error::Locked { path: path.to_owned() });
-                }
-                thread::sleep(POLL.min(wait));
+            Attempt::StartOver if is_over(openings) => {
+                return Err(Error::Busy { path: path.to_owned(), op: "opened" });
             }
+            Attempt::StartOver => thread::sleep(Duration::from_millis(1)),
+            Attempt::Locked if is_over(deadline) => return Err(Error::Locked { path: path.to_owned() }),
+            Attempt::Present if is_over(deadline) && start.elapsed() >= DYING => {
+                return Err(Error::Locked { path: path.to_owned() });
+            }
+            Attempt::Locked | Attempt::Present => thread::sleep(POLL),
         }
     }
 }
@@ -66,6 +79,8 @@ enum Attempt<T> {
     /// The file was replaced meanwhile, or an owner was just dying.
     StartOver,
     Locked,
+    /// A writer has the file, although nobody holds the writer lock: it is just dying, or the lock file was removed.
+    Present,
 }
 
 /// Opens an existing filter for writing; [`Error::NotFound`] where there is none.
@@ -75,24 +90,35 @@ pub(crate) fn open_writer(
     verify: Verify,
     wait: Duration,
 ) -> Result<Owned> {
-    poll(&files.data, wait, || try_open_writer(files, disk, verify))
+    poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))
 }
 
-fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Result<Attempt<Owned>> {
+fn try_open_writer(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    verify: Verify,
+    deadline: Deadline,
+) -> Result<Attempt<Owned>> {
     let path = &files.data;
     let file = open_data(path, true)?;
     // Looked at before any lock file is made beside it: a file that is no filter is left alone.
     settled_superblocks(&file, path, true)?;
-    let gate = Held::exclusive(&file, path)?;
+    let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&metadata))?, &files.lock)? else {
+    let rights = Rights::of(&file).at(path, "look at")?;
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
         return Ok(Attempt::Locked);
     };
     if files.inode()? != Some(Inode::of(&metadata)) {
         return Ok(Attempt::StartOver);
     }
-    check_single_name(path, &metadata)?;
+    if Presence::is_claimed(&file) {
+        return Ok(Attempt::Present);
+    }
+    files.check_single_name(&**disk, &file)?;
+    journal::check_place(files)?;
     let mut store = Store::open(files.clone(), disk.clone(), file, verify)?;
+    reserve(&store)?;
     // Protects: the name. What was renamed here must not come undone under commits that follow.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
@@ -105,15 +131,25 @@ fn try_open_writer(files: &Files, disk: &Arc<dyn Disk>, verify: Verify) -> Resul
     let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
         return Ok(Attempt::StartOver);
     };
+    let Some(presence) = Presence::claim(&store.file, path)? else { return Ok(Attempt::Present) };
+    store.presence = Some(presence);
     store.set_in_use(true)?;
     drop(gate);
-    files.remove_stale(&**disk)?;
+    files.remove_stale(&**disk);
     Ok(Attempt::Done(Owned { store, journal, lock }))
+}
+
+/// Takes room for bytes that a restored file may lack, or share with a copy: a store through a map that finds none on
+/// the disk ends the process.
+fn reserve(store: &Store) -> Result<()> {
+    let geometry = store.checkpoint.identity.geometry;
+    let reserved = store.disk.reserve(&store.file, geometry.file_length(), LIVE..geometry.sums());
+    reserved.at(&store.files.data, "allocate all of")
 }
 
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
 pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Held> {
-    poll(&files.data, wait, || {
+    poll(&files.data, wait, |_| {
         // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
         // it was recovered. While it is held, nobody else can publish one.
         let Some(lock) = Held::try_shared(lock_file(files, &**disk, None)?, &files.lock)? else {
@@ -127,7 +163,8 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data.clone() });
         }
-        files.remove_stale(&**disk)?;
+        journal::check_place(files)?;
+        files.remove_stale(&**disk);
         Ok(Attempt::Done(lock))
     })
 }
@@ -165,22 +202,40 @@ pub(crate) struct Locks {
 }
 
 /// Opens a filter for reading; recovers it first where that is needed and allowed.
-pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>) -> Result<Opened> {
+pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Opened> {
+    let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
     loop {
-        match try_open_reader(files, disk, may_recover)? {
+        match try_open_reader(files, disk, may_recover, deadline)? {
             Readable::Yes(opened) => return Ok(*opened),
             Readable::StartOver => {}
-            Readable::NeedsRecovery => match recover_for_reading(files, disk) {
-                Err(Error::Io { source, .. }) if is_forbidden(&source) => may_recover = false,
+            Readable::NeedsRecovery => match recover_for_reading(files, disk, deadline) {
+                Err(Error::Io { source, .. }) if is_forbidden(&source) || is_full(&source) => {
+                    may_recover = false
+                }
                 outcome => outcome?,
             },
         }
+        if is_over(deadline) {
+            return Err(Error::Busy { path: files.data.clone(), op: "opened" });
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a sync failed for want of anything to sync: some file systems that are only read know no such call.
+pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ROFS))
 }
 
 enum Readable {
@@ -189,15 +244,19 @@ enum Readable {
     NeedsRecovery,
 }
 
-fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>, may_recover: bool) -> Result<Readable> {
+fn try_open_reader(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    may_recover: bool,
+    deadline: Deadline,
+) -> Result<Readable> {
     let path = &files.data;
     let file = open_data(path, false)?;
-    let gate = Held::shared(&file, path)?;
+    let gate = Held::gate_shared(&file, path, deadline)?;
     let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
-    let writer = matches!(lock, Some(None));
+    let writer = matches!(lock, Some(None)) || Presence::is_claimed(&file);
     let locks = Locks { _lock: lock.flatten(), _gate: gate };
-    let metadata = file.metadata().at(path, "look at")?;
-    let inode = Inode::of(&metadata);
+    let inode = Inode::of(&file.metadata().at(path, "look at")?);
     if files.inode()? != Some(inode) {
         return Ok(Readable::StartOver);
     }
@@ -210,25 +269,28 @@ fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>, may_recover: bool) -> Re
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
-        check_single_name(path, &metadata)?;
+        files.check_single_name(&**disk, &opened.file)?;
         opened.unrecovered = Some(locks);
     }
     Ok(Readable::Yes(Box::new(opened)))
 }
 
 /// As a writer does, up to the recovery; then says that the file is not in use.
-fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>) -> Result<()> {
+fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) -> Result<()> {
     let path = &files.data;
     let file = open_data(path, true)?;
-    let gate = Held::exclusive(&file, path)?;
+    let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&metadata))?, &files.lock)? else {
+    let rights = Rights::of(&file).at(path, "look at")?;
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
         return Ok(());
     };
-    if files.inode()? == Some(Inode::of(&metadata)) {
-        check_single_name(path, &metadata)?;
+    if files.inode()? == Some(Inode::of(&metadata)) && !Presence::is_claimed(&file) {
+        files.check_single_name(&**disk, &file)?;
+        journal::check_place(files)?;
         let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
         if store.needs_recovery()? {
+            reserve(&store)?;
             recover(&mut store)?;
             store.set_in_use(false)?;
         }
@@ -255,7 +317,7 @@ fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superbl
 /// Readers who may not open the folder go on without: they can sync nothing, and then see what others left.
 fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
     match disk.sync_dir(&files.dir) {
-        Err(error) if is_forbidden(&error) => Ok(()),
+        Err(error) if is_forbidden(&error) || needs_no_sync(&error) => Ok(()),
         outcome => outcome.at(&files.dir, "sync"),
     }
 }

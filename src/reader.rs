@@ -233,7 +233,7 @@ impl Reader {
             outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
         };
         self.look(|view| {
-            let published = view.published()?;
+            let published = view.last_published()?;
             Some(published.map(|(published, _)| {
                 Info::from(Facts {
                     identity: view.superblock.identity,
@@ -248,7 +248,7 @@ impl Reader {
 
     /// The metadata as of the last commit.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.look(|view| Some(view.published()?.map(|(_, metadata)| metadata)))
+        self.look(|view| Some(view.last_published()?.map(|(_, metadata)| metadata)))
     }
 
     /// The current view of the file.
@@ -287,7 +287,7 @@ impl Reader {
 
     /// Keeps the view for this thread's next lookup, unless it asks for more care than `quick` takes.
     fn remember(&self, view: Arc<View>) {
-        if view.is_replayed() || view.hasher() != self.shared.hasher {
+        if !view.is_plain() || view.hasher() != self.shared.hasher {
             return;
         }
         recent::keep(view);

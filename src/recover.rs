@@ -23,6 +23,7 @@ use crate::journal::{self, Content, FrameAt, Journal, Scan};
 use crate::live::Published;
 use crate::metadata::Metadata;
 use crate::overlay::Overlay;
+use crate::rights::Rights;
 use crate::store::Store;
 
 /// How a journal's header relates to the superblock.
@@ -207,7 +208,7 @@ pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
     let regions = store.checkpoint.identity.geometry.regions();
     let published = redo.published(&files.data)?;
     store.live.recover(regions, &published, || redo_pages(store, &redo.overlay))?;
-    let model = store.file.metadata().at(&files.data, "look at")?;
+    let model = Rights::of(&store.file).at(&files.data, "look at")?;
     let mut journal = Journal::unread(&files, &*store.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
     let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };

@@ -26,6 +26,7 @@ use crate::format::{
 use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
 use crate::live::{Live, LiveHead, Published};
+use crate::lock::Presence;
 use crate::map::Map;
 use crate::memory;
 use crate::overlay::{Overlay, RegionChange};
@@ -71,6 +72,8 @@ pub(crate) struct Store {
     slot: usize,
     /// The other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
+    /// Held by a writer, and not by whoever only recovers the file.
+    pub(crate) presence: Option<Presence>,
 }
 
 impl Store {
@@ -122,6 +125,7 @@ impl Store {
             checkpoint,
             slot,
             other_damaged: false,
+            presence: None,
         })
     }
 

@@ -6,7 +6,7 @@
 //! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
 //! file is removed by the next writer.
 
-use std::fs::{File, Metadata as FileMetadata};
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -21,8 +21,10 @@ use crate::format::{
 };
 use crate::hash::RegionId;
 use crate::live::{Live, Published};
+use crate::lock::Presence;
 use crate::map::MapMut;
 use crate::page::{Sealer, Verify};
+use crate::rights::Rights;
 use crate::store::Store;
 
 /// Whether the file system has room for a new file.
@@ -84,6 +86,8 @@ pub(crate) struct Unpublished {
     sums: Vec<u32>,
     /// One bit a page: it was changed since.
     stale: Vec<AtomicU64>,
+    /// From its creation on: published, it is the writer's at once.
+    presence: Option<Presence>,
     pub(crate) identity: Identity,
 }
 
@@ -93,7 +97,7 @@ impl Unpublished {
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
-        model: Option<&FileMetadata>,
+        model: Option<&Rights>,
     ) -> Result<Self> {
         let empty = [0; BUCKETS_PER_REGION as usize];
         let to_fill = if identity.geometry.file_length() <= FILL { identity.geometry.regions() } else { 0 };
@@ -108,7 +112,7 @@ impl Unpublished {
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
-        model: Option<&FileMetadata>,
+        model: Option<&Rights>,
         flush: bool,
         write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
     ) -> Result<Self> {
@@ -116,6 +120,7 @@ impl Unpublished {
         check_room(files, &**disk, identity.geometry)?;
         let file = files.temporary(&**disk, model)?;
         let path = file.path();
+        let presence = Presence::claim(file.as_file(), path)?;
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
         let handle = file.as_file();
         let sums = std::thread::scope(|scope| -> Result<Vec<u32>> {
@@ -142,7 +147,17 @@ impl Unpublished {
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
         let data = (identity.geometry.data() / 8) as usize;
         let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { files: files.clone(), disk: disk.clone(), map, data, sums, stale, file, identity })
+        Ok(Self {
+            files: files.clone(),
+            disk: disk.clone(),
+            map,
+            data,
+            sums,
+            stale,
+            presence,
+            file,
+            identity,
+        })
     }
 
     fn word_of(&self, region: RegionId) -> usize {
@@ -225,12 +240,14 @@ impl Unpublished {
 
     /// The file as any other, after it was renamed.
     pub(crate) fn into_store(self, superblock: Superblock) -> Result<Store> {
-        let Self { files, disk, file, .. } = self;
+        let Self { files, disk, file, presence, .. } = self;
         let (file, temporary): (File, _) = file.into_parts();
         // Its name has changed; there is nothing to remove.
         let _ = temporary.keep();
         // All checksums were computed here, from these very pages.
-        Store::assemble(files, disk, file, superblock, 0, Verify::Never)
+        let mut store = Store::assemble(files, disk, file, superblock, 0, Verify::Never)?;
+        store.presence = presence;
+        Ok(store)
     }
 
     /// Where it will be published, and through what it is written.
@@ -238,7 +255,7 @@ impl Unpublished {
         (&self.files, &self.disk)
     }
 
-    pub(crate) fn file_metadata(&self) -> std::io::Result<FileMetadata> {
-        self.file.as_file().metadata()
+    pub(crate) fn rights(&self) -> Result<Rights> {
+        Rights::of(self.file.as_file()).at(self.file.path(), "look at")
     }
 }

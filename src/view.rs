@@ -7,19 +7,23 @@
 //! 2. While a file says that it is superseded, the name is looked at before every answer.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch::Paging;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, Superblock, check_counts};
+use crate::format::{
+    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, LIVE, LIVE_EPOCH, PAGE, PageId, Superblock, check_counts,
+};
 use crate::hash::{KeyHasher, RegionId};
 use crate::journal;
 use crate::live::{LiveHead, LiveRead, Published};
+use crate::lookup::Patience;
 use crate::map::{Map, MapMut};
 use crate::metadata::Metadata;
-use crate::open::{Opened, open_reader};
+use crate::open::{Opened, needs_no_sync, open_reader};
 use crate::options::Options;
 use crate::page::{Page, Sealer, Touched, Verify};
 use crate::recover::{Decision, Redo, judge};
@@ -45,6 +49,8 @@ pub(crate) struct View {
     pub(crate) other_superblock_damaged: bool,
     /// Whether pages have to be waited for.
     pub(crate) paging: Paging,
+    /// The file again, where the map may stay behind it.
+    layered: Option<File>,
 }
 
 /// How far ahead pages are read that will be needed in order: some 1 MiB.
@@ -60,7 +66,8 @@ struct Replayed {
 
 impl View {
     pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
-        let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
+        let Opened { file, map, superblocks, inode, unrecovered } =
+            open_reader(files, &options.disk, options.wait)?;
         let superblock = superblocks.newest;
         let geometry = superblock.identity.geometry;
         let paging = Paging::new(geometry.file_length());
@@ -83,6 +90,7 @@ impl View {
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
             paging,
+            layered: is_layered(&file).then(|| file.try_clone()).transpose().at(&files.data, "open")?,
         };
         if let Some(locks) = unrecovered {
             view.replayed = Some(view.replay(files, options, &file)?);
@@ -97,7 +105,7 @@ impl View {
     /// The same in memory that nobody else can change, its pages verified.
     pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
-        Self { superblock, map: memory, replayed: None, touched, paging, ..self }
+        Self { superblock, map: memory, replayed: None, touched, paging, layered: None, ..self }
     }
 
     pub(crate) fn of_reader(self, number: u64) -> Self {
@@ -111,14 +119,14 @@ impl View {
 
     /// Replays the journal into private memory, for a process that may not write.
     fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
-        if self.map.poisoned() {
-            return Err(Error::Unrecovered { path: files.data.clone() });
-        }
         let epoch = self.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
             // Protects: what is about to be shown. Allowed on what was opened for reading only.
-            options.disk.sync(&journal).at(&files.journal, "sync")?;
+            match options.disk.sync(&journal) {
+                Err(error) if needs_no_sync(&error) => {}
+                outcome => outcome.at(&files.journal, "sync")?,
+            }
             let Superblock { salt, commit, .. } = self.superblock;
             let scan = journal::scan(&journal, &files.journal, salt, commit)?;
             if judge(&scan, &self.superblock, &files.journal)? == Decision::Replay {
@@ -148,10 +156,25 @@ impl View {
         {
             return Ok(false);
         }
+        if self.is_left_behind() {
+            return Ok(false);
+        }
         if !self.map.flagged() {
             return Ok(true);
         }
         Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
+    }
+
+    /// Whether the file has gone on without the map.
+    ///
+    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. What is read
+    /// of a descriptor is then the copy, and what was mapped before stays the original. No epoch ever goes back.
+    #[inline]
+    fn is_left_behind(&self) -> bool {
+        let Some(file) = &self.layered else { return false };
+        let mut epoch = [0; 8];
+        let read = file.read_exact_at(&mut epoch, LIVE + LIVE_EPOCH);
+        read.is_ok() && u64::from_le_bytes(epoch) > self.map.epoch()
     }
 
     /// Whether what was read since `epoch` was holds for all of one commit.
@@ -170,6 +193,11 @@ impl View {
     #[inline]
     pub(crate) const fn is_replayed(&self) -> bool {
         self.replayed.is_some()
+    }
+
+    /// Whether a look at the flags in the map tells all that `is_current` has to know.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.replayed.is_none() && self.layered.is_none()
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
@@ -220,14 +248,47 @@ impl View {
             Some(replayed) => replayed.published.clone(),
             None => self.map.published()?,
         };
+        Some(self.checked(published))
+    }
+
+    /// The same, also while the next commit is being applied; `None` if it is published so slowly that its writer may
+    /// have died.
+    pub(crate) fn last_published(&self) -> Option<Result<(Published, Metadata)>> {
+        let mut patience = Patience::default();
+        loop {
+            let published = match &self.replayed {
+                Some(replayed) => Some(replayed.published.clone()),
+                None => self.map.last_published(),
+            };
+            match published {
+                Some(published) => return Some(self.checked(published)),
+                None if patience.wait() => {}
+                None => return None,
+            }
+        }
+    }
+
+    fn checked(&self, published: Published) -> Result<(Published, Metadata)> {
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
         if published.commit == *commit {
             // The superblock has a checksum; the live area has none.
-            return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
+            return Ok((Published { counts: *counts, ..published }, metadata.clone()));
         }
         let geometry = self.superblock.identity.geometry;
         let sound = check_counts(&self.path, &published.counts, geometry);
         let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
-        Some(metadata.map(|metadata| (published, metadata)))
+        metadata.map(|metadata| (published, metadata))
     }
+}
+
+/// Whether the file lies on a file system that shows several others as one.
+#[cfg(target_os = "linux")]
+fn is_layered(file: &File) -> bool {
+    const OVERLAY: i64 = 0x794c_7630;
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as i64 == OVERLAY)
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn is_layered(_: &File) -> bool {
+    false
 }

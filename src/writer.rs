@@ -19,6 +19,7 @@ use crate::partition::{Buffers, Manner, Mode};
 use crate::pending::Pending;
 use crate::region::Inserted;
 use crate::repair::{Repair, quarantine};
+use crate::rights::Rights;
 use crate::store::Store;
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::{Unpublished, check_room};
@@ -125,7 +126,7 @@ impl Writer {
             published(store.checkpoint.commit, store.checkpoint.counts, &store.checkpoint.metadata, &files)?;
         let superblock = store.checkpoint.clone();
         store.checkpoint(&mut journal, &published, superblock)?;
-        let model = store.file.metadata().at(&files.data, "look at")?;
+        let model = Rights::of(&store.file).at(&files.data, "look at")?;
         let file = Unpublished::create(&files, &options.disk, identity, Some(&model))?;
         let mut writer = Self::over(files, options, store, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
@@ -531,11 +532,11 @@ impl Writer {
             open.checkpoint(&self.files)?;
         }
         let Open { transaction, lock, .. } = *open;
-        if let Some(store) = transaction.work.store() {
-            store.set_in_use(false)?;
-        }
+        let closed = transaction.work.store().map_or(Ok(()), |store| store.set_in_use(false));
+        // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
+        drop(transaction);
         drop(lock);
-        Ok(())
+        closed
     }
 }
 

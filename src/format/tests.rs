@@ -431,8 +431,8 @@ fn the_live_area_is_written_as_the_table_says() {
     let rows = parts("5.4", 0, &[("R", regions)]);
     let at = |field: &str| rows.iter().find(|row| row.field == field).unwrap().offset as u64;
     assert_eq!(
-        [at("state"), at("superseded"), at("poisoned"), at("epoch")],
-        [LIVE_STATE, LIVE_FLAGS, LIVE_FLAGS + 4, LIVE_EPOCH]
+        [at("state"), at("superseded"), at("poisoned"), at("epoch"), at("copy")],
+        [LIVE_STATE, LIVE_FLAGS, LIVE_FLAGS + 4, LIVE_EPOCH, LIVE_COPY]
     );
     assert_eq!([at("commit"), at("counts")], [LIVE_COUNTERS, LIVE_COUNTERS + 8]);
     assert_eq!([at("metadata_length"), at("metadata")], [LIVE_METADATA_LENGTH, LIVE_METADATA]);
@@ -444,7 +444,7 @@ fn the_live_area_is_written_as_the_table_says() {
     let live = Live::map(&file, path(), geometry).unwrap();
     let metadata = superblock().metadata.encode(path()).unwrap();
     let published = Published { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
-    live.set_superseded(true);
+    live.set_superseded(&file, true).unwrap();
     live.apply([RegionId(2)], &published, |_| Ok::<_, ()>(())).unwrap();
     // Dead in the middle of the region.
     live.apply([RegionId(11)], &published, Err).unwrap_err();
@@ -469,6 +469,7 @@ fn the_live_area_is_written_as_the_table_says() {
             }
         }
         "epoch" => vec![epoch],
+        "copy" => vec![2],
         "commit" => vec![0x01, 0x50],
         "counts" => counts_by_table(&counts()),
         "metadata_length" => vec![metadata.len() as u8],
@@ -488,9 +489,9 @@ fn the_live_area_is_written_as_the_table_says() {
         other => panic!("the table has a new field: {other}"),
     };
     assert_parts(&read(), &rows, |field| expected(field, 5, true, false));
-    live.set_poisoned(true);
+    live.set_poisoned(&file).unwrap();
     assert_parts(&read(), &rows, |field| expected(field, 7, true, true));
-    live.set_superseded(false);
+    live.set_superseded(&file, false).unwrap();
     assert_parts(&read(), &rows, |field| expected(field, 9, false, true));
 }
 

@@ -86,7 +86,7 @@ impl Own {
         let files = [beside(""), beside("-journal"), beside("-lock"), job.path.clone()];
         let files = files.into_iter().chain(output).filter_map(|path| path.metadata().ok());
         let files = files.map(|metadata| (metadata.dev(), metadata.ino())).collect();
-        let doubling = beside("-new-").file_name().unwrap_or_default().as_bytes().to_owned();
+        let doubling = beside("-gowk-new-").file_name().unwrap_or_default().as_bytes().to_owned();
         Self { files, doubling }
     }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn paths_and_patterns_are_sorted_and_each_file_is_taken_once() {
         let dir = tempfile::Builder::new().prefix("a[b]*").tempdir().unwrap();
-        let own = ["f", "n", "f-lock", "f-journal", "f-new-1234abcd", "job.toml"];
+        let own = ["f", "n", "f-lock", "f-journal", "f-gowk-new-1234567890abcdef", "job.toml"];
         for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt"].into_iter().chain(own) {
             std::fs::write(dir.path().join(name), "k").unwrap();
         }

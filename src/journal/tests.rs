@@ -47,8 +47,8 @@ impl Written {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::new(&dir.path().join("f")).unwrap();
-        let journal =
-            Journal::create(&files, &SystemDisk, &dir.path().metadata().unwrap(), HEADER_OF_TESTS).unwrap();
+        let model = Rights::of(&File::open(dir.path()).unwrap()).unwrap();
+        let journal = Journal::create(&files, &SystemDisk, &model, HEADER_OF_TESTS).unwrap();
         Self { _dir: dir, files, journal }
     }
 

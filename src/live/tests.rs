@@ -56,6 +56,7 @@ impl Word {
 struct Words {
     flags: Word,
     epoch: Word,
+    copy: Word,
     commit: Word,
     inserted: Word,
     sequences: [Word; REGIONS],
@@ -71,6 +72,7 @@ impl Memory {
         Self(Arc::new(Words {
             flags: Word::new(0),
             epoch: Word::new(4),
+            copy: Word::new(2),
             commit: Word::new(1),
             inserted: Word::new(1),
             sequences: std::array::from_fn(|_| Word::new(2)),
@@ -81,11 +83,13 @@ impl Memory {
     fn word_at(&self, index: usize) -> Option<&Word> {
         const FLAGS: usize = word(LIVE_FLAGS);
         const EPOCH: usize = word(LIVE_EPOCH);
+        const COPY: usize = word(LIVE_COPY);
         const COMMIT: usize = word(LIVE_COUNTERS);
         const INSERTED: usize = word(LIVE_COUNTERS + 8);
         match index {
             FLAGS => Some(&self.0.flags),
             EPOCH => Some(&self.0.epoch),
+            COPY => Some(&self.0.copy),
             COMMIT => Some(&self.0.commit),
             INSERTED => Some(&self.0.inserted),
             _ => None,
@@ -164,6 +168,14 @@ fn apply(memory: &Memory, number: u64, regions: &[RegionId], buckets: [u64; 2]) 
         Ok::<_, Infallible>(())
     };
     Live(memory.clone()).apply(regions.iter().copied(), &commit(number), write).unwrap();
+}
+
+fn set_flag(memory: &Memory, flag: u64) {
+    let store = |at, value| {
+        Shared::set_word(memory, word(at), value);
+        Ok::<_, Infallible>(())
+    };
+    Live(memory.clone()).set_flag(flag, true, store).unwrap();
 }
 
 /// A lookup as readers do it, that looks so many times more before it gives up.
@@ -280,14 +292,13 @@ fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
 
 #[test]
 fn the_shortcut_answers_nothing_once_a_flag_is_set() {
-    let set: [fn(&Live<Memory>); 2] = [|live| live.set_superseded(true), |live| live.set_poisoned(true)];
-    for set in set {
+    for flag in [SUPERSEDED, POISONED] {
         // The bucket stands for what comes after: the rename, or whatever the writer leaves behind.
         explore(
             None,
             Memory::new,
             move |memory| {
-                set(&Live(memory.clone()));
+                set_flag(memory, flag);
                 memory.bucket(SECOND, 1).store(KEY);
             },
             |memory| {
@@ -336,6 +347,23 @@ fn counters_are_those_of_one_commit() {
     };
     explore(None, Memory::new, |memory| apply(memory, 2, &[], [0, 0]), consistent);
     explore(None, Memory::new, |memory| apply(memory, 2, &[FIRST], [0, KEY]), consistent);
+}
+
+#[test]
+fn counters_of_the_last_commit_are_those_of_one_and_can_be_had_while_the_next_is_applied() {
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        |memory| {
+            let applying = memory.sequence(FIRST) == 3;
+            match memory.last_published() {
+                Some(published) => assert_eq!(published.commit, published.counts.inserted),
+                // Published by then, or just being.
+                None => assert!(!applying || memory.live_word(LIVE_COPY) != 2),
+            }
+        },
+    );
 }
 
 #[test]
@@ -417,7 +445,7 @@ fn lookups_come_to_an_end() {
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
         Shared::set_half(&memory, half(LIVE_SEQUENCES), 5);
         assert_eq!(lookup(&memory, FIRST, 0), None);
-        Live(memory.clone()).set_poisoned(true);
+        set_flag(&memory, POISONED);
         assert_eq!(lookup(&memory, FIRST, u32::MAX), None);
     });
 }

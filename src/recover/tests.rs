@@ -141,7 +141,7 @@ fn redo(page: u64, counts: Counts, metadata: Option<&[u8]>) -> Result<Redo> {
         salt: superblock.salt,
         base: superblock.commit,
     };
-    let model = dir.path().metadata().unwrap();
+    let model = Rights::of(&std::fs::File::open(dir.path()).unwrap()).unwrap();
     let mut journal = Journal::create(&files, &SystemDisk, &model, header).unwrap();
     let mut append = journal.begin(&files, &SystemDisk, superblock.commit + 1);
     let mut change = PageChange::default();

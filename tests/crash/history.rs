@@ -11,7 +11,7 @@ use crate::image::Image;
 pub(crate) const FILTER: &str = "f.gowk";
 pub(crate) const JOURNAL: &str = "f.gowk-journal";
 pub(crate) const LOCK: &str = "f.gowk-lock";
-const TEMPORARY: &str = "-new-";
+const TEMPORARY: &str = "-gowk-new-";
 
 pub(crate) const SECTOR: usize = 512;
 /// Where the live area begins (specification, 5.1).

@@ -69,7 +69,7 @@ pub(crate) struct Script {
 pub(crate) const ONE_REGION: u64 = 10_000;
 pub(crate) const TWO_REGIONS: u64 = 20_000;
 /// What is left of a file that was never published.
-const STALE: &str = "f.gowk-new-Abcd1234";
+const STALE: (&str, u64) = ("f.gowk-gowk-new-00000000000000ab", 0xab);
 const SEED: u64 = 1;
 const OTHER_SEED: u64 = 2;
 
@@ -276,7 +276,9 @@ fn prepare(start: Start, options: &Options, dir: &Path) -> State {
         drop(writer);
         // New files, on which nobody has a lock.
         image.write(dir).unwrap();
-        std::fs::write(dir.join(STALE), [1; 5000]).unwrap();
+        let (name, number) = STALE;
+        let left = [b"gowkmake".as_slice(), &number.to_le_bytes(), &[1; 5000]].concat();
+        std::fs::write(dir.join(name), left).unwrap();
         if start == Start::StrayJournal {
             std::fs::remove_file(&path).unwrap();
             return State::default();
