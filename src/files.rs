@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
-use crate::format::MAGIC;
+use crate::format::{MAGIC, VERSION};
 use crate::lock::Presence;
 use crate::rights::{self, Rights};
 use crate::store::random;
@@ -80,6 +80,8 @@ impl Files {
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
         disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
+        // Protects: the head, by which the next writer knows the file, before anything is allocated.
+        disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
         Ok(file)
     }
 
@@ -150,6 +152,15 @@ fn temporary_head(number: u64) -> [u8; 16] {
     head
 }
 
+/// What it begins with once it is whole.
+fn superblock_head() -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..10].copy_from_slice(&VERSION.0.to_le_bytes());
+    head[10..12].copy_from_slice(&VERSION.1.to_le_bytes());
+    head
+}
+
 /// Whether a file with the name of a temporary file is one that nobody works on any more.
 fn is_stale(number: u64, path: &Path) -> bool {
     // Not followed, and not waited for: neither is made by gowk.
@@ -158,13 +169,12 @@ fn is_stale(number: u64, path: &Path) -> bool {
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
         return false;
     }
-    let mut head = [0; 16];
-    match file.read_at(&mut head, 0) {
-        // Its writer died before the first write, or the power failed before that was on the medium.
-        Ok(0) => true,
-        Ok(16) => head == [0; 16] || head == temporary_head(number) || head.starts_with(&MAGIC),
-        _ => false,
-    }
+    let mut found = [0; 16];
+    let Ok(length) = file.read_at(&mut found, 0) else { return false };
+    let (head, sealed) = (temporary_head(number), superblock_head());
+    // A power cut leaves of each write any bytes, of a file that was never synced none.
+    let mut ours = found.iter().zip(head.iter().zip(sealed)).take(length);
+    ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
 }
 
 /// Whether something is mounted at the very path, as `docker run -v FILE:FILE` does. Such a mount stays with the file

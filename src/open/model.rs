@@ -82,7 +82,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
         SetBusy | SetIdle => &["write data", "sync data"],
         Append => &["write journal", "sync journal"],
         ApplyAll => &["write data"],
-        MakeFile => &["create new", "write new", "allocate new", "write new", "sync new"],
+        MakeFile => &["create new", "write new", "sync new", "allocate new", "write new", "sync new"],
         Rename => &["rename new", "sync folder"],
         _ => &[],
     }

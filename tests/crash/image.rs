@@ -112,6 +112,7 @@ impl Image {
 
 /// Does to a file what a change does, as far as its fate lets it.
 pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
+    let before = content.len();
     match change {
         Change::Write((at, bytes)) => write(content, *at, bytes, fate),
         Change::Length(length) => content.resize(*length, 0),
@@ -121,7 +122,8 @@ pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
         }
     }
     if let (Fate::Torn(Tear::Bytes(seed)), Change::Allocate(_)) = (fate, change) {
-        Random::new(seed).fill(content);
+        // What was there before is not allocated anew.
+        Random::new(seed).fill(&mut content[before..]);
     }
 }
 

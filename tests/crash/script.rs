@@ -174,7 +174,14 @@ impl Run {
                 self.acknowledge(state);
             }
             Step::Read => {
-                let found = self.look(Opening::Reader);
+                let mut found = self.look(Opening::Reader);
+                // Whom a full disk keeps from recovering answers from memory, beside a superblock written in part.
+                let in_part = "superblock_damaged: true";
+                if self.recorder.struck().is_some()
+                    && found.as_ref().is_err_and(|told| told.contains(in_part))
+                {
+                    found = self.look(Opening::Reader);
+                }
                 let expected = self.now();
                 // Only a fault keeps a reader from seeing the last commit.
                 assert!(found.is_err() || found.as_ref() == Ok(expected), "{found:?}");
