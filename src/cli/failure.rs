@@ -31,8 +31,21 @@ pub(super) enum Failure {
     )]
     TooLong { input: String, unit: &'static str, number: u64 },
 
-    #[error("standard output: cannot write: {0}; make room there and run the command again")]
+    #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
+
+    #[error(
+        "standard output: is closed, or the null device opened for reading too, so that keys would be \
+         remembered, but printed to nowhere; redirect it to a file, or to nowhere with `> /dev/null`, or use \
+         `gowk insert`"
+    )]
+    Lost,
+
+    #[error(
+        "standard output: is {}, a file of the filter itself; redirect it to another file",
+        file.display()
+    )]
+    OwnOutput { file: PathBuf },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
@@ -85,6 +98,15 @@ impl fmt::Display for WithRemedy<'_> {
     }
 }
 
+fn output_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files",
+        io::ErrorKind::PermissionDenied => "check its permissions",
+        _ => "check what it goes to",
+    }
+}
+
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
         Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
@@ -94,11 +116,30 @@ fn remedy(error: &Error) -> Option<&'static str> {
             io::ErrorKind::NotADirectory => Some("check the path"),
             io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
             io::ErrorKind::ReadOnlyFilesystem => Some("copy the filter to where it can be written"),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Some("make room and try again")
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room and try again"),
+            io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files and try again"),
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_fits_what_is_wrong_with_standard_output() {
+        use nix::errno::Errno;
+        for (code, remedy) in [
+            (Errno::ENOSPC, "make room there and run"),
+            (Errno::EDQUOT, "make room there and run"),
+            (Errno::EFBIG, "raise the limit on the size of files and run"),
+            (Errno::EIO, "check what it goes to and run"),
+            (Errno::EBADF, "check what it goes to and run"),
+        ] {
+            let message = Failure::Output(io::Error::from_raw_os_error(code as i32)).to_string();
+            assert!(message.contains(remedy), "{code}: {message}");
+        }
     }
 }

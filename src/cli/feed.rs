@@ -8,6 +8,7 @@
 //! 3. Any other failure commits the keys taken before it, and says how many there are.
 
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -61,12 +62,14 @@ impl FeedArgs {
     /// how many it took, and why not the others.
     pub(super) fn run(
         &self,
+        file: &Path,
         options: Options,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
         take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> (usize, Result<(), Failure>),
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
+        output.check_beside(file)?;
         let writer = open(self.lock.apply(options).growth_progress(progress::of_growth()))?;
         let keys = self.keys.start()?;
         // Not earlier: until here a signal is to end the process, as when it waits for a lock.
