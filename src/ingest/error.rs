@@ -290,6 +290,9 @@ pub enum OutputProblem {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file of the filter, or one that the filter would take for its own.
+    #[error("belongs to the filter itself and cannot be the output; choose another name")]
+    Own,
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,
@@ -323,9 +326,8 @@ pub enum OutputProblem {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "make room"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files",
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "create its folder",
         _ => "check the path",

@@ -13,6 +13,7 @@ use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
 use super::job::Job;
 use super::output::{Begin, Output};
+use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::read::Reading;
 use super::source::Position;
@@ -83,6 +84,7 @@ impl<'a> Ingest<'a> {
 
     /// What [`run`](Self::run) would do. Changes nothing, but that opening a filter may recover it.
     pub fn plan(&self) -> Result<Plan, Error> {
+        own::check_output(self.job)?;
         let metadata = match self.options.read(&self.job.filter) {
             Ok(reader) => Some(reader.metadata()?),
             Err(crate::Error::NotFound { .. }) => None,
@@ -113,6 +115,7 @@ impl<'a> Ingest<'a> {
     /// that came after a commit are [`Error::Partly`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Most mistakes show here, before a filter is waited for or created.
+        own::check_output(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             Begin::find(self.job, &Cursor::default(), self.new_output)?;
