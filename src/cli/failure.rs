@@ -50,20 +50,43 @@ pub(super) enum Failure {
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
 
+    /// `cause` came when the commit `number`, of the keys that follow the first `committed` up to `taken`, had
+    /// perhaps become durable.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
+         are, commit {number}, is unknown: {next}",
+        committed + 1
+    )]
+    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: Next },
+
     /// `cause` came after keys had been taken.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly { cause: Box<Self>, committed: u64 },
 
-    /// What had been taken before `cause` could not be committed either.
-    #[error("{cause}; and the keys before it were not committed: {then}")]
+    /// Committing what had been taken before `cause` failed too.
+    #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
 }
 
+/// How to go on after a commit that may be durable or not.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Look at the filter.
+    Look(PathBuf),
+    /// Run the job again.
+    Again,
+}
+
 impl Failure {
+    /// Says which keys are in doubt, and how to go on.
+    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: Next) -> Self {
+        Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
+    }
+
     pub(super) fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Partly { cause, .. } => cause.is_broken_pipe(),
+            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } => cause.is_broken_pipe(),
             Self::Twice { then, .. } => then.is_broken_pipe(),
             _ => false,
         }
@@ -98,6 +121,20 @@ impl fmt::Display for WithRemedy<'_> {
     }
 }
 
+impl fmt::Display for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look(file) => write!(
+                f,
+                "they are if `gowk info {}` shows that commit or a higher one; if it shows a lower one, or no \
+                 filter, they are not, so give them again",
+                file.display()
+            ),
+            Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
+        }
+    }
+}
+
 fn output_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
@@ -109,6 +146,7 @@ fn output_remedy(error: &io::Error) -> &'static str {
 
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
+        Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
         Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),

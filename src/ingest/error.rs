@@ -93,6 +93,25 @@ pub enum Error {
         committed: u64,
     },
 
+    /// `cause` came when a commit had perhaps become durable, and the first keys of this run were committed for
+    /// certain. The next run goes on from whichever it finds.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
+         are, commit {number}, is unknown: run the job again, it goes on behind them if they are, and before them \
+         if not",
+        committed + 1
+    )]
+    InDoubt {
+        /// What went wrong.
+        cause: Box<Error>,
+        /// The number of the commit.
+        number: u64,
+        /// Keys of this run that are committed for certain.
+        committed: u64,
+        /// Keys of this run that are committed if the commit is durable.
+        taken: u64,
+    },
+
     /// The reading thread could not be started.
     #[error("cannot start a thread: {source}; try again when the system has more to give")]
     Thread {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{DEADLINE, Folder, lines, run};
+use crate::run::{DEADLINE, Folder, Unprivileged, in_a_shell, lines, run, set_mode};
 
 fn keys_of(event: &str) -> u32 {
     let event: Value = serde_json::from_str(event).unwrap();
@@ -177,14 +177,6 @@ fn a_key_whose_line_cannot_be_written_is_not_remembered() {
     folder.assert_lacks("f", "a\nb\n");
 }
 
-/// The command line in a shell, which passes `"$@"` on to `gowk`.
-fn in_a_shell(folder: &Folder, line: &str, args: &[&str]) -> std::process::Command {
-    let mut shell = std::process::Command::new("bash");
-    shell.args(["-c", line, "bash", env!("CARGO_BIN_EXE_gowk")]).args(args).current_dir(folder.path("."));
-    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    shell
-}
-
 #[test]
 fn keys_are_not_printed_into_the_filter_itself() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
@@ -234,6 +226,34 @@ fn a_limit_on_the_size_of_files_is_an_error_and_leaves_no_temporary_file() {
     let ended = run(&mut in_a_shell(&folder, longer, &dedup), lines(0..200_000).as_bytes());
     ended.refused(&["standard output: cannot write: File too large", "raise the limit"]);
     assert!(!folder.path("f").exists());
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_an_error() {
+    let Some(unprivileged) = Unprivileged::new() else {
+        eprintln!("SKIPPED: threads that cannot be started: this is root, and setpriv does not work");
+        return;
+    };
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let job = "[filter]\npath = 'f'\n[input]\npaths = ['a']\n[output]\nnew_keys = 'new'\n";
+    std::fs::write(folder.path("job.toml"), job).unwrap();
+    std::fs::write(folder.path("a"), "a\n").unwrap();
+    set_mode(&folder.path(""), 0o777);
+    for name in ["f", "f-lock", "f-journal"] {
+        set_mode(&folder.path(name), 0o666);
+    }
+    for (args, words) in [
+        (&["dedup", "f"][..], "cannot start the reading thread: "),
+        (&["check", "f"], "cannot start the reading thread: "),
+        (&["insert", "f", "a"], "cannot listen to signals: "),
+        (&["ingest", "job.toml"], "cannot start a thread: "),
+    ] {
+        let ended = run(&mut unprivileged.shell(&folder, "ulimit -u 1; exec \"$@\"", args), b"a\n");
+        ended.refused(&[words, "try again when the system has more to give"]);
+    }
+    folder.assert_lacks("f", "a\n");
+    folder.run(&["ingest", "job.toml"], "").done();
+    folder.assert_holds("f", "a\n");
 }
 
 #[test]
