@@ -84,7 +84,7 @@ pub enum Error {
         jobs: Vec<(String, usize)>,
     },
 
-    /// `cause` came when some keys of this run were committed already, or could still be.
+    /// `cause` came when some keys of this run were committed.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly {
         /// What went wrong.

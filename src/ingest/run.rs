@@ -112,7 +112,8 @@ impl<'a> Ingest<'a> {
     /// committed.
     ///
     /// After an error too what was committed stays committed, and running again goes on from there; errors
-    /// that came after a commit are [`Error::Partly`].
+    /// that came after a commit are [`Error::Partly`], and those that leave open whether a commit is durable
+    /// [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Most mistakes show here, before a filter is waited for or created.
         own::check_output(self.job)?;

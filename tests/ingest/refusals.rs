@@ -74,12 +74,16 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
     use std::os::unix::fs::symlink;
     let folder = folder("", "1\n2\n");
     let job = folder.text("job.toml");
-    symlink("f-journal", folder.path("to-the-journal")).unwrap();
-    symlink("to-the-journal", folder.path("to-the-link")).unwrap();
-    symlink(".", folder.path("here")).unwrap();
-    let absolute = folder.path("f-lock").display().to_string();
+    let links = Folder::new();
+    let text = |path: std::path::PathBuf| path.display().to_string();
+    symlink(folder.path("f-journal"), links.path("to-the-journal")).unwrap();
+    symlink("to-the-journal", links.path("to-the-link")).unwrap();
+    symlink(folder.path("."), links.path("to-the-folder")).unwrap();
+    let absolute = text(folder.path("f-lock"));
+    let (to_the_link, by_folder) =
+        (text(links.path("to-the-link")), text(links.path("to-the-folder/f-lock")));
     let own =
-        ["f", "f-journal", "f-lock", "./f-journal", "here/f-lock", "to-the-link", "f-gowk-new-12", &absolute];
+        ["f", "f-journal", "f-lock", "./f-journal", "f-gowk-new-12", &absolute, &to_the_link, &by_folder];
     // Before there is a filter, and beside one.
     for round in 0..2 {
         for own in own {
@@ -97,7 +101,7 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
     // The filter by another name.
     symlink("f", folder.path("link")).unwrap();
     let of_link = job.replace("\"f\"", "\"link\"");
-    for own in ["f", "f-journal"] {
+    for own in ["f", "f-journal", "link"] {
         folder.write("job.toml", of_link.replace("\"new\"", &format!("\"{own}\"")));
         refused_and_unchanged(&folder, &["belongs to the filter itself"]);
     }
