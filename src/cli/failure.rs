@@ -36,8 +36,8 @@ pub(super) enum Failure {
 
     #[error(
         "standard output: is closed, or the null device opened for reading too, so that keys would be \
-         remembered, but printed to nowhere; redirect it to a file, or to nowhere with `> /dev/null`, or use \
-         `gowk insert`"
+         remembered, but printed to nowhere; redirect it to a file, or to the null device opened for writing \
+         alone, as `> /dev/null` does, or use `gowk insert`"
     )]
     Lost,
 
