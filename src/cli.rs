@@ -31,6 +31,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use failure::Failure;
+
 /// A set of keys on disk in about two bytes a key: has this key been seen?
 ///
 /// FILE is a cuckoo filter. It never forgets a key, and takes a key that was never inserted for a present one
@@ -71,6 +73,26 @@ enum Verb {
     Completions(completions::Completions),
 }
 
+impl Verb {
+    fn run(self) -> Result<Outcome, Failure> {
+        match self {
+            Self::Create(verb) => verb.run(),
+            Self::Insert(verb) => verb.run(),
+            Self::Remove(verb) => verb.run(),
+            Self::Check(verb) => verb.run(),
+            Self::Count(verb) => verb.run(),
+            Self::Dedup(verb) => verb.run(),
+            Self::Ingest(verb) => verb.run(),
+            Self::Info(verb) => verb.run(),
+            Self::Verify(verb) => verb.run(),
+            Self::Repair(verb) => verb.run(),
+            Self::Copy(verb) => verb.run(),
+            Self::Grow(verb) => verb.run(),
+            Self::Completions(verb) => verb.run(),
+        }
+    }
+}
+
 /// How a verb ended that met no error.
 enum Outcome {
     /// What was asked for is done, or was found.
@@ -82,22 +104,8 @@ enum Outcome {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let outcome = match Gowk::parse().verb {
-        Verb::Create(verb) => verb.run(),
-        Verb::Insert(verb) => verb.run(),
-        Verb::Remove(verb) => verb.run(),
-        Verb::Check(verb) => verb.run(),
-        Verb::Count(verb) => verb.run(),
-        Verb::Dedup(verb) => verb.run(),
-        Verb::Ingest(verb) => verb.run(),
-        Verb::Info(verb) => verb.run(),
-        Verb::Verify(verb) => verb.run(),
-        Verb::Repair(verb) => verb.run(),
-        Verb::Copy(verb) => verb.run(),
-        Verb::Grow(verb) => verb.run(),
-        Verb::Completions(verb) => verb.run(),
-    };
-    match outcome {
+    let verb = Gowk::parse().verb;
+    match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::NotFound) => ExitCode::from(1),
         // As shells report a process that died of the signal.

@@ -6,7 +6,8 @@
 //! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
 //! 3. After a failed sync, or a failed write while applying, nobody knows what the disk holds. The writer is
 //!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A
-//!    sync is never repeated.
+//!    sync is never repeated. The error says what is known: [`Error::Unknown`] before the commit is durable for
+//!    certain, [`Error::AfterCommit`] from then on, and any other error where nothing of it can be found.
 //!
 //! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
 //! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
@@ -51,7 +52,7 @@ pub(crate) struct Committed {
 pub(crate) enum Failure {
     /// Nothing happened; the transaction is whole.
     Clean(Error),
-    /// The outcome is unknown.
+    /// What the disk holds is unknown.
     Poison(Error),
 }
 
@@ -175,17 +176,20 @@ impl Open {
         let appended = store
             .seal(overlay, |id, change, page| append.page(id, change, page))
             .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&published.metadata)));
+        let unknown = Error::unknown(&files.data, next.commit);
         if let Err(error) = appended {
             let cut = journal.cut_back(files, &*disk);
-            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(error) });
+            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(unknown(error)) });
         }
         // Protects: the whole transaction, before anything of it reaches the data file.
-        journal.sync(files, &*disk).map_err(Failure::Poison)?;
-        store.apply(overlay, &published).map_err(Failure::Poison)?;
+        journal.sync(files, &*disk).map_err(|error| Failure::Poison(unknown(error)))?;
+        let after = Error::after_commit(&files.data, next.commit);
+        let after = |error| Failure::Poison(after(error));
+        store.apply(overlay, &published).map_err(after)?;
         pending.clear();
         self.committed = next;
         if journal.length() > disk.checkpoint_at() {
-            self.checkpoint(files).map_err(Failure::Poison)?;
+            self.checkpoint(files).map_err(after)?;
         }
         Ok(())
     }
@@ -214,11 +218,13 @@ impl Open {
         }
         // Protects: the new file's name, before the journal of the old one is emptied.
         let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
+        let synced = synced.map_err(Error::unknown(&files.data, next.commit));
+        let after = Error::after_commit(&files.data, next.commit);
         let journal = synced.and_then(|()| match (self.journal.take(), &old) {
             (Some(journal), None) => Ok(journal),
-            (journal, _) => continued(journal, files, &file, &superblock),
+            (journal, _) => continued(journal, files, &file, &superblock).map_err(&after),
         });
-        match journal.and_then(|journal| Ok((journal, file.into_store(superblock)?))) {
+        match journal.and_then(|journal| Ok((journal, file.into_store(superblock).map_err(&after)?))) {
             Ok((journal, store)) => {
                 self.committed = next;
                 self.journal = Some(journal);

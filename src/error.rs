@@ -237,6 +237,33 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A commit failed in a way that leaves open whether it is durable. The writer is poisoned.
+    #[error(
+        "{source}; whether commit {commit} of {} is durable is unknown; open the filter again, as `gowk info` \
+         does: at commit {commit} or higher it is, below that it is not",
+        path.display()
+    )]
+    Unknown {
+        /// The filter file.
+        path: PathBuf,
+        /// The commit's number.
+        commit: u64,
+        /// Why it failed.
+        source: Box<Error>,
+    },
+
+    /// All that was committed is durable, but what comes after a commit failed: applying it to the filter file, a
+    /// checkpoint, or closing.
+    #[error("{source}; commit {commit} of {} is durable; open the filter again to go on", path.display())]
+    AfterCommit {
+        /// The filter file.
+        path: PathBuf,
+        /// The number of the last commit.
+        commit: u64,
+        /// What failed after it.
+        source: Box<Error>,
+    },
+
     /// The metadata would not fit.
     #[error(
         "{}: metadata of {needed} bytes exceeds the {limit} that a filter holds; remove entries no longer needed",
@@ -305,6 +332,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of a commit whose outcome nobody knows.
+    pub(crate) fn unknown(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
+        move |source| Self::Unknown { path: path.to_owned(), commit, source: Box::new(source) }
+    }
+
+    /// Of what failed when the commit was durable.
+    pub(crate) fn after_commit(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
+        move |source| Self::AfterCommit { path: path.to_owned(), commit, source: Box::new(source) }
+    }
+
     /// Whether only one key is concerned, so that a batch can go on with the next.
     pub(crate) fn refuses_one_key(&self) -> bool {
         matches!(self, Self::DuplicateLimit { .. } | Self::Full { .. } | Self::Growth { .. })

@@ -141,7 +141,7 @@ impl Files {
 }
 
 /// What stands between FILE's name and the number in a temporary file's name.
-const TEMPORARY: &str = "-gowk-new-";
+pub(crate) const TEMPORARY: &str = "-gowk-new-";
 /// What a temporary file begins with until it is whole, before its number.
 const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
 

@@ -101,6 +101,7 @@ mod job;
 mod jsonl;
 mod keys;
 mod output;
+mod own;
 mod plan;
 mod read;
 mod records;

@@ -445,8 +445,8 @@ impl Writer {
     }
 
     /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB
-    /// of journal. Opening the filter after a crash is faster then. Fails with what is wrong with the disk, and
-    /// the writer is then poisoned.
+    /// of journal. Opening the filter after a crash is faster then. Fails with [`Error::AfterCommit`], which
+    /// has what is wrong with the disk, and the writer is then poisoned.
     pub fn checkpoint(&mut self) -> Result<()> {
         let mut open = self.take()?;
         match open.checkpoint(&self.files) {
@@ -455,6 +455,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
+                let error = Error::after_commit(&self.files.data, open.committed.commit)(error);
                 let (left, outcome) = open.failed(Failure::Poison(error));
                 self.open = left;
                 outcome
@@ -499,9 +500,10 @@ impl Writer {
     /// Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does
     /// nothing.
     ///
-    /// After a failed sync, or a failed write while applying, the outcome is unknown until the filter is opened
-    /// again, and every later call fails with [`Error::Poisoned`]. After any other error the transaction is
-    /// whole, and may be committed again or rolled back.
+    /// [`Error::Unknown`] says that the outcome is unknown until the filter is opened again, and
+    /// [`Error::AfterCommit`] that the commit is durable, but was not applied. Every later call then fails with
+    /// [`Error::Poisoned`]. After any other error the commit is not there: the transaction is whole, and may be
+    /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
     pub fn commit(&mut self) -> Result<()> {
         let open = self.take()?;
         let (open, outcome) = open.commit(&self.files, &self.options);
@@ -520,7 +522,8 @@ impl Writer {
         self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Rolls the open transaction back, makes the file whole without its journal, and gives up the lock.
+    /// Rolls the open transaction back, makes the file whole without its journal, and gives up the lock. Fails
+    /// with [`Error::AfterCommit`]: what was committed is durable.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }
@@ -528,15 +531,16 @@ impl Writer {
     fn shut(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let mut open = open;
+        let after = Error::after_commit(&self.files.data, open.committed.commit);
         if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
-            open.checkpoint(&self.files)?;
+            open.checkpoint(&self.files).map_err(&after)?;
         }
         let Open { transaction, lock, .. } = *open;
         let closed = transaction.work.store().map_or(Ok(()), |store| store.set_in_use(false));
         // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
         drop(transaction);
         drop(lock);
-        closed
+        closed.map_err(&after)
     }
 }
 

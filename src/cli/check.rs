@@ -70,6 +70,7 @@ impl Check {
         };
         let reader = self.threads.apply(Options::new()).on_damage(on_damage).read(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
+        output.check_beside(&self.file)?;
         let prints_keys = !(self.count || self.quiet || self.json);
         let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);
         self.keys.start()?.each_batch(&mut output, |output, keys| {

@@ -32,6 +32,7 @@ impl Count {
         self.keys.check()?;
         let reader = Reader::open(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
+        output.check_beside(&self.file)?;
         self.keys.start()?.each_batch(&mut output, |output, keys| {
             keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
             Ok(ControlFlow::Continue(()))

@@ -8,6 +8,7 @@ use super::creation::{Shape, refused};
 use super::failure::Failure;
 use super::feed::{FeedArgs, insert_unique};
 use super::keys::ThreadArgs;
+use super::output::Output;
 use super::{Outcome, quantity};
 
 /// Print keys seen for the first time, and remember them
@@ -17,7 +18,9 @@ use super::{Outcome, quantity};
 /// error. A key that is new but taken for another one is not printed; that happens at the false-positive rate.
 ///
 /// Keys are committed after they are printed: a crash can repeat a line, never lose one. SIGINT and SIGTERM
-/// commit what was printed; if the output is closed early, what was not yet committed is forgotten.
+/// commit what was printed; if the output is closed early, what was not yet committed is forgotten. To remember
+/// keys without printing them, redirect the output to /dev/null; an output that is closed from the start is an
+/// error.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -47,10 +50,12 @@ const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        Output::check_kept()?;
         let open =
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
         let mut stored = Vec::new();
-        self.feed.run(self.threads.apply(self.shape.options(self.capacity)), open, |writer, keys, output| {
+        let options = self.threads.apply(self.shape.options(self.capacity));
+        self.feed.run(&self.file, options, open, |writer, keys, output| {
             insert_unique(writer, keys, &mut stored, |key| output.key(key))
         })
     }

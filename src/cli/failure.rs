@@ -31,26 +31,62 @@ pub(super) enum Failure {
     )]
     TooLong { input: String, unit: &'static str, number: u64 },
 
-    #[error("standard output: cannot write: {0}; make room there and run the command again")]
+    #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
+
+    #[error(
+        "standard output: is closed, or the null device opened for reading too, so that keys would be \
+         remembered, but printed to nowhere; redirect it to a file, or to the null device opened for writing \
+         alone, as `> /dev/null` does, or use `gowk insert`"
+    )]
+    Lost,
+
+    #[error(
+        "standard output: is {}, a file of the filter itself; redirect it to another file",
+        file.display()
+    )]
+    OwnOutput { file: PathBuf },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
+
+    /// `cause` came when the commit `number`, of the keys that follow the first `committed` up to `taken`, had
+    /// perhaps become durable.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
+         are, commit {number}, is unknown: {next}",
+        committed + 1
+    )]
+    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: Next },
 
     /// `cause` came after keys had been taken.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly { cause: Box<Self>, committed: u64 },
 
-    /// What had been taken before `cause` could not be committed either.
-    #[error("{cause}; and the keys before it were not committed: {then}")]
+    /// Committing what had been taken before `cause` failed too.
+    #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
 }
 
+/// How to go on after a commit that may be durable or not.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Look at the filter.
+    Look(PathBuf),
+    /// Run the job again.
+    Again,
+}
+
 impl Failure {
+    /// Says which keys are in doubt, and how to go on.
+    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: Next) -> Self {
+        Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
+    }
+
     pub(super) fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Partly { cause, .. } => cause.is_broken_pipe(),
+            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } => cause.is_broken_pipe(),
             Self::Twice { then, .. } => then.is_broken_pipe(),
             _ => false,
         }
@@ -85,8 +121,32 @@ impl fmt::Display for WithRemedy<'_> {
     }
 }
 
+impl fmt::Display for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look(file) => write!(
+                f,
+                "they are if `gowk info {}` shows that commit or a higher one; if it shows a lower one, or no \
+                 filter, they are not, so give them again",
+                file.display()
+            ),
+            Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
+        }
+    }
+}
+
+fn output_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files",
+        io::ErrorKind::PermissionDenied => "check its permissions",
+        _ => "check what it goes to",
+    }
+}
+
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
+        Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
         Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),
@@ -94,11 +154,30 @@ fn remedy(error: &Error) -> Option<&'static str> {
             io::ErrorKind::NotADirectory => Some("check the path"),
             io::ErrorKind::PermissionDenied => Some("check the permissions of the file and its folder"),
             io::ErrorKind::ReadOnlyFilesystem => Some("copy the filter to where it can be written"),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Some("make room and try again")
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room and try again"),
+            io::ErrorKind::FileTooLarge => Some("raise the limit on the size of files and try again"),
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_fits_what_is_wrong_with_standard_output() {
+        use nix::errno::Errno;
+        for (code, remedy) in [
+            (Errno::ENOSPC, "make room there and run"),
+            (Errno::EDQUOT, "make room there and run"),
+            (Errno::EFBIG, "raise the limit on the size of files and run"),
+            (Errno::EIO, "check what it goes to and run"),
+            (Errno::EBADF, "check what it goes to and run"),
+        ] {
+            let message = Failure::Output(io::Error::from_raw_os_error(code as i32)).to_string();
+            assert!(message.contains(remedy), "{code}: {message}");
+        }
     }
 }

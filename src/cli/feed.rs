@@ -5,16 +5,18 @@
 //! 1. What a key made us print is written, and synced where it goes to a file, before that key is committed:
 //!    a crash can repeat a line, never lose one.
 //! 2. Where printing failed, the keys since the last commit are rolled back.
-//! 3. Any other failure commits the keys taken before it, and says how many there are.
+//! 3. Any other failure commits the keys taken before it, and says how many there are; where a commit may be
+//!    durable or not, which keys are in doubt, and how to find out.
 
 use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use gowk::{Options, Writer};
+use gowk::{Error, Options, Writer};
 
 use super::Outcome;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::keys::{KeyArgs, Keys, Next};
 use super::output::{self, Output};
 use super::split::Batch;
@@ -31,7 +33,8 @@ pub(super) struct FeedArgs {
     commit_every: NonZeroU64,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}: its number,
-    /// and the keys taken so far in this run
+    /// and the keys taken so far in this run. "unknown" in the place of "commit" says that a failure left open
+    /// whether that commit is durable
     #[arg(long)]
     json: bool,
 
@@ -61,19 +64,22 @@ impl FeedArgs {
     /// how many it took, and why not the others.
     pub(super) fn run(
         &self,
+        file: &Path,
         options: Options,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
         take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> (usize, Result<(), Failure>),
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
+        output.check_beside(file)?;
         let writer = open(self.lock.apply(options).growth_progress(progress::of_growth()))?;
         let keys = self.keys.start()?;
         // Not earlier: until here a signal is to end the process, as when it waits for a lock.
         let waker = keys.waker();
         let stop = Stop::listen(move || waker.wake())?;
         let taken = Taken { keys: 0, committed: 0, last_commit: Instant::now(), commit_failed: false };
-        let mut feed = Feed { args: self, writer, output, taken };
+        let file = file.to_owned();
+        let mut feed = Feed { args: self, file, writer, output, taken, in_doubt: None };
         let outcome = feed.take_all(&keys, &stop, take).and_then(|outcome| {
             feed.commit()?;
             Ok(outcome)
@@ -134,9 +140,12 @@ impl Taken {
 
 struct Feed<'a> {
     args: &'a FeedArgs,
+    file: PathBuf,
     writer: Writer,
     output: Output,
     taken: Taken,
+    /// The number of a commit that may be durable or not.
+    in_doubt: Option<u64>,
 }
 
 impl Feed<'_> {
@@ -183,15 +192,32 @@ impl Feed<'_> {
         self.output.sync()?;
         let outcome = self.writer.commit();
         self.taken.commit_failed = outcome.is_err();
-        outcome?;
+        match outcome {
+            Err(Error::Unknown { commit, source, .. }) if self.taken.uncommitted() > 0 => {
+                self.in_doubt = Some(commit);
+                self.report("unknown", commit);
+                return Err((*source).into());
+            }
+            Err(error @ Error::AfterCommit { commit, .. }) => {
+                self.taken.committed = self.taken.keys;
+                self.report("commit", commit);
+                return Err(error.into());
+            }
+            outcome => outcome?,
+        }
         let new = self.taken.uncommitted() > 0;
         self.taken.committed = self.taken.keys;
         self.taken.last_commit = Instant::now();
         if self.args.json && new {
-            let number = self.writer.info()?.commit;
-            output::event(json::line(&json::Event { event: "commit", number, keys: self.taken.keys }));
+            self.report("commit", self.writer.info()?.commit);
         }
         Ok(())
+    }
+
+    fn report(&self, event: &'static str, number: u64) {
+        if self.args.json {
+            output::event(json::line(&json::Event { event, number, keys: self.taken.keys }));
+        }
     }
 
     fn finish(self, outcome: Outcome) -> Result<Outcome, Failure> {
@@ -217,6 +243,10 @@ impl Feed<'_> {
         {
             cause = Failure::Twice { cause: Box::new(cause), then: Box::new(then) };
         }
-        Failure::Partly { cause: Box::new(cause), committed: self.taken.committed }
+        let Taken { keys: taken, committed, .. } = self.taken;
+        match self.in_doubt {
+            Some(number) => cause.in_doubt(number, committed, taken, failure::Next::Look(self.file)),
+            None => Failure::Partly { cause: Box::new(cause), committed },
+        }
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use gowk::ingest::{self, Event, Job};
 use gowk::{Error, Options};
 
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::feed::LockArgs;
 use super::output::{self, Output};
 use super::stop::Stop;
@@ -58,7 +58,8 @@ pub(super) struct Ingest {
     dry_run: bool,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}, and print the
-    /// summary as one JSON object
+    /// summary as one JSON object. "unknown" in the place of "commit" says that a failure left open whether that
+    /// commit is durable
     #[arg(long)]
     json: bool,
 
@@ -151,6 +152,12 @@ impl Ingest {
             ingest::Error::Filter(error) => error.into(),
             ingest::Error::Partly { cause, committed } => {
                 Failure::Partly { cause: Box::new(self.failed(*cause)), committed }
+            }
+            ingest::Error::InDoubt { cause, number, committed, taken } => {
+                if self.json {
+                    output::event(json::line(&json::Event { event: "unknown", number, keys: taken }));
+                }
+                self.failed(*cause).in_doubt(number, committed, taken, failure::Next::Again)
             }
             error => Failure::Ingest(error),
         }

@@ -40,19 +40,20 @@ impl Insert {
         let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();
-        let outcome = self.feed.run(self.threads.apply(Options::new()), open, |writer, keys, _| {
-            if !self.copies {
-                return insert_unique(writer, keys, &mut stored, |_| Ok(()));
-            }
-            // One by one: where a copy is refused, it must be known which copies went in.
-            each(keys, |key| {
-                match writer.insert(key) {
-                    Err(Error::DuplicateLimit { .. }) => refused += 1,
-                    outcome => outcome?,
+        let outcome =
+            self.feed.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
+                if !self.copies {
+                    return insert_unique(writer, keys, &mut stored, |_| Ok(()));
                 }
-                Ok(())
-            })
-        });
+                // One by one: where a copy is refused, it must be known which copies went in.
+                each(keys, |key| {
+                    match writer.insert(key) {
+                        Err(Error::DuplicateLimit { .. }) => refused += 1,
+                        outcome => outcome?,
+                    }
+                    Ok(())
+                })
+            });
         if refused > 0 {
             let file = self.file.display();
             output::note(format_args!(

@@ -3,7 +3,7 @@
 use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Report};
 use serde::Serialize;
 
-/// Standard error gets one of these a commit.
+/// Standard error gets one of these a commit: `commit`, or `unknown` if it may be durable or not.
 #[derive(Serialize)]
 pub(super) struct Event {
     pub(super) event: &'static str,

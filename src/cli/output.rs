@@ -4,6 +4,10 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failure::Failure;
 
@@ -22,6 +26,38 @@ impl Output {
         let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
         let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
         Ok(Self { stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
+    }
+
+    /// Fails where what is printed is lost although nobody asked for that.
+    ///
+    /// For a standard output that is closed, Rust opens the null device, for reading and writing; a shell's
+    /// `> /dev/null` opens it for writing alone.
+    pub(super) fn check_kept() -> Result<(), Failure> {
+        let output = io::stdout();
+        let flags = fcntl_getfl(&output).map_err(|error| Failure::Output(error.into()))?;
+        let output = File::from(output.as_fd().try_clone_to_owned().map_err(Failure::Output)?);
+        let output = output.metadata().map_err(Failure::Output)?;
+        let null = Path::new("/dev/null").metadata();
+        let is_null =
+            output.file_type().is_char_device() && null.is_ok_and(|null| null.rdev() == output.rdev());
+        let is_lost = is_null && flags & OFlags::RWMODE == OFlags::RDWR;
+        if is_lost { Err(Failure::Lost) } else { Ok(()) }
+    }
+
+    /// Fails where what is printed would go into a file of the filter itself.
+    pub(super) fn check_beside(&self, filter: &Path) -> Result<(), Failure> {
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let own = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
+        // Journal and lock lie beside what the filter's name leads to.
+        let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
+        for suffix in ["", "-journal", "-lock"] {
+            let mut path = filter.clone().into_os_string();
+            path.push(suffix);
+            if Path::new(&path).metadata().is_ok_and(|metadata| id(metadata) == own) {
+                return Err(Failure::OwnOutput { file: path.into() });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn key(&mut self, key: &[u8]) -> Result<(), Failure> {

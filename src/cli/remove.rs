@@ -37,7 +37,7 @@ impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let (mut keys, mut absent) = (0_u64, 0_u64);
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let outcome = self.feed.run(Options::new(), open, |writer, some, _| {
+        let outcome = self.feed.run(&self.file, Options::new(), open, |writer, some, _| {
             each(some, |key| {
                 let removed = if self.Unsafe { writer.remove_unchecked(key)? } else { writer.remove(key)? };
                 keys += 1;

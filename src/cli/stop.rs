@@ -1,14 +1,21 @@
-//! SIGINT and SIGTERM: the first one asks to finish, the second one kills.
+//! SIGINT and SIGTERM: the first one asks to finish, the second one kills. SIGXFSZ: an error as any other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::failure::Failure;
+
+/// From now on a write past the limit on the size of files fails, and does not kill.
+pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
+    let outcome = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
+}
 
 /// Whether a signal has come.
 pub(super) struct Stop(Arc<AtomicI32>);

@@ -84,13 +84,32 @@ pub enum Error {
         jobs: Vec<(String, usize)>,
     },
 
-    /// `cause` came when some keys of this run were committed already, or could still be.
+    /// `cause` came when some keys of this run were committed.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly {
         /// What went wrong.
         cause: Box<Error>,
         /// Keys of this run that are committed.
         committed: u64,
+    },
+
+    /// `cause` came when a commit had perhaps become durable, and the first keys of this run were committed for
+    /// certain. The next run goes on from whichever it finds.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
+         are, commit {number}, is unknown: run the job again, it goes on behind them if they are, and before them \
+         if not",
+        committed + 1
+    )]
+    InDoubt {
+        /// What went wrong.
+        cause: Box<Error>,
+        /// The number of the commit.
+        number: u64,
+        /// Keys of this run that are committed for certain.
+        committed: u64,
+        /// Keys of this run that are committed if the commit is durable.
+        taken: u64,
     },
 
     /// The reading thread could not be started.
@@ -290,6 +309,9 @@ pub enum OutputProblem {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file of the filter, or one that the filter would take for its own.
+    #[error("belongs to the filter itself and cannot be the output; choose another name")]
+    Own,
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,
@@ -323,9 +345,8 @@ pub enum OutputProblem {
 
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "make room"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files",
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "create its folder",
         _ => "check the path",

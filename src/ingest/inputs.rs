@@ -3,7 +3,6 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
@@ -11,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::{Error, InputProblem};
 use super::job::Job;
+use super::own::Own;
 
 /// As a shell matches: a leading dot and slashes are matched only by themselves.
 const AS_SHELLS: MatchOptions =
@@ -50,7 +50,7 @@ pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
     for pattern in &job.patterns {
         let literal = job.base.join(pattern);
         match literal.metadata() {
-            Ok(metadata) if own.has(&literal, &metadata) => {
+            Ok(metadata) if own.has(&literal, Some(&metadata)) => {
                 return Err(Error::input(&plain(&literal), InputProblem::Own));
             }
             Ok(metadata) => inputs.push(input(job, &literal, &metadata)?),
@@ -63,37 +63,6 @@ pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
     inputs.sort();
     inputs.dedup_by(|a, b| a.name == b.name);
     Ok(inputs)
-}
-
-/// The files that a job reads and writes besides its inputs.
-struct Own {
-    /// Device and inode of those that are there: a file may have several names.
-    files: Vec<(u64, u64)>,
-    /// How the names of the files begin that become the filter when it doubles. They come and go.
-    doubling: Vec<u8>,
-}
-
-impl Own {
-    fn of(job: &Job) -> Self {
-        // Journal and lock lie beside what the filter's name leads to.
-        let filter = job.filter.canonicalize().unwrap_or_else(|_| job.filter.clone());
-        let beside = |suffix| {
-            let mut name = filter.clone().into_os_string();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        let output = job.output();
-        let files = [beside(""), beside("-journal"), beside("-lock"), job.path.clone()];
-        let files = files.into_iter().chain(output).filter_map(|path| path.metadata().ok());
-        let files = files.map(|metadata| (metadata.dev(), metadata.ino())).collect();
-        let doubling = beside("-gowk-new-").file_name().unwrap_or_default().as_bytes().to_owned();
-        Self { files, doubling }
-    }
-
-    fn has(&self, path: &Path, metadata: &Metadata) -> bool {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        name.starts_with(&self.doubling) || self.files.contains(&(metadata.dev(), metadata.ino()))
-    }
 }
 
 fn refused(path: &Path, op: &'static str, source: io::Error) -> Error {
@@ -143,7 +112,7 @@ fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Resu
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => continue,
             Err(error) => return Err(refused(&path, "look at", error)),
         };
-        if !metadata.is_dir() && !own.has(&path, &metadata) {
+        if !metadata.is_dir() && !own.has(&path, Some(&metadata)) {
             inputs.push(input(job, &path, &metadata)?);
         }
     }
@@ -167,7 +136,11 @@ mod tests {
     #[test]
     fn paths_and_patterns_are_sorted_and_each_file_is_taken_once() {
         let dir = tempfile::Builder::new().prefix("a[b]*").tempdir().unwrap();
+<<<<<<< HEAD
         let own = ["f", "n", "f-lock", "f-journal", "f-gowk-new-1234567890abcdef", "job.toml"];
+=======
+        let own = ["f", "n", "f-lock", "f-journal", "f-new-1234abcd", "f-gowk-new-5678efgh", "job.toml"];
+>>>>>>> h1
         for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt"].into_iter().chain(own) {
             std::fs::write(dir.path().join(name), "k").unwrap();
         }
@@ -184,6 +157,9 @@ mod tests {
             let error = names(&format!("['a.gz', './{own}']")).unwrap_err();
             assert!(error.contains(&format!("/{own}: belongs to the job itself")), "{error}");
         }
+        // What only begins as a temporary file does is an input as any other.
+        std::fs::write(dir.path().join("f-new-keys.txt"), "k").unwrap();
+        assert_eq!(names("['f-new*']").unwrap(), ["f-new-keys.txt"]);
         for (paths, problem) in [
             ("['no.gz']", "no such input"),
             ("['*.zip']", "no input matches"),

@@ -55,14 +55,7 @@ impl Begin {
         // Whoever takes the keys of a finished run away may leave an empty file, or none.
         let from = from.filter(|_| found > 0 || !cursor.all_read);
         if regular {
-            match from {
-                None if found > 0 => return Err(refused(OutputProblem::InTheWay)),
-                Some(Written { length: committed, .. }) if found < committed => {
-                    return Err(refused(OutputProblem::Short { committed, found }));
-                }
-                Some(written) if written.length > 0 => check_tail(&path, written)?,
-                _ => {}
-            }
+            check(&path, found, from, |length| tail(&File::open(&path)?, length))?;
         }
         let path = path.clone();
         Ok(Some(Self { path, id, regular, separator: job.separator(), from }))
@@ -81,11 +74,25 @@ impl Begin {
     }
 }
 
-fn check_tail(path: &Path, written: Written) -> Result<(), Error> {
-    let tail = File::open(path).and_then(|file| tail(&file, written.length));
-    match tail.map_err(|source| Error::output(path, OutputProblem::Io { op: "read", source }))? {
-        tail if tail == written.tail => Ok(()),
-        _ => Err(Error::output(path, OutputProblem::Changed { committed: written.length })),
+/// Fails where a file of `found` bytes is not what was written up to `from`; `tail` hashes what precedes a length.
+fn check(
+    path: &Path,
+    found: u64,
+    from: Option<Written>,
+    tail: impl FnOnce(u64) -> io::Result<u64>,
+) -> Result<(), Error> {
+    let refused = |problem| Err(Error::output(path, problem));
+    match from {
+        None if found > 0 => refused(OutputProblem::InTheWay),
+        Some(Written { length: committed, .. }) if found < committed => {
+            refused(OutputProblem::Short { committed, found })
+        }
+        Some(Written { length: committed, tail: expected, .. }) if committed > 0 => match tail(committed) {
+            Ok(tail) if tail == expected => Ok(()),
+            Ok(_) => refused(OutputProblem::Changed { committed }),
+            Err(source) => refused(OutputProblem::Io { op: "read", source }),
+        },
+        _ => Ok(()),
     }
 }
 
@@ -111,25 +118,40 @@ pub(super) struct Output {
 
 impl Output {
     /// Cuts off what was not committed, or creates the file.
+    ///
+    /// The name may lead to another file than the one that was found, as after log rotation. So the file that
+    /// was opened is what is checked and cut, and it is never extended.
     pub(super) fn open(begin: Begin) -> Result<Self, Error> {
         let (written, path) = (begin.written(), begin.path);
-        let open = || {
-            let mut file = OpenOptions::new()
-                .read(begin.regular)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)?;
-            if begin.regular {
-                file.set_len(written.length)?;
-                file.seek(SeekFrom::Start(written.length))?;
-                // Protects: the name, before a commit counts on it.
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        let refused = |problem| Error::output(&path, problem);
+        let failed = |source| refused(OutputProblem::Io { op: "open", source });
+        let opened = OpenOptions::new()
+            .read(begin.regular)
+            .write(true)
+            .create(written.length == 0)
+            .truncate(false)
+            .open(&path);
+        let mut file = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && written.length > 0 => {
+                return Err(refused(OutputProblem::Short { committed: written.length, found: 0 }));
             }
-            Ok(file)
+            outcome => outcome.map_err(failed)?,
         };
-        let file = open().map_err(|source| Error::output(&path, OutputProblem::Io { op: "open", source }))?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_file() != begin.regular {
+            return Err(refused(OutputProblem::Changed { committed: written.length }));
+        }
+        if begin.regular {
+            check(&path, metadata.len(), begin.from, |length| tail(&file, length))?;
+            if metadata.len() > written.length {
+                file.set_len(written.length).map_err(failed)?;
+            }
+            file.seek(SeekFrom::Start(written.length)).map_err(failed)?;
+            // Protects: the name, before a commit counts on it.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = File::open(folder.unwrap_or(Path::new(".")));
+            folder.and_then(|folder| folder.sync_all()).map_err(failed)?;
+        }
         let compress = path.extension().is_some_and(|extension| extension == "zst");
         Ok(Self {
             path,
@@ -191,5 +213,75 @@ impl Output {
         self.written.length = self.file.stream_position()?;
         self.written.tail = tail(&self.file, self.written.length)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &[u8] = b"1\n2\n3\n";
+
+    /// What becomes of an output that was committed and found, when `meanwhile` happens before it is opened; and
+    /// what is under its name then.
+    fn opened_after(meanwhile: impl FnOnce(&Path)) -> (Result<(), String>, Option<Vec<u8>>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        std::fs::write(&path, [COMMITTED, b"not committed"].concat()).unwrap();
+        let text = "[filter]\npath = 'f'\n[output]\nnew_keys = 'new'\n[input]\npaths = ['a']";
+        let job = Job::parse(text, dir.path().join("job.toml")).unwrap();
+        let output = Written {
+            path: InputId::of(Path::new("new")),
+            length: COMMITTED.len() as u64,
+            tail: xxh3_64(COMMITTED),
+        };
+        let cursor = Cursor { output: Some(output), ..Cursor::default() };
+        let begin = Begin::find(&job, &cursor, false).unwrap().unwrap();
+        meanwhile(&path);
+        let outcome = Output::open(begin).map(drop).map_err(|error| error.to_string());
+        (outcome, std::fs::read(&path).ok())
+    }
+
+    #[test]
+    fn what_was_not_committed_is_cut_off() {
+        assert_eq!(opened_after(|_| {}), (Ok(()), Some(COMMITTED.to_vec())));
+    }
+
+    /// As log rotation moves it.
+    #[test]
+    fn an_output_moved_away_after_it_was_found_is_neither_made_anew_nor_extended() {
+        let (outcome, left) = opened_after(|path| std::fs::rename(path, path.with_extension("1")).unwrap());
+        let message = outcome.unwrap_err();
+        assert!(message.contains("6 bytes were written, but 0 are there now"), "{message}");
+        assert_eq!(left, None);
+        for shorter in [b"".as_slice(), b"1\n2\n"] {
+            let (outcome, left) = opened_after(|path| std::fs::write(path, shorter).unwrap());
+            let message = outcome.unwrap_err();
+            let words = format!("6 bytes were written, but {} are there now", shorter.len());
+            assert!(message.contains(&words), "{message}");
+            assert_eq!(left.unwrap(), shorter);
+        }
+    }
+
+    #[test]
+    fn another_file_in_the_place_of_the_output_found_is_not_cut() {
+        let other = b"somebody else's, and longer";
+        let (outcome, left) = opened_after(|path| std::fs::write(path, other).unwrap());
+        let message = outcome.unwrap_err();
+        assert!(message.contains("its first 6 bytes are not what this job wrote"), "{message}");
+        assert_eq!(left.unwrap(), other);
+    }
+
+    #[test]
+    fn a_file_that_appears_in_the_place_of_a_new_output_is_not_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let text = "[filter]\npath = 'f'\n[output]\nnew_keys = 'new'\n[input]\npaths = ['a']";
+        let job = Job::parse(text, dir.path().join("job.toml")).unwrap();
+        let begin = Begin::find(&job, &Cursor::default(), false).unwrap().unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        let message = Output::open(begin).map(drop).unwrap_err().to_string();
+        assert!(message.contains("exists already, and this job did not write it"), "{message}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 }

@@ -13,6 +13,7 @@ use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
 use super::job::Job;
 use super::output::{Begin, Output};
+use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::read::Reading;
 use super::source::Position;
@@ -83,6 +84,7 @@ impl<'a> Ingest<'a> {
 
     /// What [`run`](Self::run) would do. Changes nothing, but that opening a filter may recover it.
     pub fn plan(&self) -> Result<Plan, Error> {
+        own::check_output(self.job)?;
         let metadata = match self.options.read(&self.job.filter) {
             Ok(reader) => Some(reader.metadata()?),
             Err(crate::Error::NotFound { .. }) => None,
@@ -110,9 +112,11 @@ impl<'a> Ingest<'a> {
     /// committed.
     ///
     /// After an error too what was committed stays committed, and running again goes on from there; errors
-    /// that came after a commit are [`Error::Partly`].
+    /// that came after a commit are [`Error::Partly`], and those that leave open whether a commit is durable
+    /// [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Most mistakes show here, before a filter is waited for or created.
+        own::check_output(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             Begin::find(self.job, &Cursor::default(), self.new_output)?;
@@ -171,6 +175,10 @@ impl<'a> Ingest<'a> {
     }
 }
 
+fn partly(cause: Error, committed: u64) -> Error {
+    if committed == 0 { cause } else { Error::Partly { cause: Box::new(cause), committed } }
+}
+
 /// The jobs that the filter remembers, and the bytes that each takes.
 fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
     let job = |(entry, value): (&str, &[u8])| Some((cursor::job_of(entry)?.to_owned(), value.len()));
@@ -226,6 +234,8 @@ struct Engine<'a> {
     counts: Counts,
     /// Keys of this run that are committed.
     committed: u64,
+    /// The number of a commit that may be durable or not.
+    in_doubt: Option<u64>,
     /// Bytes of finished inputs that this run read, and all it has to read.
     bytes: u64,
     of_bytes: u64,
@@ -257,6 +267,7 @@ impl<'a> Engine<'a> {
             finished_before,
             counts: Counts::default(),
             committed: 0,
+            in_doubt: None,
             bytes: 0,
             of_bytes,
             started: now,
@@ -266,13 +277,15 @@ impl<'a> Engine<'a> {
     }
 
     fn run(mut self, tasks: &[Task], watch: &mut Watch<'_>) -> Result<Summary, Error> {
-        match self.take_all(tasks, watch).and_then(|()| self.commit(watch)) {
-            Ok(()) => {}
-            Err(cause) if self.committed == 0 => return Err(cause),
-            Err(cause) => return Err(Error::Partly { cause: Box::new(cause), committed: self.committed }),
+        if let Err(cause) = self.take_all(tasks, watch).and_then(|()| self.commit(watch)) {
+            let (committed, taken) = (self.committed, self.counts.keys);
+            return Err(match self.in_doubt {
+                Some(number) => Error::InDoubt { cause: Box::new(cause), number, committed, taken },
+                None => partly(cause, committed),
+            });
         }
         let filter = self.writer.info()?;
-        self.writer.close()?;
+        self.writer.close().map_err(|cause| partly(cause.into(), self.committed))?;
         Ok(Summary {
             inputs: self.inputs,
             finished_before: self.finished_before,
@@ -348,7 +361,7 @@ impl<'a> Engine<'a> {
                 (Ok(Ok(Message::Keys { .. } | Message::End(_))), None) => {}
                 (Ok(Err(error)), _) => {
                     // What came before is good. If it cannot be committed, the first error is still the one
-                    // to tell of; both leave the last commit.
+                    // to tell of, and whether the commit is in doubt.
                     let _ = self.commit(watch);
                     return Err(error);
                 }
@@ -396,15 +409,22 @@ impl<'a> Engine<'a> {
             self.cursor.output = Some(output.commit()?);
         }
         self.writer.metadata_mut()?.set(self.entry.clone(), self.cursor.encode());
-        self.writer.commit()?;
+        let (number, outcome) = match self.writer.commit() {
+            Ok(()) => (self.writer.info()?.commit, Ok(())),
+            Err(crate::Error::Unknown { commit, source, .. }) if self.counts.keys > self.committed => {
+                self.in_doubt = Some(commit);
+                return Err((*source).into());
+            }
+            Err(error @ crate::Error::AfterCommit { commit, .. }) => (commit, Err(error.into())),
+            Err(error) => return Err(error.into()),
+        };
         self.last_commit = Instant::now();
         if self.counts.keys > self.committed {
             self.committed = self.counts.keys;
-            let number = self.writer.info()?.commit;
             // Whoever wants to stop is asked again at once.
             let _ = watch(Event::Commit { number, keys: self.committed });
         }
-        Ok(())
+        outcome
     }
 
     fn tell(&self, reached: Option<&Reached<'_>>, watch: &mut Watch<'_>) -> ControlFlow<()> {

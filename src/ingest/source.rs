@@ -37,6 +37,9 @@ pub(super) struct Source {
     offset: u64,
     hash: Xxh3,
     last: Option<u8>,
+    /// Bytes moved within the buffer.
+    #[cfg(test)]
+    moved: usize,
 }
 
 impl Source {
@@ -44,7 +47,20 @@ impl Source {
         let decoder = Decoder::open(path, base)?;
         let (buffer, hash) = (Vec::new(), Xxh3::new());
         let path = path.to_owned();
-        Ok(Self { path, decoder, buffer, hashed: 0, at: 0, end: 0, base, offset: 0, hash, last: None })
+        Ok(Self {
+            path,
+            decoder,
+            buffer,
+            hashed: 0,
+            at: 0,
+            end: 0,
+            base,
+            offset: 0,
+            hash,
+            last: None,
+            #[cfg(test)]
+            moved: 0,
+        })
     }
 
     /// What was read, but not taken.
@@ -55,8 +71,16 @@ impl Source {
     /// Reads more, and keeps what waits; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        self.buffer.copy_within(self.at..self.end, 0);
-        (self.end, self.at, self.hashed) = (self.end - self.at, 0, 0);
+        // Moved at each filling, even to where it is, a long record would take quadratic time.
+        if self.at > 0 {
+            self.buffer.copy_within(self.at..self.end, 0);
+            #[cfg(test)]
+            {
+                self.moved += self.end - self.at;
+            }
+            (self.end, self.at) = (self.end - self.at, 0);
+        }
+        self.hashed = 0;
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
@@ -146,5 +170,23 @@ impl Source {
             0 => format!("line {line}"),
             base => format!("line {line} after byte {base}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_moved_once_however_often_more_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, vec![b'x'; 64 * CHUNK]).unwrap();
+        let mut source = Source::open(&path, 0).unwrap();
+        assert!(source.fill().unwrap());
+        source.take(1);
+        while source.fill().unwrap() {}
+        assert_eq!(source.waiting().len(), 64 * CHUNK - 1);
+        assert!(source.moved < CHUNK, "{} bytes were moved", source.moved);
     }
 }

@@ -1,5 +1,6 @@
 //! The `gowk` tool as its users see it: real processes, their output, and their exit codes.
 //!
+//! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
@@ -7,6 +8,7 @@
 //! - `whole_filters`: verbs that look at or make a whole filter.
 #![cfg(feature = "cli")]
 
+mod doubt;
 mod keys;
 mod processes;
 mod refusals;

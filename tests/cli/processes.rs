@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{DEADLINE, Folder, lines, run};
+use crate::run::{DEADLINE, Folder, Unprivileged, in_a_shell, lines, run, set_mode};
 
 fn keys_of(event: &str) -> u32 {
     let event: Value = serde_json::from_str(event).unwrap();
@@ -175,6 +175,85 @@ fn a_key_whose_line_cannot_be_written_is_not_remembered() {
     folder.run(&["create", "f", "--capacity", "1000"], "").done();
     run(folder.command(&dedup).stdout(full()), b"a\nb\n").refused(&["standard output: cannot write"]);
     folder.assert_lacks("f", "a\nb\n");
+}
+
+#[test]
+fn keys_are_not_printed_into_the_filter_itself() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f", "a"], "").done();
+    std::os::unix::fs::symlink("f", folder.path("link")).unwrap();
+    let before = folder.snapshot();
+    for (own, name) in [("f-journal", "link"), ("./f-lock", "f"), ("f", "f"), ("link", "./f")] {
+        for verb in ["dedup", "check", "count"] {
+            let line = format!("exec \"$@\" >> {own}");
+            let ended = run(&mut in_a_shell(&folder, &line, &[verb, name]), b"a\nb\n");
+            ended.refused(&["standard output: is ", "a file of the filter itself; redirect it"]);
+            assert!(folder.snapshot() == before, "{verb} {name} >> {own}");
+        }
+    }
+}
+
+/// For a descriptor that is closed, the null device is opened, for reading and writing.
+#[test]
+fn keys_that_would_be_printed_to_nowhere_are_not_remembered() {
+    let folder = Folder::new();
+    for nowhere in ["exec \"$@\" >&-", "exec \"$@\" 1<>/dev/null"] {
+        let ended = run(&mut in_a_shell(&folder, nowhere, &["dedup", "f"]), b"a\nb\n");
+        ended.refused(&["standard output: is closed, or ", "`> /dev/null`", "gowk insert"]);
+        assert!(folder.snapshot().is_empty(), "{nowhere}");
+    }
+    // Who says so in so many words wants no output.
+    let ended = run(&mut in_a_shell(&folder, "exec \"$@\" > /dev/null", &["dedup", "f"]), b"a\nb\n");
+    ended.done();
+    folder.assert_holds("f", "a\nb\n");
+    // Other verbs remember nothing that they print.
+    let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["insert", "f"]), b"c\n");
+    ended.done();
+    let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["check", "f", "-q", "c"]), b"");
+    ended.done();
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_no_temporary_file() {
+    let folder = Folder::new();
+    // The file of the new filter.
+    let small = "ulimit -f 64; exec \"$@\"";
+    run(&mut in_a_shell(&folder, small, &["dedup", "f"]), b"a\n").refused(&["/f: cannot allocate"]);
+    assert_eq!(folder.snapshot().into_keys().collect::<Vec<_>>(), ["f-lock"]);
+    // The output.
+    let longer = "ulimit -f 1024; exec \"$@\" > out";
+    let dedup = ["dedup", "f", "--capacity", "1000"];
+    let ended = run(&mut in_a_shell(&folder, longer, &dedup), lines(0..200_000).as_bytes());
+    ended.refused(&["standard output: cannot write: File too large", "raise the limit"]);
+    assert!(!folder.path("f").exists());
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_an_error() {
+    let Some(unprivileged) = Unprivileged::new() else {
+        eprintln!("SKIPPED: threads that cannot be started: this is root, and setpriv does not work");
+        return;
+    };
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let job = "[filter]\npath = 'f'\n[input]\npaths = ['a']\n[output]\nnew_keys = 'new'\n";
+    std::fs::write(folder.path("job.toml"), job).unwrap();
+    std::fs::write(folder.path("a"), "a\n").unwrap();
+    set_mode(&folder.path(""), 0o777);
+    for name in ["f", "f-lock", "f-journal"] {
+        set_mode(&folder.path(name), 0o666);
+    }
+    for (args, words) in [
+        (&["dedup", "f"][..], "cannot start the reading thread: "),
+        (&["check", "f"], "cannot start the reading thread: "),
+        (&["insert", "f", "a"], "cannot listen to signals: "),
+        (&["ingest", "job.toml"], "cannot start a thread: "),
+    ] {
+        let ended = run(&mut unprivileged.shell(&folder, "ulimit -u 1; exec \"$@\"", args), b"a\n");
+        ended.refused(&[words, "try again when the system has more to give"]);
+    }
+    folder.assert_lacks("f", "a\n");
+    folder.run(&["ingest", "job.toml"], "").done();
+    folder.assert_holds("f", "a\n");
 }
 
 #[test]

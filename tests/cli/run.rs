@@ -125,6 +125,14 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Ended {
     Ended { code: output.status.code(), out: output.stdout, err }
 }
 
+/// The command line in a shell, which passes `"$@"` on to `gowk`.
+pub(crate) fn in_a_shell(folder: &Folder, line: &str, args: &[&str]) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", line, "bash", env!("CARGO_BIN_EXE_gowk")]).args(args);
+    folder.prepare(&mut shell);
+    shell
+}
+
 impl Ended {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.out.clone()).unwrap()
@@ -262,11 +270,30 @@ impl Unprivileged {
     }
 
     pub(crate) fn run(&self, folder: &Folder, args: &[&str]) -> Ended {
-        let Self(Some(tool)) = self else { return folder.run(args, "") };
-        let tool = tool.path().join("gowk");
-        let mut command = Command::new("setpriv");
-        command.args(NOBODY).arg(tool).args(args);
-        run(folder.prepare(&mut command), b"")
+        run(&mut self.command(folder, args), b"")
+    }
+
+    pub(crate) fn start(&self, folder: &Folder, args: &[&str]) -> Running {
+        Running::start(&mut self.command(folder, args))
+    }
+
+    fn command(&self, folder: &Folder, args: &[&str]) -> Command {
+        self.shell(folder, "exec \"$@\"", args)
+    }
+
+    /// A shell without the rights, to which the tool is `$1`, and `args` what follows.
+    pub(crate) fn shell(&self, folder: &Folder, line: &str, args: &[&str]) -> Command {
+        let (mut command, tool) = match &self.0 {
+            Some(tool) => {
+                let mut command = Command::new("setpriv");
+                command.args(NOBODY).arg("bash");
+                (command, tool.path().join("gowk"))
+            }
+            None => (Command::new("bash"), env!("CARGO_BIN_EXE_gowk").into()),
+        };
+        command.args(["-c", line, "bash"]).arg(tool).args(args);
+        folder.prepare(&mut command);
+        command
     }
 }
 

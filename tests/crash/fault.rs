@@ -128,7 +128,14 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
                 run.recorder.mark(Event::InUse(InUse::Changing));
                 assert!(!known, "{}: {error} in {step:?}, without a fault", script.name);
                 check_error(&error, fault.kind);
-                get_over(&mut run, script, step, answer)
+                let said = Said::of(&error, &run);
+                if said == Said::Durable {
+                    // Of power cuts from here on too.
+                    run.recorder.mark(Event::Acknowledged(run.states.len() - 1));
+                }
+                let outcome = get_over(&mut run, script, step, answer);
+                said.check(outcome, &format!("{}: {error:?} in {step:?}: {outcome}", script.name));
+                outcome
             }
         };
         if let (false, Some(call)) = (known, run.recorder.struck()) {
@@ -149,8 +156,58 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
     Some(Struck { call, step, outcome, images })
 }
 
-/// The error says where and why.
+/// What an error says of the commit that was attempted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    NotThere,
+    Unknown,
+    Durable,
+}
+
+impl Said {
+    fn of(error: &Error, run: &Run) -> Self {
+        let attempted = run.states.last().and_then(|state| state.filter.as_ref()).map(|filter| filter.commit);
+        let durable = run.now().filter.as_ref().map_or(0, |filter| filter.commit);
+        match error {
+            Error::Unknown { commit, .. } => {
+                assert_eq!((Some(*commit), *commit), (attempted, durable + 1), "{error}");
+                Self::Unknown
+            }
+            Error::AfterCommit { commit, .. } if *commit == durable => Self::NotThere,
+            Error::AfterCommit { commit, .. } => {
+                assert_eq!((Some(*commit), *commit), (attempted, durable + 1), "{error}");
+                Self::Durable
+            }
+            _ => Self::NotThere,
+        }
+    }
+
+    fn check(self, outcome: Outcome, what: &str) {
+        let is_after = outcome == Outcome::PoisonedAfter;
+        match self {
+            Self::NotThere => assert!(!is_after, "{what}, which was said not to be there"),
+            Self::Durable => assert!(is_after, "{what}, which was said to be durable"),
+            Self::Unknown => {
+                assert!(
+                    is_after || outcome == Outcome::PoisonedBefore,
+                    "{what}, which was said to be unknown"
+                );
+            }
+        }
+    }
+}
+
+/// The error says where and why, and what became of the commit.
 fn check_error(error: &Error, kind: io::ErrorKind) {
+    if let Error::Unknown { path, commit, source } | Error::AfterCommit { path, commit, source } = error {
+        let message = error.to_string();
+        assert!(path.is_absolute() && message.contains(&format!("commit {commit} of {}", path.display())));
+        assert!(message.contains("open the filter again"), "{message}");
+        assert_eq!(message.matches(&source.to_string()).count(), 1, "{message}");
+        let chained = std::error::Error::source(error).and_then(std::error::Error::source);
+        assert!(chained.is_some_and(|source| source.is::<io::Error>()), "{error:?}");
+        return check_error(source, kind);
+    }
     let Error::Io { path, op, source } = error else { panic!("{error:?} is not an I/O error") };
     assert!(path.is_absolute() && !op.is_empty(), "{error}");
     let reason = io::Error::from(kind).to_string();

@@ -5,11 +5,13 @@
 //! - `inputs`: what is taken from plain, gzip and zstd files, lines, NUL, CSV and JSON; what is read when an
 //!   input has grown, and that one which was replaced or cut is named and nothing is lost.
 //! - `outputs`: the output holds each new key once, and no file is cut that the job did not write.
+//! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `refusals`: each mistake is one line on standard error that names file and remedy, with exit code 2, and
 //!   what was committed stays.
 //! - `processes`: signals, two jobs on one filter, what is printed.
 #![cfg(feature = "cli")]
 
+mod doubt;
 mod inputs;
 mod kills;
 mod outputs;

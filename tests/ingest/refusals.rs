@@ -70,6 +70,47 @@ fn inputs_that_are_no_files_are_named() {
 }
 
 #[test]
+fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
+    use std::os::unix::fs::symlink;
+    let folder = folder("", "1\n2\n");
+    let job = folder.text("job.toml");
+    let links = Folder::new();
+    let text = |path: std::path::PathBuf| path.display().to_string();
+    symlink(folder.path("f-journal"), links.path("to-the-journal")).unwrap();
+    symlink("to-the-journal", links.path("to-the-link")).unwrap();
+    symlink(folder.path("."), links.path("to-the-folder")).unwrap();
+    let absolute = text(folder.path("f-lock"));
+    let (to_the_link, by_folder) =
+        (text(links.path("to-the-link")), text(links.path("to-the-folder/f-lock")));
+    let own =
+        ["f", "f-journal", "f-lock", "./f-journal", "f-gowk-new-12", &absolute, &to_the_link, &by_folder];
+    // Before there is a filter, and beside one.
+    for round in 0..2 {
+        for own in own {
+            folder.write("job.toml", job.replace("\"new\"", &format!("\"{own}\"")));
+            refused_and_unchanged(&folder, &[own, "belongs to the filter itself", "choose another name"]);
+        }
+        if round == 0 {
+            folder.write("job.toml", &job);
+            mended(&folder, 2);
+            std::fs::hard_link(folder.path("f-lock"), folder.path("second-name")).unwrap();
+        }
+    }
+    folder.write("job.toml", job.replace("\"new\"", "\"second-name\""));
+    refused_and_unchanged(&folder, &["second-name: belongs to the filter itself"]);
+    // The filter by another name.
+    symlink("f", folder.path("link")).unwrap();
+    let of_link = job.replace("\"f\"", "\"link\"");
+    for own in ["f", "f-journal", "link"] {
+        folder.write("job.toml", of_link.replace("\"new\"", &format!("\"{own}\"")));
+        refused_and_unchanged(&folder, &["belongs to the filter itself"]);
+    }
+    // Other names are free.
+    folder.write("job.toml", of_link.replace("\"new\"", "\"link-journal\""));
+    folder.run(&["ingest", "job.toml", "--new-output"], "").done();
+}
+
+#[test]
 fn a_csv_file_without_the_column_is_named_with_those_it_has() {
     let folder = folder("format = 'csv'\nfield = 'url'", "id,link\n1,x\n");
     refused_and_unchanged(&folder, &["a: has no column \"url\"; its first record is: id, link"]);
@@ -148,7 +189,7 @@ fn an_output_that_fills_the_disk_half_way_is_exact_afterwards() {
     let ended = crate::run::run(shell.stderr(std::process::Stdio::piped()), b"");
     ended.refused(&[
         "new: cannot write: ",
-        "make room and run the job again",
+        "raise the limit on the size of files and run the job again",
         "the first 6000 are committed",
     ]);
     folder.write("job.toml", job);

@@ -1,0 +1,89 @@
+//! The files that belong to a job itself: its filter's, which nothing else may write, and its output and job
+//! file, which it does not read as inputs.
+//!
+//! A file may have several names, and one that is not there yet has no inode. So files that are there are
+//! compared by inode, and all by what their name leads to.
+
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, OutputProblem};
+use super::job::Job;
+use crate::files::{Files, Inode, TEMPORARY};
+
+/// Links that a name may lead through, as Linux has it.
+const MOST_LINKS: usize = 40;
+
+pub(super) struct Own {
+    /// `None` where the filter's folder is not there.
+    filter: Option<Files>,
+    inodes: Vec<Inode>,
+}
+
+impl Own {
+    /// The files of the job's filter.
+    fn of_filter(job: &Job) -> Self {
+        let filter = Files::new(&job.filter).ok();
+        let inodes = filter.iter().flat_map(|Files { data, journal, lock, .. }| [data, journal, lock]);
+        let inodes = inodes.filter_map(|path| inode(path)).collect();
+        Self { filter, inodes }
+    }
+
+    /// All that a job reads and writes besides its inputs.
+    pub(super) fn of(job: &Job) -> Self {
+        let mut own = Self::of_filter(job);
+        own.inodes.extend(
+            [Some(job.path.clone()), job.output()].into_iter().flatten().filter_map(|path| inode(&path)),
+        );
+        own
+    }
+
+    pub(super) fn has(&self, path: &Path, metadata: Option<&Metadata>) -> bool {
+        metadata.is_some_and(|metadata| self.inodes.contains(&Inode::of(metadata)))
+            || self.filter.as_ref().is_some_and(|filter| is_name_of(filter, &resolved(path)))
+    }
+}
+
+/// Fails for an output that is a file of the filter, or that the filter would take for one.
+pub(super) fn check_output(job: &Job) -> Result<(), Error> {
+    match job.output() {
+        Some(path) if Own::of_filter(job).has(&path, path.metadata().ok().as_ref()) => {
+            Err(Error::output(&path, OutputProblem::Own))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn inode(path: &Path) -> Option<Inode> {
+    path.metadata().ok().as_ref().map(Inode::of)
+}
+
+/// Whether a file of that name, without links, is one of the filter's, or becomes one when the filter doubles.
+fn is_name_of(filter: &Files, path: &Path) -> bool {
+    if [&filter.data, &filter.journal, &filter.lock].iter().any(|own| *own == path) {
+        return true;
+    }
+    let (Some(name), Some(data)) = (path.file_name(), filter.data.file_name()) else { return false };
+    let Some(suffix) = name.as_bytes().strip_prefix(data.as_bytes()) else { return false };
+    suffix.starts_with(TEMPORARY.as_bytes()) && path.parent() == Some(&filter.dir)
+}
+
+/// What the path leads to, through all links; the last name need not be there.
+fn resolved(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let Ok(real) = path.canonicalize() {
+            return real;
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+        let (Some(name), Ok(folder)) = (path.file_name(), folder) else { return path };
+        let whole = folder.join(name);
+        match whole.read_link() {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return whole,
+        }
+    }
+    path
+}
