@@ -24,7 +24,7 @@ def btrfs_full(number):
         disk = machine.disk("btrfs", 160 * MIB)
         # Large, so that the keys of a commit change many pages: each is copied before it is written.
         path = machine.filter(disk, KEYS, capacity=3_000_000)
-        fill(disk, room=[0, 64, 256, 512, 1024, 2048, 4096, 8192, 16384][number] << 10)
+        fill(disk, room=[0, 64, 128, 256, 512, 1024, 2048, 4096, 8192][number] << 10)
         writer, said, first = Writer(machine, path), None, KEYS
         for _ in range(80):
             said = writer.try_commit(scattered(first, 2 * Writer.EVERY))

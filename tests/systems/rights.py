@@ -28,7 +28,7 @@ def owned(machine, owner, group, mode, folder_mode=0o777):
 
 
 def rights_of(path):
-    return system("getfacl", "-n", "-p", "-c", path).split()
+    return system("getfacl", "-n", "-p", "-c", "-E", path).split()
 
 
 def may(path, how, user, group, groups=()):

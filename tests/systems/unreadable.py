@@ -13,9 +13,10 @@ import re
 from machine import MIB, NotHere, Wrong, keys, need, system
 
 BLOCK = 4096
-# Far behind everything that mkfs and the filter take; in the first group of blocks.
-FAR = 30_000
-# Eight regions: as `format-spec/README.md`, section 5, has the places, in blocks of the file.
+SIZE = 124 * MIB
+# Behind everything that mkfs and the filter take; in the first group of blocks.
+FAR = SIZE // BLOCK - 20
+# Up to 128 regions: as `format-spec/README.md`, section 5, has the places, in blocks of the file.
 KEYS, CAPACITY = 100_000, 200_000
 DATA = 48
 PARTS = {
@@ -33,11 +34,12 @@ PARTS = {
 def prepared(machine, block):
     """The filter on a mounted disk of which the block cannot be read; and the image."""
     need("debugfs", "mkfs.ext4")
-    image = machine.image("ext4", 124 * MIB, "-b", BLOCK, "-O", "^has_journal")
+    image = machine.image("ext4", SIZE, "-b", BLOCK, "-O", "^has_journal")
     disk = machine.mount("-t", "ext4", "-o", "loop", image, at=machine.folder("disk"))
     path = machine.filter(disk, KEYS, capacity=CAPACITY)
-    if os.stat(path).st_size != (DATA + 8 * 16) * BLOCK:
-        raise NotHere(f"a filter of {os.stat(path).st_size} bytes is not laid out as this case thinks")
+    regions, rest = divmod(os.stat(path).st_size - DATA * BLOCK, 16 * BLOCK)
+    if rest != 0 or not 2 <= regions <= 128:
+        raise Wrong(f"a filter of {os.stat(path).st_size} bytes is not laid out as this case thinks")
     machine.unmount(disk)
     ask = lambda request: system("debugfs", "-R", request, image)
     near = int(ask(f"bmap /f.gowk {block}").split()[0])
@@ -51,21 +53,21 @@ def prepared(machine, block):
     if int(ask(f"bmap /f.gowk {block}").split()[0]) != FAR:
         raise NotHere("debugfs did not move the block")
     machine.mount("-t", "ext4", "-o", "loop", image, at=disk)
-    cut(image)
-    with open(path, "rb") as file:
-        try:
-            os.pread(file.fileno(), BLOCK, block * BLOCK)
-        except OSError:
-            return path, image
-    raise NotHere("the block can still be read")
-
-
-def cut(image):
     os.truncate(image, FAR * BLOCK)
+    lost = [number for number in range(os.stat(path).st_size // BLOCK) if not can_be_read(path, number)]
+    # With its neighbours where the page cache keeps several pages as one.
+    if block not in lost or any(abs(number - block) >= 16 for number in lost):
+        raise NotHere(f"block {block} was to be unreadable, but {lost} are")
+    return path, image
 
 
-def extend(image):
-    os.truncate(image, 124 * MIB)
+def can_be_read(path, block):
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        try:
+            return len(os.pread(file.fileno(), BLOCK, block * BLOCK)) == BLOCK
+        except OSError:
+            return False
 
 
 def verify_names_it(block, words):
@@ -114,7 +116,7 @@ def repair_mends(block, words):
         note = f"unread: {first.out.splitlines()[0] if first.status == 0 else first.err.strip()}"
         if machine.gowk("verify", path).status != 0:
             # Another disk in place of the bad one.
-            extend(image)
+            os.truncate(image, SIZE)
             machine.unmount(os.path.dirname(path))
             machine.mount("-t", "ext4", "-o", "loop", image, at=os.path.dirname(path))
             machine.gowk("repair", path).expect(0)
