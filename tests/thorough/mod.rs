@@ -1,15 +1,17 @@
 //! How large a test is. `GOWK_THOROUGH=1` runs the same tests with larger numbers, as continuous integration does.
 
+// Each test binary compiles this, and uses what it needs.
+#![allow(dead_code)]
+
 use std::fmt::Display;
 use std::io::Write as _;
 
-pub fn is_asked_for() -> bool {
+pub(crate) fn is_asked_for() -> bool {
     std::env::var("GOWK_THOROUGH").is_ok_and(|value| !value.is_empty() && value != "0")
 }
 
 /// The one size or the other; prints which.
-#[allow(dead_code)]
-pub fn size<T: Display>(what: &str, short: T, thorough: T) -> T {
+pub(crate) fn size<T: Display>(what: &str, short: T, thorough: T) -> T {
     let (size, note) = if is_asked_for() {
         (thorough, "thorough".to_owned())
     } else {
