@@ -47,8 +47,9 @@ def btrfs_full(number):
     return case
 
 
-def holes(kind, way):
-    """A filter restored with holes, on a disk that is then full: stores into a hole need room."""
+def holes(kind, way, room):
+    """A filter restored with holes, on a disk that is then full: stores into a hole need room. With some room, the
+    journal grows before."""
 
     def case(machine):
         disk = machine.disk(kind, 320 * MIB if kind == "xfs" else 64 * MIB)
@@ -63,7 +64,7 @@ def holes(kind, way):
         status = os.stat(path)
         if status.st_blocks * 512 >= status.st_size:
             raise NotHere("the copy has no holes")
-        fill(disk)
+        fill(disk, room)
         inserted = machine.gowk("insert", path, "--commit-every", 1000, input="".join(
             f"new-{number}\n" for number in range(20_000)))
         if inserted.status != 0:
@@ -146,13 +147,14 @@ def reflinked_and_full(machine):
 
 
 CASES = [
-    *((f"5: btrfs, full after a while, run {number + 1} of 9", btrfs_full(number)) for number in range(9)),
+    *((f"full disk: btrfs, after a while, run {number + 1} of 9", btrfs_full(number)) for number in range(9)),
     *(
-        (f"5: {kind}, full, a filter restored with holes ({way})", holes(kind, way))
+        (f"full disk: {kind}, a filter restored with holes ({way}), {room >> 10} KiB left", holes(kind, way, room))
         for kind in ("ext4", "xfs")
         for way in ("cp --sparse", "fallocate -d")
+        for room in (0, MIB)
     ),
-    ("22: ext4 read-only after a writer was killed: readers are served", killed_and_read_only),
-    ("22: ext4 read-only after a sync failed: readers are served", poisoned_and_read_only),
-    ("22: xfs full after a reflink and a kill: readers are served", reflinked_and_full),
+    ("read-only disk: ext4 after a writer was killed: readers are served", killed_and_read_only),
+    ("read-only disk: ext4 after a sync failed: readers are served", poisoned_and_read_only),
+    ("full disk: xfs, after a reflink and a kill: readers are served", reflinked_and_full),
 ]

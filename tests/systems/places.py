@@ -167,14 +167,14 @@ def read_only(pack, kind):
 
 
 CASES = [
-    ("2: bind mount of the file alone: a reader is refused", reader_of_a_file_mounted_alone),
-    ("2: bind mount of the file alone: a second writer is refused", second_writer_of_a_file_mounted_alone),
-    ("2: bind mount of the file alone: no key is absent after a doubling", file_mounted_alone_after_a_doubling),
-    ("2: bind mount of the folder: reader and locks work", folder_that_is_mounted),
-    ("3: removed lock file: a reader leaves the file to its writer", removed_lock_file_and_a_reader),
-    ("3: removed lock file: a second writer is locked out", removed_lock_file_and_a_second_writer),
-    ("4: overlay: a reader opened before the copy-up sees later commits", reader_of_a_lower_layer),
-    ("4: overlay: the same beside a live writer, and through a doubling", reader_of_a_lower_layer_beside_a_writer),
-    ("7: squashfs: check, info, verify, copy", read_only("mksquashfs", "squashfs")),
-    ("7: erofs: check, info, verify, copy", read_only("mkfs.erofs", "erofs")),
+    ("mounted file alone: a reader is refused", reader_of_a_file_mounted_alone),
+    ("mounted file alone: a second writer is refused", second_writer_of_a_file_mounted_alone),
+    ("mounted file alone: no key is absent after a doubling", file_mounted_alone_after_a_doubling),
+    ("mounted folder: reader and locks work", folder_that_is_mounted),
+    ("removed lock file: a reader leaves the file to its writer", removed_lock_file_and_a_reader),
+    ("removed lock file: a second writer is locked out", removed_lock_file_and_a_second_writer),
+    ("overlay: a reader opened before the copy-up sees later commits", reader_of_a_lower_layer),
+    ("overlay: the same beside a live writer, and through a doubling", reader_of_a_lower_layer_beside_a_writer),
+    ("read-only image of squashfs: check, info, verify, copy", read_only("mksquashfs", "squashfs")),
+    ("read-only image of erofs: check, info, verify, copy", read_only("mkfs.erofs", "erofs")),
 ]

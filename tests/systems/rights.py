@@ -119,11 +119,11 @@ def new_journal_gives_no_more(machine):
 
 
 CASES = [
-    ("8: doubling by the owner: the group is kept", group_is_kept),
-    ("8: doubling by a member of the group: the group is kept", group_is_kept_by_another_owner),
-    ("8: a group that cannot be kept: its rights go to no other group", group_that_cannot_be_kept),
-    ("8: the access control list is kept", list_is_kept),
-    ("8: the mask of a list becomes no right of the group", mask_becomes_no_right_of_the_group),
-    ("8: the default list of the folder widens nothing", list_of_a_folder_widens_nothing),
-    ("8: the default list of the folder widens nothing: journal and lock file", new_journal_gives_no_more),
+    ("rights: doubling by the owner: the group is kept", group_is_kept),
+    ("rights: doubling by a member of the group: the group is kept", group_is_kept_by_another_owner),
+    ("rights: a group that cannot be kept: its rights go to no other group", group_that_cannot_be_kept),
+    ("rights: the access control list is kept", list_is_kept),
+    ("rights: the mask of a list becomes no right of the group", mask_becomes_no_right_of_the_group),
+    ("rights: the default list of the folder widens nothing", list_of_a_folder_widens_nothing),
+    ("rights: the default list of the folder widens nothing: journal and lock file", new_journal_gives_no_more),
 ]

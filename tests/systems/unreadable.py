@@ -130,7 +130,7 @@ def repair_mends(block, words):
 
 
 CASES = [
-    (f"19: {part} cannot be read: {what}", make(block, words))
+    (f"unreadable block: {part}: {what}", make(block, words))
     for part, (block, words) in PARTS.items()
     for what, make in (
         ("verify names it", verify_names_it),
