@@ -19,3 +19,5 @@ mod refusals;
 #[allow(dead_code)]
 mod run;
 mod sample;
+#[path = "../thorough/mod.rs"]
+mod thorough;
