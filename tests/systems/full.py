@@ -4,17 +4,11 @@ Expected: an error that says so, or success; never a signal. What was reported a
 room again. Readers are served meanwhile, from memory of their own where the file cannot be recovered."""
 
 import os
-import random
 import shutil
 
-from machine import MIB, NotHere, Writer, Wrong, fill, make_room, need, system
+from machine import MIB, NotHere, Writer, fill, make_room, need, system
 
 KEYS = 20_000
-
-
-def scattered(first, count):
-    """Numbers of new keys; each goes to a page of its own."""
-    return range(first, first + count)
 
 
 def btrfs_full(number):
@@ -27,7 +21,7 @@ def btrfs_full(number):
         fill(disk, room=[0, 64, 128, 256, 512, 1024, 2048, 4096, 8192][number] << 10)
         writer, said, first = Writer(machine, path), None, KEYS
         for _ in range(80):
-            said = writer.try_commit(scattered(first, 2 * Writer.EVERY))
+            said = writer.try_commit(range(first, first + 2 * Writer.EVERY))
             if said is not None:
                 break
             first += 2 * Writer.EVERY
@@ -108,7 +102,7 @@ def poisoned_and_read_only(machine):
             pass
     writer, said = Writer(machine, path), None
     for first in range(KEYS, KEYS + 200_000, Writer.EVERY):
-        said = writer.try_commit(scattered(first, Writer.EVERY))
+        said = writer.try_commit(range(first, first + Writer.EVERY))
         if said is not None:
             break
     if said is None:

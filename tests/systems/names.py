@@ -8,7 +8,7 @@ import stat
 import subprocess
 import time
 
-from machine import MIB, NotHere, Wrong, keys, need, system
+from machine import MIB, NotHere, Wrong, keys, need
 
 KEYS = 1000
 
