@@ -4,6 +4,8 @@ use std::path::Path;
 
 use gowk::{Error, Growth, Options, Reader, SlotsPerBucket, Writer};
 
+mod thorough;
+
 /// Numbers as keys: a third of them twice, and few very often.
 fn keys(count: u64) -> Vec<[u8; 8]> {
     let number = |index| if index % 1000 == 0 { index % 3 } else { index * 7919 % (count * 3 / 4) };
@@ -43,7 +45,8 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
 fn a_batch_makes_the_filter_that_single_inserts_make() {
     const KEYS: u64 = 100_000;
     let dir = tempfile::tempdir().unwrap();
-    for slots in SlotsPerBucket::ALL {
+    let step = thorough::size("every so many-th width", 2, 1);
+    for slots in SlotsPerBucket::ALL.into_iter().step_by(step) {
         for unique in [false, true] {
             // Room for all keys, or too little of it: then the same ones are refused.
             for capacity in [2 * KEYS, KEYS / 2] {

@@ -4,12 +4,16 @@
 //! false-positive rate is the one expected, and grows as slowly as promised; the counters by tail length equal
 //! a full scan; colliding keys never make a filter double; each limit refuses with an error of its own and
 //! leaves the transaction whole.
+//!
+//! `GOWK_THOROUGH=1` doubles more often, with more keys.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gowk::{Error, Growth, GrowthRefusal, Options, Reader, SlotsPerBucket, Writer};
+
+mod thorough;
 
 fn path(dir: &tempfile::TempDir) -> PathBuf {
     dir.path().join("f.gowk")
@@ -34,18 +38,20 @@ fn measured_rate(writer: &Writer, absent: std::ops::Range<u64>) -> f64 {
 }
 
 #[test]
-fn ten_doublings_lose_no_key_and_keep_the_rate() {
-    const KEYS: u64 = 20_000_000;
+fn doublings_lose_no_key_and_keep_the_rate() {
+    // Ten doublings, or seven.
+    let keys = thorough::size("keys through many doublings", 2_500_000, 20_000_000);
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
-    for i in 0..KEYS {
+    for i in 0..keys {
         writer.insert(&key(i)).unwrap();
     }
     commit_and_verify(&mut writer, &path(&dir));
-    assert!((0..KEYS).all(|i| writer.contains(&key(i)).unwrap()));
+    assert!((0..keys).all(|i| writer.contains(&key(i)).unwrap()));
     let info = writer.info().unwrap();
-    assert!(info.generation >= 9, "{}", info.generation);
-    let rate = measured_rate(&writer, KEYS..KEYS + 5_000_000);
+    let enough = keys.ilog2() - 15;
+    assert!(info.generation >= enough, "{}, not {enough}", info.generation);
+    let rate = measured_rate(&writer, keys..keys + 5_000_000);
     let expected = info.expected_false_positive_rate;
     assert!((rate / expected - 1.0).abs() < 0.15, "{rate} for {expected}");
     let promised = SlotsPerBucket::Four.false_positive_rate() * (1.0 + f64::from(info.generation) / 2.0);
@@ -55,11 +61,13 @@ fn ten_doublings_lose_no_key_and_keep_the_rate() {
 #[test]
 fn every_width_doubles_without_losing_a_key() {
     let dir = tempfile::tempdir().unwrap();
+    // Few slots need fewer keys for as many doublings.
+    let unit = thorough::size("keys for each width", 1_000_000, 2_000_000);
     for (slots, keys) in [
-        (SlotsPerBucket::Two, 2_000_000),
-        (SlotsPerBucket::Three, 2_000_000),
-        (SlotsPerBucket::Five, 2_000_000),
-        (SlotsPerBucket::Six, 4_000_000),
+        (SlotsPerBucket::Two, unit),
+        (SlotsPerBucket::Three, unit),
+        (SlotsPerBucket::Five, unit),
+        (SlotsPerBucket::Six, 2 * unit),
         (SlotsPerBucket::Seven, 2_000_000),
     ] {
         let path = dir.path().join(format!("{}.gowk", slots.get()));
@@ -92,10 +100,10 @@ fn every_width_doubles_without_losing_a_key() {
 
 #[test]
 fn filters_are_nearly_full_before_they_double() {
-    const FILTERS: u64 = 20;
+    let filters = thorough::size("filters filled until they double", 6, 20);
     let dir = tempfile::tempdir().unwrap();
     let mut sum = 0.0;
-    for seed in 0..FILTERS {
+    for seed in 0..filters {
         let path = dir.path().join(format!("{seed}.gowk"));
         let capacity = (64.0 * 8192.0 * 4.0 * 0.93) as u64;
         let mut writer = Options::new().capacity(capacity).seed(seed).open(&path).unwrap();
@@ -110,14 +118,14 @@ fn filters_are_nearly_full_before_they_double() {
         // The doubling came within the last 256 inserts.
         sum += (inserted - 256) as f64 / (64.0 * 8192.0 * 4.0);
     }
-    let mean = sum / FILTERS as f64;
+    let mean = sum / filters as f64;
     println!("mean load at the first doubling: {mean:.4}");
     assert!(mean >= 0.945, "{mean}");
 }
 
 #[test]
 fn inserts_and_removals_across_doublings_agree_with_a_model() {
-    const OPERATIONS: u64 = 5_000_000;
+    let operations = thorough::size("inserts and removals", 1_500_000, 5_000_000);
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let mut model: HashMap<u64, u32> = HashMap::new();
@@ -127,8 +135,8 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 20
     };
-    for step in 0..OPERATIONS {
-        let i = random() % 3_500_000;
+    for step in 0..operations {
+        let i = random() % (operations / 10 * 7);
         if random() % 10 < 7 {
             if model.get(&i).is_none_or(|copies| *copies < 3) {
                 match writer.insert(&key(i)) {
@@ -150,7 +158,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
             assert!(model.iter().all(|(i, copies)| writer.count(&key(*i)).unwrap() >= *copies));
         }
     }
-    assert!(writer.info().unwrap().generation >= 6);
+    assert!(writer.info().unwrap().generation >= operations.ilog2() - 16);
     commit_and_verify(&mut writer, &path(&dir));
     assert!(model.iter().all(|(i, copies)| writer.count(&key(*i)).unwrap() >= *copies));
     assert!(crowded < 100, "{crowded}");
@@ -176,8 +184,9 @@ fn one_key_over_and_over_never_doubles_a_filter() {
 }
 
 #[test]
-fn ten_thousand_keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
-    const CRAFTED: usize = 10_000;
+fn keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
+    // Of half a million keys, one is of the pair.
+    let crafted_keys = thorough::size("crafted keys", 800, 10_000);
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().capacity(1000).seed(99).open(path(&dir)).unwrap();
     // With one region, equal low 13 bits and equal high 6 bits of the low half mean one pair of buckets.
@@ -191,7 +200,7 @@ fn ten_thousand_keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
             let writer = &writer;
             scope.spawn(move || {
                 let mine = (0..).map(|i| 2 * i + worker);
-                mine.filter(|i| pair(writer, *i) == target).take(CRAFTED / 2).collect::<Vec<_>>()
+                mine.filter(|i| pair(writer, *i) == target).take(crafted_keys / 2).collect::<Vec<_>>()
             })
         });
         workers.collect::<Vec<_>>().into_iter().flat_map(|worker| worker.join().unwrap()).collect()
@@ -207,7 +216,7 @@ fn ten_thousand_keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!(crafted.len(), CRAFTED);
+    assert_eq!(crafted.len(), crafted_keys);
     assert_eq!(stored, 8, "a pair of buckets has eight slots");
     assert_eq!(writer.info().unwrap().generation, 0);
     writer.commit().unwrap();

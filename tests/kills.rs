@@ -4,6 +4,7 @@
 //! reported, and is whole; no temporary file is left; a clean close leaves an empty journal; a reader beside a
 //! writer never reports a committed key absent, whether the writer lives, doubles the file, or is killed.
 //!
+//! 100 kills with `GOWK_THOROUGH=1`, else 30.
 //! `GOWK_KILLS=2000 cargo test --release --test kills -- --nocapture` kills that many times in all, and
 //! `GOWK_HAMMER=60` looks up for a minute beside a live writer, and prints how long the longest lookup took.
 
@@ -16,9 +17,12 @@ use std::time::{Duration, Instant};
 
 use gowk::{Options, Reader};
 
+mod thorough;
+
 /// Kills in all, shared out to the tests in the parts given by `share`.
 fn kills(share: u64) -> u64 {
-    let all = std::env::var("GOWK_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(100);
+    let all = std::env::var("GOWK_KILLS").ok().and_then(|kills| kills.parse().ok());
+    let all = all.unwrap_or_else(|| thorough::size("kills", 30, 100));
     let kills = all * share / 10;
     // Past the test harness, which would keep it to itself.
     let _ = writeln!(std::io::stderr(), "{kills} of {all} kills");
@@ -102,16 +106,16 @@ fn create(filter: &Path, capacity: u64) {
 
 #[test]
 fn killed_inserts_lose_no_reported_commit() {
-    const KEYS: u64 = 5_000_000;
-    const EVERY: u64 = 100_000;
+    let all_keys = thorough::size("keys that killed inserts insert", 1_500_000, 5_000_000);
+    let every = all_keys / 50;
     let dir = tempfile::tempdir().unwrap();
     let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
-    write_keys(&keys, KEYS);
+    write_keys(&keys, all_keys);
     let mut random = Random::new();
     for round in 0..kills(2) {
-        create(&filter, KEYS);
-        let child = start_insert(&filter, &keys, EVERY);
-        let commits = random.below(KEYS / EVERY);
+        create(&filter, all_keys);
+        let child = start_insert(&filter, &keys, every);
+        let commits = random.below(all_keys / every);
         let committed = kill_after(child, commits, Duration::from_micros(random.below(40_000)));
         // Most commits have that many keys; one that took ten seconds has fewer.
         assert!(commits == 0 || committed > 0);
@@ -241,7 +245,8 @@ fn hammer(filter: &Path, committed: &AtomicU64, done: &AtomicBool, newest: u64) 
 fn checks_beside_a_live_writer_never_miss_a_committed_key() {
     const KEYS: u64 = 500_000;
     const EVERY: u64 = 2_000;
-    let seconds = std::env::var("GOWK_HAMMER").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+    let seconds = std::env::var("GOWK_HAMMER").ok().and_then(|s| s.parse().ok());
+    let seconds = seconds.unwrap_or_else(|| thorough::size("seconds of lookups beside a writer", 2, 5));
     let dir = tempfile::tempdir().unwrap();
     let keys = dir.path().join("keys");
     write_keys(&keys, KEYS);

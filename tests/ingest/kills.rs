@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::Folder;
 use crate::sample::{Left, gunzip, gzip, urls, zstd};
+use crate::thorough;
 
 /// Numbers without an order, from a seed that a failure shows.
 struct Random(u64);
@@ -28,9 +29,12 @@ impl Random {
     }
 }
 
-/// As many as asked for, or as many as there is time for in every run of the tests.
+/// As many as asked for, or as many as there is time for.
 fn kills(otherwise: u32) -> u32 {
-    std::env::var("GOWK_KILLS").map_or(otherwise, |kills| kills.parse().unwrap())
+    std::env::var("GOWK_KILLS").map_or_else(
+        |_| thorough::size("kills of a job", otherwise.div_ceil(4), otherwise),
+        |kills| kills.parse().unwrap(),
+    )
 }
 
 /// A job that can be begun any number of times.
@@ -140,7 +144,7 @@ fn input() -> String {
 
 /// The sample as it is: gzip, of several members.
 #[test]
-fn a_job_over_the_sample_survives_100_kills() {
+fn a_job_over_the_sample_survives_kills() {
     let case = Case::new("new", |folder| {
         let urls = input();
         let (first, second) = urls.as_bytes().split_at(urls.len() / 2);

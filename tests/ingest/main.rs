@@ -21,3 +21,5 @@ mod refusals;
 #[allow(dead_code)]
 mod run;
 mod sample;
+#[path = "../thorough/mod.rs"]
+mod thorough;
