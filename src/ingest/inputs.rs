@@ -136,11 +136,7 @@ mod tests {
     #[test]
     fn paths_and_patterns_are_sorted_and_each_file_is_taken_once() {
         let dir = tempfile::Builder::new().prefix("a[b]*").tempdir().unwrap();
-<<<<<<< HEAD
         let own = ["f", "n", "f-lock", "f-journal", "f-gowk-new-1234567890abcdef", "job.toml"];
-=======
-        let own = ["f", "n", "f-lock", "f-journal", "f-new-1234abcd", "f-gowk-new-5678efgh", "job.toml"];
->>>>>>> h1
         for name in ["c.gz", "a.gz", "b.txt", ".hidden.gz", "x[1].txt"].into_iter().chain(own) {
             std::fs::write(dir.path().join(name), "k").unwrap();
         }
