@@ -27,6 +27,7 @@ use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
 use crate::overlay::PageChange;
 use crate::page::Page;
 
+mod later;
 pub(crate) mod scan;
 
 use scan::read_up_to;
