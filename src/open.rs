@@ -27,6 +27,7 @@ use crate::journal::{self, Journal};
 use crate::live::LiveHead;
 use crate::lock::{Held, existing_lock_file, lock_file};
 use crate::map::Map;
+use crate::medium::check_live;
 use crate::page::Verify;
 use crate::recover::recover;
 use crate::store::{Store, read_superblocks};
@@ -206,12 +207,17 @@ fn try_open_reader(files: &Files, disk: &Arc<dyn Disk>, may_recover: bool) -> Re
     // Protects: the name. What is shown must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
-    if !writer && (opened.map.is_unsettled() || journal::holds_anything(files)?) {
+    // Before it is looked at through the map: recovery writes anew what cannot be read of it.
+    let live = check_live(&opened.file, &**disk, path);
+    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
+        live?;
         check_single_name(path, &metadata)?;
         opened.unrecovered = Some(locks);
+    } else {
+        live?;
     }
     Ok(Readable::Yes(Box::new(opened)))
 }

@@ -24,7 +24,7 @@ use crate::view::View;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// How long a call waits for a settled view in all.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
@@ -311,7 +311,7 @@ impl Reader {
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+    pub(crate) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);

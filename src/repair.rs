@@ -21,6 +21,9 @@ pub struct Repair {
     pub quarantined: Vec<DamagedPage>,
     /// A damaged superblock was written anew from the other one.
     pub superblock: bool,
+    /// The live area of a file that no writer had was not that of its superblock, or could not be read, and was written
+    /// anew.
+    pub live: bool,
     /// The counters were wrong, and are now those of a scan.
     pub recounted: bool,
 }
@@ -28,13 +31,13 @@ pub struct Repair {
 impl Repair {
     /// Whether nothing needed repair.
     pub fn is_empty(&self) -> bool {
-        let Self { quarantined, superblock, recounted } = self;
-        quarantined.is_empty() && !superblock && !recounted
+        let Self { quarantined, superblock, live, recounted } = self;
+        quarantined.is_empty() && !superblock && !live && !recounted
     }
 }
 
 /// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined; the
-/// totals that no scan can see are taken from `counts`.
+/// totals that no scan can see are taken from `counts`. What cannot be read is overwritten, so that it can be.
 pub(crate) fn find_damage(
     store: &Store,
     counts: &Counts,
@@ -45,10 +48,10 @@ pub(crate) fn find_damage(
     let mut found = Counts { universal: 0, by_tail: Default::default(), ..*counts };
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
-        store.read(id, &mut page);
+        let intact = store.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
         let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
-        if !sound || store.verify(id).is_err() {
+        if !sound || !intact {
             quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
             on_page = Counts::default();
             on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots.get());

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch::Paging;
+use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
 use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, Superblock, check_counts};
@@ -37,6 +38,10 @@ pub(crate) struct View {
     pub(crate) map: Map,
     /// The first word of the regions.
     data: usize,
+    /// Where pages are read that may be unreadable; `None` of a copy in memory.
+    pub(crate) source: Option<Source>,
+    /// The epoch of an idle file whose live area is not that of its superblock, which counts until the next commit.
+    outdated_at: Option<u64>,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
@@ -50,10 +55,19 @@ pub(crate) struct View {
 /// How far ahead pages are read that will be needed in order: some 1 MiB.
 pub(crate) const REGIONS_AHEAD: u32 = 16;
 
+/// An open file, and how it is read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: File,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
 struct Replayed {
     memory: Map,
+    /// The pages that are not those of the file, ascending.
+    changed: Vec<PageId>,
     epoch: u64,
     published: Published,
 }
@@ -73,6 +87,8 @@ impl View {
             reader: 0,
             map,
             data: (geometry.data() / 8) as usize,
+            source: None,
+            outdated_at: None,
             replayed: None,
             sealer: Sealer::new(&superblock.identity),
             touched: match options.verify {
@@ -88,6 +104,10 @@ impl View {
             view.replayed = Some(view.replay(files, options, &file)?);
             drop(locks);
         }
+        view.source = Some(Source { file, disk: options.disk.clone() });
+        if view.differs_from(&view.superblock) && view.live_differs() {
+            view.outdated_at = Some(view.map.epoch());
+        }
         if options.verify == Verify::Eager {
             view.verify_all()?;
         }
@@ -97,7 +117,16 @@ impl View {
     /// The same in memory that nobody else can change, its pages verified.
     pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
-        Self { superblock, map: memory, replayed: None, touched, paging, ..self }
+        Self {
+            superblock,
+            map: memory,
+            source: None,
+            outdated_at: None,
+            replayed: None,
+            touched,
+            paging,
+            ..self
+        }
     }
 
     pub(crate) fn of_reader(self, number: u64) -> Self {
@@ -128,6 +157,7 @@ impl View {
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
         let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let changed = redo.overlay.pages().map(|(id, _)| id).collect();
         for (id, change) in redo.overlay.pages() {
             memory.copy(self.word_of(id), &mut page);
             change.apply_to(&mut page);
@@ -137,7 +167,7 @@ impl View {
             memory.set_half(self.sum_of(id), change.crc);
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
-        Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
+        Ok(Replayed { memory, changed, epoch, published: redo.published(&files.data)? })
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
@@ -170,6 +200,11 @@ impl View {
     #[inline]
     pub(crate) const fn is_replayed(&self) -> bool {
         self.replayed.is_some()
+    }
+
+    /// Whether a private replay changed the page.
+    pub(crate) fn is_replaced(&self, id: PageId) -> bool {
+        self.replayed.as_ref().is_some_and(|replayed| replayed.changed.binary_search(&id).is_ok())
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
@@ -221,9 +256,10 @@ impl View {
             None => self.map.published()?,
         };
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit {
+        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.map.is_still(epoch)) {
             // The superblock has a checksum; the live area has none.
-            return Some(Ok((Published { counts: *counts, ..published }, metadata.clone())));
+            let published = Published { commit: *commit, counts: *counts, ..published };
+            return Some(Ok((published, metadata.clone())));
         }
         let geometry = self.superblock.identity.geometry;
         let sound = check_counts(&self.path, &published.counts, geometry);

@@ -19,7 +19,7 @@ use crate::partition::{Buffers, Manner, Mode};
 use crate::pending::Pending;
 use crate::region::Inserted;
 use crate::repair::{Repair, find_damage, quarantine};
-use crate::store::Store;
+use crate::store::{Found, Store};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::{Unpublished, check_room};
 
@@ -445,13 +445,13 @@ impl Writer {
         let (quarantined, counts) = find_damage(store, &transaction.counts, progress)?;
         quarantine(&quarantined, store.checkpoint.identity.geometry.slots, pending.sorted());
         let recounted = quarantined.is_empty() && counts != transaction.counts;
-        let superblock = store.other_damaged;
+        let (Found { superblock, live }, unwritten) = (std::mem::take(&mut store.found), store.other_damaged);
         transaction.counts = counts;
         self.commit()?;
-        if superblock {
+        if unwritten {
             self.checkpoint()?;
         }
-        Ok(Repair { quarantined, superblock, recounted })
+        Ok(Repair { quarantined, superblock, live, recounted })
     }
 
     /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB
