@@ -149,10 +149,24 @@ impl Store {
         self.map.published().is_none_or(|published| !published.is_of(&self.checkpoint))
     }
 
+    /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
+    pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
+        let medium = self.medium();
+        let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
+        for (number, _) in (0..).zip(sums).filter(|(_, sum)| sum.is_none()) {
+            medium.mend_page(PageId::new(region, number), &self.files)?;
+        }
+        Ok(())
+    }
+
+    fn medium(&self) -> Medium<'_> {
+        let geometry = self.checkpoint.identity.geometry;
+        Medium { file: &self.file, disk: &*self.disk, geometry }
+    }
+
     /// The page, read by a call, and whether it matches its checksum. What cannot be read is overwritten.
     pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
-        let geometry = self.checkpoint.identity.geometry;
-        let medium = Medium { file: &self.file, disk: &*self.disk, geometry };
+        let medium = self.medium();
         let mut sum = medium.page(id, page);
         if sum.is_none() {
             medium.mend_page(id, &self.files)?;

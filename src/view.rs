@@ -19,6 +19,7 @@ use crate::hash::{KeyHasher, RegionId};
 use crate::journal;
 use crate::live::{LiveHead, LiveRead, Published};
 use crate::map::{Map, MapMut};
+use crate::medium::Medium;
 use crate::metadata::Metadata;
 use crate::open::{Opened, open_reader};
 use crate::options::Options;
@@ -158,7 +159,15 @@ impl View {
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         let changed = redo.overlay.pages().map(|(id, _)| id).collect();
+        let medium = Medium { file, disk: &*options.disk, geometry };
         for (id, change) in redo.overlay.pages() {
+            if medium.page(id, &mut page).is_none() {
+                return Err(Error::Damaged {
+                    path: files.data.clone(),
+                    region: id.region().0.into(),
+                    page: id.0,
+                });
+            }
             memory.copy(self.word_of(id), &mut page);
             change.apply_to(&mut page);
             for (index, word) in (self.word_of(id)..).zip(page) {

@@ -200,6 +200,32 @@ fn a_repair_that_dies_after_it_has_overwritten_a_block_leaves_it_damaged() {
 }
 
 #[test]
+fn recovery_gets_past_a_page_that_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _, data) = filter(dir.path());
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    let late: Vec<_> = (KEYS..2 * KEYS).map(u64::to_le_bytes).collect();
+    assert!(writer.insert_batch(&late).unwrap().is_empty());
+    writer.commit().unwrap();
+    // As a crash leaves it.
+    let crashed = dir.path().join("crashed");
+    std::fs::copy(&path, &crashed).unwrap();
+    std::fs::copy(dir.path().join("f.gowk-journal"), dir.path().join("crashed-journal")).unwrap();
+    drop(writer);
+    let disk = BadDisk::new(&crashed, [data + 9 * BLOCK]);
+    let report = verify(&crashed, &disk);
+    assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [9]);
+    assert_eq!(disk.left(), 0);
+    let mut writer = Options::new().open_existing(&crashed).unwrap();
+    assert_eq!(writer.repair(&mut |_, _| {}).unwrap().quarantined.len(), 1);
+    writer.close().unwrap();
+    assert!(verify(&crashed, &disk).is_clean());
+    all_present(&crashed);
+    let reader = Reader::open(&crashed).unwrap();
+    assert!(late.iter().all(|key| reader.contains(key).unwrap()));
+}
+
+#[test]
 fn a_live_area_that_cannot_be_read_is_written_anew() {
     let dir = tempfile::tempdir().unwrap();
     let (path, sums, _) = filter(dir.path());
