@@ -15,7 +15,7 @@ use crate::counts::Counts;
 use crate::error::IoContext;
 use crate::format::{
     Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
-    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE, Superblock,
+    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
 use crate::hash::RegionId;
 use crate::map::{HEAD_WORDS, Map, MapMut, Shared, Words};
@@ -132,15 +132,6 @@ impl<M: Shared> Live<M> {
         for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
-    }
-}
-
-impl Published {
-    /// Whether a superblock says the same.
-    pub(crate) fn is_of(&self, superblock: &Superblock) -> bool {
-        let Superblock { commit, counts, metadata, .. } = superblock;
-        (self.commit, self.counts) == (*commit, *counts)
-            && metadata.encode(Path::new("")).is_ok_and(|metadata| metadata == self.metadata)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) type OfPages<T> = [T; PAGES_PER_REGION as usize];
 /// Bytes that are overwritten together: a medium that cannot read a block can take it whole.
 const BLOCK: usize = PAGE as usize;
 /// Bytes of the live area read at a time.
-const MANY: usize = 64 * BLOCK;
+const MANY: usize = 16 * BLOCK;
 
 /// A filter's file, as the medium gives it.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ impl Medium<'_> {
     /// Only for whoever may recover the file. `epoch` is even, and one that no reader can have seen.
     pub(crate) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
         let (mut mended, end) = (false, self.geometry.sums());
-        let mut many = vec![0; MANY];
+        let mut many = vec![0; MANY.min((end - LIVE) as usize)];
         for offset in (LIVE..end).step_by(MANY) {
             let many = many.get_mut(..MANY.min((end - offset) as usize)).unwrap_or_default();
             if self.reads(many, offset) {

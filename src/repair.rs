@@ -21,7 +21,7 @@ pub struct Repair {
     pub quarantined: Vec<DamagedPage>,
     /// A damaged superblock was written anew from the other one.
     pub superblock: bool,
-    /// The live area of a file that no writer had was not that of its superblock, or could not be read, and was written
+    /// The live area of a file that no writer had was of another commit than its superblock, or could not be read, and was written
     /// anew.
     pub live: bool,
     /// The counters were wrong, and are now those of a scan.

@@ -144,9 +144,9 @@ impl Store {
         Ok(unsettled || crate::journal::holds_anything(&self.files)?)
     }
 
-    /// Whether the live area is not that of the superblock: where nobody was at work, a write was lost.
+    /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
     fn live_differs(&self) -> bool {
-        self.map.published().is_none_or(|published| !published.is_of(&self.checkpoint))
+        self.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
     }
 
     /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.

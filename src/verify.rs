@@ -27,8 +27,8 @@ pub struct Report {
     pub superblock_damaged: bool,
     /// Entries found are not those that the filter counts, although every page is intact.
     pub counts_differ: bool,
-    /// No writer has the file, but its live area is not that of its superblock: it shows that a write was lost. The
-    /// superblock counts.
+    /// No writer has the file, but its live area is of another commit than its superblock: it shows that a write was
+    /// lost. The superblock counts.
     pub live_differs: bool,
 }
 
@@ -81,7 +81,7 @@ impl Reader {
                 progress(report.pages, geometry.pages());
             }
         }
-        report.live_differs = view.live_differs();
+        report.live_differs = view.outdated().is_some();
         if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.published())
             && before.commit == after.commit
             && report.damaged.is_empty()
@@ -144,19 +144,20 @@ impl View {
         sum.ok_or_else(|| Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
     }
 
-    /// Whether the live area of an idle file is not that of `superblock`.
+    /// Whether the live area of an idle file is of another commit than `superblock`.
     pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
-        let differs = |published: Published| !published.is_of(superblock);
+        let differs = |published: Published| published.commit != superblock.commit;
         !self.is_replayed() && self.map.is_idle() && LiveRead::published(&self.map).is_some_and(differs)
     }
 
-    /// Whether no writer has the file and its live area is not that of its superblock, as it is now.
-    pub(crate) fn live_differs(&self) -> bool {
-        let Some(Source { file, .. }) = &self.source else { return false };
+    /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and
+    /// the superblock.
+    pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
+        let Source { file, .. } = self.source.as_ref()?;
         // Whoever brings a newer superblock changes the epoch before.
         let epoch = self.map.epoch();
-        let newest = read_superblocks(file, &self.path).and_then(|raw| raw.check(&self.path));
-        newest.is_ok_and(|superblocks| self.differs_from(&superblocks.newest)) && self.map.was_settled(epoch)
+        let newest = read_superblocks(file, &self.path).and_then(|raw| raw.check(&self.path)).ok()?.newest;
+        (self.differs_from(&newest) && self.map.was_settled(epoch)).then_some((epoch, newest))
     }
 }
 

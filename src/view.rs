@@ -41,7 +41,8 @@ pub(crate) struct View {
     data: usize,
     /// Where pages are read that may be unreadable; `None` of a copy in memory.
     pub(crate) source: Option<Source>,
-    /// The epoch of an idle file whose live area is not that of its superblock, which counts until the next commit.
+    /// The epoch of an idle file whose live area is of another commit than its superblock, which counts until the next
+    /// one.
     outdated_at: Option<u64>,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
@@ -106,8 +107,11 @@ impl View {
             drop(locks);
         }
         view.source = Some(Source { file, disk: options.disk.clone() });
-        if view.differs_from(&view.superblock) && view.live_differs() {
-            view.outdated_at = Some(view.map.epoch());
+        if view.differs_from(&view.superblock)
+            && let Some((epoch, newest)) = view.outdated()
+            && newest.commit == view.superblock.commit
+        {
+            view.outdated_at = Some(epoch);
         }
         if options.verify == Verify::Eager {
             view.verify_all()?;

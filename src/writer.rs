@@ -35,7 +35,8 @@ const BLOCK: usize = 1 << 22;
 /// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
 /// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
-/// failure whose outcome is unknown.
+/// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
+/// `AsRef` or where progress is told, leaves the transaction whole.
 #[derive(Debug)]
 pub struct Writer {
     files: Files,

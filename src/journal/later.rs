@@ -19,8 +19,8 @@ use super::{FRAME_ALIGN, FRAME_CRC_AT, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;
 /// Bytes read at a time.
-const CHUNK: usize = 1 << 18;
-const _: () = assert!(CHUNK.is_multiple_of(ALIGN) && FRAME_HEADER <= ALIGN);
+const CHUNK: u64 = 1 << 16;
+const _: () = assert!(CHUNK.is_multiple_of(FRAME_ALIGN) && FRAME_HEADER <= ALIGN);
 
 /// What has the form of a frame, and is one if its CRC is right.
 struct Candidate {
@@ -86,7 +86,7 @@ pub(super) fn highest_commit(
         running: Hasher::new(),
         highest: None,
     };
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; end.saturating_sub(offset).next_multiple_of(FRAME_ALIGN).min(CHUNK) as usize];
     let mut at = offset;
     while at < end {
         let read = read_up_to(source, &mut chunk, at)?;
