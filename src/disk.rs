@@ -15,7 +15,7 @@ use crate::journal::MAX_PAYLOAD;
 /// Bytes of commits in the journal after which they are checkpointed.
 const CHECKPOINT_AT: u64 = 64 << 20;
 
-/// The operations that gowk performs on files and folders other than reading.
+/// The operations that gowk performs on files and folders, other than reading through maps.
 ///
 /// Stores through a memory map are not among them: they go to the live area, which is volatile by
 /// specification, and to unpublished files, which nobody reads before they are synced and renamed.
@@ -24,6 +24,10 @@ pub trait Disk: Debug + Send + Sync {
     fn create(&self, path: &Path, mode: u32) -> io::Result<File>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Fills `bytes` from `offset` on. What is verified, repaired and copied is read so; lookups read through a map.
+    fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(bytes, offset)
+    }
     /// Cuts or extends a file.
     fn set_len(&self, file: &File, length: u64) -> io::Result<()>;
     /// Makes a file `length` bytes long with room for all of them on the disk, reading as zeros.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::copy::copy_regions;
-use crate::error::{IoContext, Result};
+use crate::copy::{Attempts, InVain, copy_regions};
+use crate::error::{Error, IoContext, Result};
 use crate::files::Files;
 use crate::format::{PageId, Superblock};
 use crate::live;
@@ -11,9 +11,6 @@ use crate::map::{Map, MapMut};
 use crate::options::Options;
 use crate::reader::Reader;
 use crate::view::View;
-
-/// How often a copy starts over because commits came in between.
-const TRIES: u32 = 5;
 
 impl Reader {
     /// Copies a filter into memory, with [`Options::new`]: see [`Options::read_in_memory`].
@@ -25,42 +22,46 @@ impl Reader {
 impl View {
     /// The file as of one commit, in memory of its own.
     pub(crate) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
-        for _ in 0..TRIES {
-            let view = Self::open(files, options)?;
-            if let Some(copy) = view.copy_to_memory(files)? {
-                return Ok(copy);
+        let mut attempts = Attempts::first();
+        loop {
+            let failed = match Self::open(files, options)?.copy_to_memory(files)? {
+                Ok(copy) => return Ok(copy),
+                Err(failed) => failed,
+            };
+            if !attempts.again(failed) {
+                return Err(Error::Busy { path: files.data.clone(), op: "copied" });
             }
         }
-        Err(Self::open(files, options)?.busy("copied"))
     }
 
-    /// `None` if a commit came in between.
-    fn copy_to_memory(self, files: &Files) -> Result<Option<Self>> {
-        let Some(published) = self.published() else { return Ok(None) };
+    fn copy_to_memory(self, files: &Files) -> Result<Result<Self, InVain>> {
+        let Some(published) = self.settled_published() else { return Ok(Err(InVain::NotBegun)) };
         let (before, metadata) = published?;
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::anonymous(geometry.file_length()).at(&self.path, "take memory for")?;
         let copied = copy_regions(
             &self,
-            &mut |region, words| {
-                memory.set_words(self.word_of(PageId::new(region, 0)), words);
+            &mut |region, words, sums| {
+                let first = PageId::new(region, 0);
+                memory.set_words(self.word_of(first), words);
+                (self.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
                 Ok(())
             },
             &mut |_, _| (),
         );
-        for id in (0..geometry.pages()).map(PageId) {
-            memory.set_half(self.sum_of(id), self.sum(id));
-        }
         let after = self.published().transpose()?;
         if after.is_none_or(|(after, _)| after != before) || !self.is_current(files)? {
             // What was read may be torn between two commits, and no reason to fail.
-            return Ok(None);
+            return Ok(Err(InVain::Torn));
         }
-        copied?;
+        match copied {
+            Err(Error::Busy { .. }) => return Ok(Err(InVain::Torn)),
+            outcome => outcome?,
+        }
         live::set_idle(&memory, before.commit);
         let superblock =
             Superblock { commit: before.commit, counts: before.counts, metadata, ..self.superblock };
         let memory = Map::of_memory(memory, geometry).at(&self.path, "take memory for")?;
-        Ok(Some(self.moved_to(memory, superblock)))
+        Ok(Ok(self.moved_to(memory, superblock)))
     }
 }

@@ -28,6 +28,7 @@ use crate::overlay::PageChange;
 use crate::page::Page;
 use crate::rights::{self, Rights};
 
+mod later;
 pub(crate) mod scan;
 
 use scan::read_up_to;

@@ -88,6 +88,7 @@ mod live;
 mod lock;
 mod lookup;
 mod map;
+mod medium;
 mod memory;
 mod metadata;
 mod offset;

@@ -201,7 +201,8 @@ pub(crate) trait LiveHead {
     /// Whether the file must be recovered before it is used, for all that the live area says: a writer died
     /// with it, or gave up, or bits have rotted that no writer would have left so.
     fn is_unsettled(&self) -> bool {
-        !self.is_idle() || self.poisoned() || !self.epoch().is_multiple_of(2)
+        let is_even = |sequence: u64| sequence.is_multiple_of(2);
+        !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
     }
 
     /// Loads that follow in program order are not done before this one.

@@ -122,17 +122,11 @@ impl View {
         })
     }
 
-    /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
-    /// opened anew first. `Err` if it is damaged.
-    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
-        self.settled(id.region(), || self.read_verified(id, into), Result::is_ok)
-    }
-
     /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
     /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
     /// that the file has left behind.
     #[inline]
-    fn settled<T>(
+    pub(crate) fn settled<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,

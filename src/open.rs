@@ -27,6 +27,7 @@ use crate::journal::{self, Journal};
 use crate::live::LiveHead;
 use crate::lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 use crate::map::Map;
+use crate::medium::check_live;
 use crate::page::Verify;
 use crate::recover::recover;
 use crate::rights::Rights;
@@ -265,12 +266,17 @@ fn try_open_reader(
     // Protects: the name. What is shown must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
-    if !writer && (opened.map.is_unsettled() || journal::holds_anything(files)?) {
+    // Before it is looked at through the map: recovery writes anew what cannot be read of it.
+    let live = check_live(&opened.file, &**disk, path);
+    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
+        live?;
         files.check_single_name(&**disk, &opened.file)?;
         opened.unrecovered = Some(locks);
+    } else {
+        live?;
     }
     Ok(Readable::Yes(Box::new(opened)))
 }

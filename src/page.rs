@@ -82,6 +82,16 @@ impl Touched {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (page.0 % 64) != 0)
     }
 
+    /// Has a page verified again at its next touch.
+    pub(crate) fn forget(&self, page: PageId) {
+        let bit = 1 << (page.0 % 64);
+        if let Some(word) = self.bits.get((page.0 / 64) as usize)
+            && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+        {
+            self.left.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn insert(&self, page: PageId) {
         let bit = 1 << (page.0 % 64);
         if let Some(word) = self.bits.get((page.0 / 64) as usize)
@@ -106,5 +116,10 @@ mod tests {
             assert!(touched.contains(page));
         }
         assert!(touched.contains(PageId(0)) && Touched::all().contains(PageId(1 << 40)));
+        touched.forget(PageId(65));
+        touched.forget(PageId(65));
+        assert!(!touched.is_complete() && !touched.contains(PageId(65)) && touched.contains(PageId(66)));
+        touched.insert(PageId(65));
+        assert!(touched.is_complete());
     }
 }

@@ -181,21 +181,36 @@ impl Outcomes {
     }
 }
 
-/// Takes the keys of `indices`, hashed by `hash`, on as many threads as the manner says; tells what became of
-/// them, and what went wrong, whereupon the rest was left out.
-pub(crate) fn take_all<W: Width>(
-    target: Target<'_>,
+/// How the keys of a batch are divided among threads: each has some regions to itself.
+#[derive(Clone, Copy)]
+struct Division {
+    parts: usize,
+    regions: u64,
+}
+
+impl Division {
+    fn new(keys: usize, regions: u64, threads: usize) -> Self {
+        let most = (keys / KEYS_WORTH_A_THREAD).min(regions.div_ceil(REGIONS_TOGETHER) as usize);
+        Self { parts: threads.min(most).max(1), regions }
+    }
+
+    fn part_of(self, region: RegionId) -> usize {
+        let together = self.regions.div_ceil(REGIONS_TOGETHER);
+        (u64::from(region.0) / REGIONS_TOGETHER * self.parts as u64 / together) as usize
+    }
+}
+
+/// Hashes the keys of `indices` by `hash`, on as many threads as the manner says, into `buffers`. Nothing else is
+/// changed: `hash` may be the user's, and may panic.
+pub(crate) fn hash_all<W: Width>(
     regions: u64,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
     manner: Manner,
     buffers: &mut Buffers,
-) -> (Outcomes, Result<()>) {
-    let most = (indices.len() / KEYS_WORTH_A_THREAD).min(regions.div_ceil(REGIONS_TOGETHER) as usize);
-    let parts = manner.threads.min(most).max(1);
-    let part_of = |region: RegionId| {
-        (u64::from(region.0) / REGIONS_TOGETHER * parts as u64 / regions.div_ceil(REGIONS_TOGETHER)) as usize
-    };
+) -> Result<()> {
+    let division = Division::new(indices.len(), regions, manner.threads);
+    let parts = division.parts;
     let Buffers { hashed, sorted } = buffers;
     hashed.resize_with(parts, Vec::new);
     sorted.resize_with(parts, Default::default);
@@ -206,28 +221,46 @@ pub(crate) fn take_all<W: Width>(
         hashed.resize_with(parts, Vec::new);
         for index in indices {
             let item = Item::new::<W>(hash(*index)?, regions, *index);
-            hashed[part_of(item.region)].push(item);
+            hashed[division.part_of(item.region)].push(item);
         }
         Ok(())
     });
-    if let Some(error) = outcomes.into_iter().find_map(Result::err) {
-        return (Outcomes::default(), Err(error));
-    }
+    outcomes.into_iter().collect()
+}
+
+/// Takes the keys that [`hash_all`] has put into `buffers`; tells what became of them, and what went wrong,
+/// whereupon the rest was left out.
+pub(crate) fn take_hashed<W: Width>(
+    target: Target<'_>,
+    regions: u64,
+    manner: Manner,
+    buffers: &mut Buffers,
+) -> (Outcomes, Result<()>) {
+    let Buffers { hashed, sorted } = buffers;
+    let division = Division { parts: sorted.len(), regions };
     let (mut all, mut failed) = (Outcomes::default(), Ok(()));
-    target.divide(parts, part_of, |targets| {
-        let work = targets.into_iter().zip(sorted).enumerate().collect();
-        let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
-            let of_part: Vec<&[Item]> = hashed.iter().map(|hashed| &*hashed[part]).collect();
-            sort_by_region(&of_part, regions, buffers);
-            let mut outcomes = Outcomes::default();
-            let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
-            (outcomes, outcome)
-        };
-        for (outcomes, outcome) in on_threads(work, take) {
-            all.append(outcomes);
-            failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
-        }
-    });
+    target.divide(
+        division.parts,
+        |region| division.part_of(region),
+        |targets| {
+            let work = targets.into_iter().zip(sorted).enumerate().collect();
+            let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
+                #[cfg(test)]
+                assert!(!tests::BUG.get(), "a bug");
+                // Of a thread that had nothing to hash, there is none.
+                let of_part: Vec<&[Item]> =
+                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
+                sort_by_region(&of_part, regions, buffers);
+                let mut outcomes = Outcomes::default();
+                let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
+                (outcomes, outcome)
+            };
+            for (outcomes, outcome) in on_threads(work, take) {
+                all.append(outcomes);
+                failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
+            }
+        },
+    );
     (all, failed)
 }
 
@@ -268,4 +301,42 @@ fn take_part<W: Width>(
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, Options, Reader};
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    thread_local! {
+        /// Whether taking keys on this thread panics, as a bug would.
+        pub(super) static BUG: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_commit_after_a_bug_has_lost_changes_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let keys: Vec<_> = (0..60_000_u64).map(u64::to_le_bytes).collect();
+        let mut writer = Options::new().capacity(200_000).threads(2).create(&path).unwrap();
+        writer.commit().unwrap();
+        assert!(writer.insert_batch(&keys[..20_000]).unwrap().is_empty());
+        BUG.set(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&keys[20_000..])));
+        BUG.set(false);
+        assert!(outcome.is_err());
+        let committed = writer.commit();
+        drop(writer);
+        let reader = Reader::open(&path).unwrap();
+        let absent = keys[..20_000].iter().filter(|key| !reader.contains(*key).unwrap()).count();
+        match committed {
+            Ok(()) => assert_eq!(absent, 0, "keys absent that were inserted before"),
+            Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{error}"),
+        }
+        let report = reader.verify(&mut |_, _| {}).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        // Whoever opens it next has what was committed before.
+        Options::new().open_existing(&path).unwrap().insert(b"next").unwrap();
+    }
 }

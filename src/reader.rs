@@ -24,13 +24,18 @@ use crate::view::View;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// How long a call waits for a settled view in all.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
 /// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one is cheap:
 /// the superblocks and the checksums of pages are verified, the latter as they are touched
 /// ([`Verify`](crate::Verify)); nothing else is read.
+///
+/// Each thread keeps the mapping that it last looked something up in, as sharing it would slow every lookup down: until
+/// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
+/// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
+/// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
 #[derive(Clone, Debug)]
 pub struct Reader {
     number: u64,
@@ -73,6 +78,12 @@ impl Reader {
         let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
         let options = options.clone();
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
+    }
+
+    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader: to be called by a
+    /// thread that may not look anything up for long. Its next lookup takes a little longer.
+    pub fn release_thread() {
+        recent::let_go(|_| true);
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
@@ -311,7 +322,7 @@ impl Reader {
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+    pub(crate) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);

@@ -223,7 +223,10 @@ pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
 /// Where page and checksum do not match then, the page was damaged outside of those words. It stays damaged,
 /// and is found so at its first touch; the rest goes on.
 fn redo_pages(store: &Store, overlay: &Overlay) -> Result<()> {
-    overlay.ascending().into_iter().try_for_each(|region| store.write_region(region, overlay.region(region)))
+    overlay.ascending().into_iter().try_for_each(|region| {
+        store.make_readable(region)?;
+        store.write_region(region, overlay.region(region))
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::counts::Counts;
 use crate::error::Result;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::overlay::Overlay;
+use crate::sizing::SlotsPerBucket;
 use crate::store::Store;
 use crate::verify::{DamagedPage, tally};
 
@@ -20,6 +21,9 @@ pub struct Repair {
     pub quarantined: Vec<DamagedPage>,
     /// A damaged superblock was written anew from the other one.
     pub superblock: bool,
+    /// The live area of a file that no writer had was of another commit than its superblock, or could not be read, and was written
+    /// anew.
+    pub live: bool,
     /// The counters were wrong, and are now those of a scan.
     pub recounted: bool,
 }
@@ -27,16 +31,15 @@ pub struct Repair {
 impl Repair {
     /// Whether nothing needed repair.
     pub fn is_empty(&self) -> bool {
-        let Self { quarantined, superblock, recounted } = self;
-        quarantined.is_empty() && !superblock && !recounted
+        let Self { quarantined, superblock, live, recounted } = self;
+        quarantined.is_empty() && !superblock && !live && !recounted
     }
 }
 
-/// Puts quarantined pages into `overlay` in the place of all that are damaged or malformed, and counts what the
-/// file then holds; the totals that no scan can see are taken from `counts`.
-pub(crate) fn quarantine(
+/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined; the
+/// totals that no scan can see are taken from `counts`. What cannot be read is overwritten, so that it can be.
+pub(crate) fn find_damage(
     store: &Store,
-    overlay: &mut Overlay,
     counts: &Counts,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Vec<DamagedPage>, Counts)> {
@@ -45,13 +48,10 @@ pub(crate) fn quarantine(
     let mut found = Counts { universal: 0, by_tail: Default::default(), ..*counts };
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
-        store.read(id, &mut page);
+        let intact = store.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
         let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
-        if !sound || store.verify(id).is_err() {
-            let universal = with_width!(geometry.slots, W => Bucket::<W>::QUARANTINED.0);
-            let change = overlay.region_mut(id.region()).page_mut(id.in_region());
-            (0..BUCKETS_PER_PAGE).for_each(|index| change.set(index, universal));
+        if !sound || !intact {
             quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
             on_page = Counts::default();
             on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots.get());
@@ -63,4 +63,13 @@ pub(crate) fn quarantine(
         progress(id.0 + 1, geometry.pages());
     }
     Ok((quarantined, found))
+}
+
+/// Puts quarantined pages into `overlay`, in the place of those.
+pub(crate) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
+    let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
+    for id in pages.iter().map(|page| PageId(page.page)) {
+        let change = overlay.region_mut(id.region()).page_mut(id.in_region());
+        (0..BUCKETS_PER_PAGE).for_each(|index| change.set(index, universal));
+    }
 }

@@ -25,9 +25,10 @@ use crate::format::{
 };
 use crate::hash::RegionId;
 use crate::journal::{Header, Journal};
-use crate::live::{Live, LiveHead, Published};
+use crate::live::{Live, LiveHead, LiveRead, Published};
 use crate::lock::Presence;
 use crate::map::Map;
+use crate::medium::Medium;
 use crate::memory;
 use crate::overlay::{Overlay, RegionChange};
 use crate::page::{Page, Sealer, Touched, Verify};
@@ -46,10 +47,7 @@ pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<Ra
     if metadata.is_dir() {
         return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
     }
-    let length = metadata.len();
-    let mut head = vec![0; length.min(2 * SLOT) as usize];
-    file.read_exact_at(&mut head, 0).at(path, "read")?;
-    Ok(RawSuperblocks::new(head, length))
+    Ok(RawSuperblocks::read(metadata.len(), |bytes, offset| file.read_exact_at(bytes, offset)))
 }
 
 /// A published file, mapped and open for writing. Whoever has one holds the writer lock.
@@ -74,10 +72,19 @@ pub(crate) struct Store {
     pub(crate) other_damaged: bool,
     /// Held by a writer, and not by whoever only recovers the file.
     pub(crate) presence: Option<Presence>,
+    pub(crate) found: Found,
+}
+
+/// What was wrong with a file when it was opened, until a repair has told it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Found {
+    pub(crate) superblock: bool,
+    pub(crate) live: bool,
 }
 
 impl Store {
-    /// Checks and maps the file; nothing is changed.
+    /// Checks and maps the file. Nothing is changed, but for blocks of the live area that cannot be read: so the caller
+    /// holds the locks of a recovery.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
@@ -86,8 +93,13 @@ impl Store {
             return Err(Error::Features { path: path.clone(), bits, access: "writing" });
         }
         let other_damaged = superblocks.other_damaged;
+        let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
+        // Even, and low enough never to come back to 0.
+        let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
         let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
-        Ok(Self { other_damaged, ..store })
+        let live = mended || store.map.is_idle() && store.live_differs();
+        let found = Found { superblock: other_damaged, live };
+        Ok(Self { other_damaged, found, ..store })
     }
 
     /// From a file whose superblock is known.
@@ -126,12 +138,49 @@ impl Store {
             slot,
             other_damaged: false,
             presence: None,
+            found: Found::default(),
         })
     }
 
     /// Whether the file must be recovered before it is used.
     pub(crate) fn needs_recovery(&self) -> Result<bool> {
-        Ok(self.map.is_unsettled() || crate::journal::holds_anything(&self.files)?)
+        let unsettled = self.map.is_unsettled() || self.live_differs();
+        Ok(unsettled || crate::journal::holds_anything(&self.files)?)
+    }
+
+    /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
+    fn live_differs(&self) -> bool {
+        self.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
+    }
+
+    /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
+    pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
+        let medium = self.medium();
+        let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
+        for (number, _) in (0..).zip(sums).filter(|(_, sum)| sum.is_none()) {
+            medium.mend_page(PageId::new(region, number), &self.files)?;
+        }
+        Ok(())
+    }
+
+    fn medium(&self) -> Medium<'_> {
+        let geometry = self.checkpoint.identity.geometry;
+        Medium { file: &self.file, disk: &*self.disk, geometry }
+    }
+
+    /// The page, read by a call, and whether it matches its checksum. What cannot be read is overwritten.
+    pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
+        let medium = self.medium();
+        let mut sum = medium.page(id, page);
+        if sum.is_none() {
+            medium.mend_page(id, &self.files)?;
+            sum = medium.page(id, page);
+        }
+        let intact = sum.is_some_and(|sum| self.sealer.crc(id, page) == sum);
+        if !intact {
+            self.touched.forget(id);
+        }
+        Ok(intact)
     }
 
     pub(crate) fn verify_all(&self) -> Result<()> {

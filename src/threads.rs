@@ -1,15 +1,46 @@
 //! Work divided over threads.
 
-/// Does `work` for each of `all`, the last on this thread and the others each on one of their own.
-pub(crate) fn on_threads<T: Send, R: Send>(mut all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let Some(last) = all.pop() else { return Vec::new() };
-    std::thread::scope(|scope| {
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, scope};
+
+/// Does `work` for each of `all`, the last on this thread and the others each on one of their own, and gives the
+/// outcomes in their order. What no thread can be had for is done on this one too.
+pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    // A thread that cannot be started takes with it what it was given: so each fetches its own.
+    let waiting: Vec<_> = all.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    let work = |place: &Mutex<Option<T>>| {
+        let one = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        one.map(&work)
+    };
+    let Some((last, others)) = waiting.split_last() else { return Vec::new() };
+    scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || work(one))).collect();
+        let start = |place| Builder::new().spawn_scoped(scope, move || work(place)).ok();
+        let threads: Vec<_> = others.iter().map(|place| (place, start(place))).collect();
         let last = work(last);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let finish = |(place, thread): (_, Option<std::thread::ScopedJoinHandle<'_, Option<R>>>)| match thread
+        {
+            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            None => work(place),
         };
-        threads.into_iter().map(join).chain([last]).collect::<Vec<R>>()
+        threads.into_iter().map(finish).chain([last]).flatten().collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_in_order_and_a_panic_comes_through() {
+        for count in [0, 1, 2, 7] {
+            let doubled: Vec<usize> = (0..count).map(|number| 2 * number).collect();
+            assert_eq!(on_threads((0..count).collect(), |number| 2 * number), doubled);
+        }
+        for bad in 0..3 {
+            let work = || on_threads(vec![0, 1, 2], |number| assert!(number != bad, "number {bad}"));
+            assert!(std::panic::catch_unwind(work).is_err());
+        }
+    }
 }

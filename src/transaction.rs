@@ -258,18 +258,26 @@ impl Transaction {
         Ok((inserted, id))
     }
 
-    /// Takes the keys of these indices, each hashed by `hash`; after an error, some of them.
-    pub(crate) fn take_all(
-        &mut self,
+    /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
+    pub(crate) fn hash_all(
+        &self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
         manner: Manner,
         buffers: &mut Buffers,
-    ) -> (Outcomes, Result<()>) {
+    ) -> Result<()> {
+        let geometry = self.work.identity().geometry;
+        with_width!(geometry.slots, W => {
+            partition::hash_all::<W>(geometry.regions(), indices, hash, manner, buffers)
+        })
+    }
+
+    /// Takes the keys that `hash_all` has hashed; after an error, some of them.
+    pub(crate) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
         let target = Target::of(&mut self.work);
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
-            partition::take_all::<W>(target, geometry.regions(), indices, hash, manner, buffers)
+            partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
         });
         self.stored(outcomes.entries);
         self.skipped(outcomes.skipped);

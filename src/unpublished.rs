@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread::{Builder, scope};
 
 use zerocopy::IntoBytes;
 
@@ -123,23 +124,27 @@ impl Unpublished {
         let presence = Presence::claim(file.as_file(), path)?;
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
         let handle = file.as_file();
-        let sums = std::thread::scope(|scope| -> Result<Vec<u32>> {
+        let sums = scope(|scope| -> Result<Vec<u32>> {
             let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
             let (due, flushes) = mpsc::channel();
-            let flusher = scope.spawn(move || flushes.iter().try_for_each(|()| disk.sync(handle)));
+            let sync = move || flushes.iter().try_for_each(|()| disk.sync(handle));
+            // Where no thread can be had, the sync of the whole file does all the work.
+            let flusher = flush.then(|| Builder::new().spawn_scoped(scope, sync).ok()).flatten();
             let mut written = 0;
             let outcome = write(&mut |region, words| {
                 written += words.as_bytes().len();
                 if flush && written >= FLUSH_AT {
                     written = 0;
-                    // Fails only once the flusher has, which is told below.
+                    // Fails where there is no flusher, or once it has failed, which is told below.
                     let _ = due.send(());
                 }
                 filling.region(region, words)
             });
             drop(due);
             // Whatever the outcome: the scope would wait for the thread's work alone, and not for its end.
-            let flushed = flusher.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")));
+            let joined = flusher.map(|flusher| flusher.join());
+            let panicked = |_| Err(std::io::Error::other("a thread panicked"));
+            let flushed = joined.map_or(Ok(()), |outcome| outcome.unwrap_or_else(panicked));
             outcome?;
             flushed.at(&files.data, "sync the new file for")?;
             Ok(filling.sums)

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::batch::Paging;
+use crate::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 use crate::files::{Files, Inode};
 use crate::format::{
@@ -22,6 +23,7 @@ use crate::journal;
 use crate::live::{LiveHead, LiveRead, Published};
 use crate::lookup::Patience;
 use crate::map::{Map, MapMut};
+use crate::medium::Medium;
 use crate::metadata::Metadata;
 use crate::open::{Opened, needs_no_sync, open_reader};
 use crate::options::Options;
@@ -41,6 +43,11 @@ pub(crate) struct View {
     pub(crate) map: Map,
     /// The first word of the regions.
     data: usize,
+    /// Where pages are read that may be unreadable; `None` of a copy in memory.
+    pub(crate) source: Option<Source>,
+    /// The epoch of an idle file whose live area is of another commit than its superblock, which counts until the next
+    /// one.
+    outdated_at: Option<u64>,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(crate) sealer: Sealer,
@@ -56,10 +63,19 @@ pub(crate) struct View {
 /// How far ahead pages are read that will be needed in order: some 1 MiB.
 pub(crate) const REGIONS_AHEAD: u32 = 16;
 
+/// An open file, and how it is read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) file: File,
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
 struct Replayed {
     memory: Map,
+    /// The pages that are not those of the file, ascending.
+    changed: Vec<PageId>,
     epoch: u64,
     published: Published,
 }
@@ -80,6 +96,8 @@ impl View {
             reader: 0,
             map,
             data: (geometry.data() / 8) as usize,
+            source: None,
+            outdated_at: None,
             replayed: None,
             sealer: Sealer::new(&superblock.identity),
             touched: match options.verify {
@@ -96,6 +114,13 @@ impl View {
             view.replayed = Some(view.replay(files, options, &file)?);
             drop(locks);
         }
+        view.source = Some(Source { file, disk: options.disk.clone() });
+        if view.differs_from(&view.superblock)
+            && let Some((epoch, newest)) = view.outdated()
+            && newest.commit == view.superblock.commit
+        {
+            view.outdated_at = Some(epoch);
+        }
         if options.verify == Verify::Eager {
             view.verify_all()?;
         }
@@ -105,7 +130,17 @@ impl View {
     /// The same in memory that nobody else can change, its pages verified.
     pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
-        Self { superblock, map: memory, replayed: None, touched, paging, layered: None, ..self }
+        Self {
+            superblock,
+            map: memory,
+            source: None,
+            outdated_at: None,
+            replayed: None,
+            layered: None,
+            touched,
+            paging,
+            ..self
+        }
     }
 
     pub(crate) fn of_reader(self, number: u64) -> Self {
@@ -136,7 +171,16 @@ impl View {
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
         let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let changed = redo.overlay.pages().map(|(id, _)| id).collect();
+        let medium = Medium { file, disk: &*options.disk, geometry };
         for (id, change) in redo.overlay.pages() {
+            if medium.page(id, &mut page).is_none() {
+                return Err(Error::Damaged {
+                    path: files.data.clone(),
+                    region: id.region().0.into(),
+                    page: id.0,
+                });
+            }
             memory.copy(self.word_of(id), &mut page);
             change.apply_to(&mut page);
             for (index, word) in (self.word_of(id)..).zip(page) {
@@ -145,16 +189,16 @@ impl View {
             memory.set_half(self.sum_of(id), change.crc);
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
-        Ok(Replayed { memory, epoch, published: redo.published(&files.data)? })
+        Ok(Replayed { memory, changed, epoch, published: redo.published(&files.data)? })
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
     #[inline]
     pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
-        if let Some(replayed) = &self.replayed
-            && (self.map.epoch() != replayed.epoch || self.map.is_idle())
-        {
-            return Ok(false);
+        if let Some(replayed) = &self.replayed {
+            // A poisoned flag that was set then is no news: whoever sets or clears one steps the epoch.
+            let is_left = self.map.epoch() != replayed.epoch || self.map.is_idle() || self.is_left_behind();
+            return Ok(!is_left && (!self.map.superseded() || files.inode()? == Some(self.inode)));
         }
         if self.is_left_behind() {
             return Ok(false);
@@ -198,6 +242,11 @@ impl View {
     /// Whether a look at the flags in the map tells all that `is_current` has to know.
     pub(crate) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
+    }
+
+    /// Whether a private replay changed the page.
+    pub(crate) fn is_replaced(&self, id: PageId) -> bool {
+        self.replayed.as_ref().is_some_and(|replayed| replayed.changed.binary_search(&id).is_ok())
     }
 
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
@@ -270,9 +319,9 @@ impl View {
 
     fn checked(&self, published: Published) -> Result<(Published, Metadata)> {
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit {
+        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.map.is_still(epoch)) {
             // The superblock has a checksum; the live area has none.
-            return Ok((Published { counts: *counts, ..published }, metadata.clone()));
+            return Ok((Published { commit: *commit, counts: *counts, ..published }, metadata.clone()));
         }
         let geometry = self.superblock.identity.geometry;
         let sound = check_counts(&self.path, &published.counts, geometry);

@@ -18,9 +18,9 @@ use crate::options::Options;
 use crate::partition::{Buffers, Manner, Mode};
 use crate::pending::Pending;
 use crate::region::Inserted;
-use crate::repair::{Repair, quarantine};
+use crate::repair::{Repair, find_damage, quarantine};
 use crate::rights::Rights;
-use crate::store::Store;
+use crate::store::{Found, Store};
 use crate::transaction::{Transaction, Work};
 use crate::unpublished::{Unpublished, check_room};
 
@@ -36,7 +36,8 @@ const BLOCK: usize = 1 << 22;
 /// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
 /// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
-/// failure whose outcome is unknown.
+/// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
+/// `AsRef` or where progress is told, leaves the transaction whole.
 #[derive(Debug)]
 pub struct Writer {
     files: Files,
@@ -148,6 +149,16 @@ impl Writer {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
+    /// Changes the open transaction. Should that panic, some of the changes may be lost or not counted: what is open
+    /// is not put back then, so that the writer is poisoned.
+    #[inline]
+    fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
+        let mut open = self.take()?;
+        let outcome = change(&mut open.transaction);
+        self.open = Some(open);
+        Ok(outcome)
+    }
+
     /// The hash of a key under this filter's seed.
     pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
         let hash = self.open()?.transaction.work.identity().hasher.hash(key);
@@ -189,11 +200,10 @@ impl Writer {
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
         loop {
             let max_kicks = self.options.max_kicks;
-            let transaction = &mut self.open_mut()?.transaction;
-            match transaction.insert(hash, max_kicks)? {
+            match self.change(|transaction| transaction.insert(hash, max_kicks))?? {
                 (Inserted::Stored | Inserted::Quarantined, _) => return Ok(()),
                 (Inserted::DuplicateLimit, _) => {
-                    let limit = 2 * transaction.work.identity().geometry.slots.get();
+                    let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
                     return Err(Error::DuplicateLimit { path: self.files.data.clone(), limit });
                 }
                 (Inserted::NoPath, region) => self.make_room(region)?,
@@ -250,7 +260,7 @@ impl Writer {
 
     /// As [`remove_unchecked`](Self::remove_unchecked).
     pub fn remove_hash_unchecked(&mut self, hash: KeyHash) -> Result<bool> {
-        self.open_mut()?.transaction.remove(hash)
+        self.change(|transaction| transaction.remove(hash))?
     }
 
     /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
@@ -355,11 +365,11 @@ impl Writer {
     ) -> Result<()> {
         let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
         loop {
-            let transaction = &mut self.open_mut()?.transaction;
-            let (outcomes, outcome) = transaction.take_all(&indices, hash, manner, buffers);
+            self.open()?.transaction.hash_all(&indices, hash, manner, buffers)?;
+            let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
             outcomes.done.into_iter().for_each(&mut done);
             outcome?;
-            let limit = 2 * transaction.work.identity().geometry.slots.get();
+            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
             for index in outcomes.at_limit {
                 refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
             }
@@ -433,15 +443,17 @@ impl Writer {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
         let Work::Published(store, pending) = &mut transaction.work else { return Ok(Repair::default()) };
-        let (quarantined, counts) = quarantine(store, pending.sorted(), &transaction.counts, progress)?;
+        // `progress` may panic: nothing is changed before it was told all.
+        let (quarantined, counts) = find_damage(store, &transaction.counts, progress)?;
+        quarantine(&quarantined, store.checkpoint.identity.geometry.slots, pending.sorted());
         let recounted = quarantined.is_empty() && counts != transaction.counts;
-        let superblock = store.other_damaged;
+        let (Found { superblock, live }, unwritten) = (std::mem::take(&mut store.found), store.other_damaged);
         transaction.counts = counts;
         self.commit()?;
-        if superblock {
+        if unwritten {
             self.checkpoint()?;
         }
-        Ok(Repair { quarantined, superblock, recounted })
+        Ok(Repair { quarantined, superblock, live, recounted })
     }
 
     /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB

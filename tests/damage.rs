@@ -201,3 +201,77 @@ fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
     file.write_all_at(&frames[512..], 512).unwrap();
     check();
 }
+
+/// Writes over the live area of an idle file.
+fn write_live(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(bytes, 131_072 + offset).unwrap();
+}
+
+#[test]
+fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(&dir, SlotsPerBucket::Four);
+    let mut old = vec![0; 53_248];
+    std::fs::File::open(&path).unwrap().read_exact_at(&mut old, 131_072).unwrap();
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    (KEYS..KEYS + 1000).for_each(|i| writer.insert(&key(i)).unwrap());
+    writer.metadata_mut().unwrap().set("crawl", "page 17");
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let image = std::fs::read(&path).unwrap();
+    // All of it as of the commit before, its state too; or only a number that cannot be.
+    for (offset, bytes) in [(0, old.as_slice()), (1024, &9999_u64.to_le_bytes())] {
+        std::fs::write(&path, &image).unwrap();
+        write_live(&path, offset, bytes);
+        let reader = Reader::open(&path).unwrap();
+        // The superblock has a checksum.
+        assert_eq!(reader.info().unwrap().inserted, KEYS + 1000);
+        assert_eq!(reader.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
+        let report = reader.verify(&mut |_, _| {}).unwrap();
+        assert!(report.live_differs && !report.is_clean(), "{report:?}");
+        assert!(report.damaged.is_empty() && !report.counts_differ, "{report:?}");
+        let mut writer = Options::new().open_existing(&path).unwrap();
+        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        assert!(repair.live && !repair.recounted && !repair.is_empty(), "{repair:?}");
+        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        // A reader from before goes on with what is committed now.
+        writer.insert(&key(KEYS + 1000)).unwrap();
+        writer.commit().unwrap();
+        assert_eq!(reader.info().unwrap().inserted, KEYS + 1001);
+        assert!(writer.remove(&key(KEYS + 1000)).unwrap());
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        for reader in [reader, Reader::open(&path).unwrap()] {
+            let report = reader.verify(&mut |_, _| {}).unwrap();
+            assert!(report.is_clean(), "{report:?}");
+            assert_eq!(reader.info().unwrap().removed, reader.info().unwrap().inserted - KEYS - 1000);
+        }
+        let mut writer = Options::new().open_existing(&path).unwrap();
+        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        writer.close().unwrap();
+    }
+}
+
+/// The same, as the tool says it.
+#[cfg(feature = "cli")]
+#[test]
+fn the_tool_verifies_clean_after_one_repair_of_a_live_area_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(&dir, SlotsPerBucket::Four);
+    let tool = |verb: &[&str]| {
+        let output =
+            std::process::Command::new(env!("CARGO_BIN_EXE_gowk")).args(verb).arg(&path).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    write_live(&path, 1024, &9999_u64.to_le_bytes());
+    let (status, said) = tool(&["verify"]);
+    assert!(status == 1 && said.contains("live area") && said.contains("Next: `gowk repair`"), "{said}");
+    let (status, said) = tool(&["verify", "--json"]);
+    assert!(status == 1 && said.contains("\"live_differs\":true"), "{said}");
+    let (status, said) = tool(&["repair"]);
+    assert!(status == 0 && said.contains("live area") && !said.contains("nothing to repair"), "{said}");
+    let (status, said) = tool(&["verify", "--json"]);
+    assert!(status == 0 && said.contains("\"live_differs\":false"), "{said}");
+    assert!(tool(&["repair"]).1.contains("nothing to repair"));
+}

@@ -9,7 +9,8 @@
 //!    wait.
 //! 2. When the writer goes on, they go on; when it is killed instead, they recover, and the commit, which was
 //!    durable, is there.
-//! 3. A reader who may not write answers from a private replay, after it has synced the folder and the journal: all
+//! 3. A copy, to a file or into memory, waits for a commit that is being applied.
+//! 4. A reader who may not write answers from a private replay, after it has synced the folder and the journal: all
 //!    keys, and absent ones too, also where the writer died in the middle of their region. Once somebody else has
 //!    recovered the file, it follows.
 
@@ -300,6 +301,38 @@ fn readers_recover_from_a_writer_that_is_killed_while_applying() {
         assert_eq!(writer.hear(), "stopped");
         look_beside(&filter, || writer.kill());
         check(&filter, COMMITTED + UNDER_WAY);
+    }
+}
+
+#[test]
+fn copies_wait_for_a_writer_that_is_stopped_while_applying() {
+    const NAME: &str = "copies_wait_for_a_writer_that_is_stopped_while_applying";
+    if plays_a_part() {
+        return;
+    }
+    for (stop_at, dies) in [(0, false), (2, false), (1, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let filter = filter(dir.path());
+        let copy = dir.path().join("copy.gowk");
+        let before = Reader::open(&filter).unwrap();
+        let mut writer = Process::writer(NAME, &filter, stop_at);
+        assert_eq!(writer.hear(), "stopped");
+        std::thread::scope(|scope| {
+            let copied = scope.spawn(|| before.copy_to(&copy, &mut |_, _| {}));
+            let in_memory = scope.spawn(|| Reader::open_in_memory(&filter));
+            std::thread::sleep(Duration::from_millis(300));
+            if dies {
+                writer.kill();
+            } else {
+                writer.tell();
+                assert_eq!(writer.hear(), "committed");
+                writer.kill();
+            }
+            copied.join().unwrap().unwrap();
+            let in_memory = in_memory.join().unwrap().unwrap();
+            assert!((0..COMMITTED + UNDER_WAY).all(|i| in_memory.contains(&key(i)).unwrap()));
+        });
+        check(&copy, COMMITTED + UNDER_WAY);
     }
 }
 

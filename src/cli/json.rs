@@ -28,6 +28,7 @@ pub(super) struct Verified {
     malformed: Vec<Place>,
     superblock_damaged: bool,
     counts_differ: bool,
+    live_differs: bool,
 }
 
 #[derive(Serialize)]
@@ -49,6 +50,7 @@ impl From<&Report> for Verified {
             malformed: places(&report.malformed),
             superblock_damaged: report.superblock_damaged,
             counts_differ: report.counts_differ,
+            live_differs: report.live_differs,
         }
     }
 }

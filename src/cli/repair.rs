@@ -45,6 +45,11 @@ impl Repair {
         if repair.superblock {
             output.line(format_args!("{file}: the damaged superblock was written anew"))?;
         }
+        if repair.live {
+            output.line(format_args!(
+                "{file}: the live area was not that of the last commit, and was written anew"
+            ))?;
+        }
         if repair.recounted {
             output.line(format_args!("{file}: the counters were wrong, and are those of a scan now"))?;
         }

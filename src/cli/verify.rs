@@ -19,7 +19,7 @@ Example:
   gowk verify seen.gowk
 
 With --json: {\"clean\":false,\"pages\":528,\"damaged\":[{\"page\":17,\"region\":1}],\"malformed\":[],
-\"superblock_damaged\":false,\"counts_differ\":false}, on one line")]
+\"superblock_damaged\":false,\"counts_differ\":false,\"live_differs\":false}, on one line")]
 pub(super) struct Verify {
     /// Filter to verify
     file: PathBuf,
@@ -65,6 +65,12 @@ impl Verify {
             output.line(format_args!(
                 "{file}: the entries found are not those counted; lookups are right, but `gowk info` is not. \
                  Next: `gowk repair` counts anew"
+            ))?;
+        }
+        if report.live_differs {
+            output.line(format_args!(
+                "{file}: its live area is not that of its last commit, although no writer has it: a write was lost, and \
+                 changes of pages may be too. Next: `gowk repair` writes it anew"
             ))?;
         }
         let bad = report.damaged.len() + report.malformed.len();

@@ -1,5 +1,6 @@
 //! The superblock: from raw bytes to one that can be trusted, and back.
 
+use std::io;
 use std::path::Path;
 
 use zerocopy::little_endian::{F64, U16, U32, U64, U128};
@@ -150,6 +151,8 @@ const _: () = {
 pub(crate) struct RawSuperblocks {
     slots: [Vec<u8>; 2],
     file_length: u64,
+    /// Why a slot could not be read.
+    unreadable: Option<io::Error>,
 }
 
 /// What a file's superblocks say.
@@ -166,21 +169,33 @@ pub(crate) struct Superblocks {
 }
 
 impl RawSuperblocks {
-    /// From the first 128 KiB of a file, or as much as it has, and its length.
-    pub(crate) fn new(mut head: Vec<u8>, file_length: u64) -> Self {
-        head.truncate(2 * SLOT_BYTES);
-        let second = head.split_off(SLOT_BYTES.min(head.len()));
-        Self { slots: [head, second], file_length }
+    /// From a file of that length. The slots are read apart: one that cannot be read is damaged, and the other serves.
+    pub(crate) fn read(file_length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Self {
+        let mut raw = Self { slots: Default::default(), file_length, unreadable: None };
+        for (offset, slot) in (0..).step_by(SLOT_BYTES).zip(&mut raw.slots) {
+            slot.resize(file_length.saturating_sub(offset).min(SLOT) as usize, 0);
+            if let Err(error) = read(slot, offset) {
+                slot.clear();
+                raw.unreadable = Some(error);
+            }
+        }
+        raw
     }
 
     /// Consumes the raw bytes: nothing of them is used unless everything holds.
-    pub(crate) fn check(self, path: &Path) -> Result<Superblocks> {
+    pub(crate) fn check(mut self, path: &Path) -> Result<Superblocks> {
+        let unreadable = self.unreadable.take();
         let [a, b] = [Sealed::new(&self.slots[0]), Sealed::new(&self.slots[1])];
         let (slot, newest, other) = match (&a, &b) {
             (Some(a), Some(b)) if a.raw.id.get() >= b.raw.id.get() => (0, a, Some(b)),
             (Some(a), None) => (0, a, None),
             (_, Some(b)) => (1, b, a.as_ref()),
-            (None, None) => return Err(self.neither(path)),
+            (None, None) => {
+                return Err(match unreadable {
+                    Some(source) => Error::Io { path: path.to_owned(), op: "read", source },
+                    None => self.neither(path),
+                });
+            }
         };
         let read_only_features = newest.check_version(path)?;
         let checked = newest.check(path)?;

@@ -230,9 +230,19 @@ fn seal(slot: &mut [u8]) {
     crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
 }
 
+/// The slots of a file that begins with `head` and is of that length.
+fn raw(head: Vec<u8>, length: u64) -> RawSuperblocks {
+    RawSuperblocks::read(length, |into, offset| {
+        let from = head.get(offset as usize..).unwrap_or_default();
+        let from = from.get(..into.len()).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        into.copy_from_slice(from);
+        Ok(())
+    })
+}
+
 /// Checks a file of which both slots are given; its length is right.
 fn check(slots: [Vec<u8>; 2], length: u64) -> Result<Superblocks> {
-    RawSuperblocks::new(slots.concat(), length).check(path())
+    raw(slots.concat(), length).check(path())
 }
 
 /// The slot, changed and sealed, beside an empty other one.
@@ -911,8 +921,32 @@ fn what_follows_the_slots_does_not_matter_to_them() {
     let slot = superblock.encode(path()).unwrap();
     let older = Superblock { id: superblock.id - 1, ..superblock.clone() }.encode(path()).unwrap();
     let head = [slot, older, vec![7; SLOT_BYTES]].concat();
-    let found = RawSuperblocks::new(head, superblock.identity.geometry.file_length()).check(path()).unwrap();
+    let found = raw(head, superblock.identity.geometry.file_length()).check(path()).unwrap();
     assert_eq!((found.newest, found.other_damaged), (superblock, false));
+}
+
+#[test]
+fn a_slot_that_cannot_be_read_is_a_damaged_one() {
+    let superblock = superblock();
+    let older = Superblock { id: superblock.id - 1, ..superblock.clone() };
+    let slots = [&superblock, &older].map(|slot| slot.encode(path()).unwrap());
+    let length = superblock.identity.geometry.file_length();
+    let check = |unreadable: &[u64]| {
+        RawSuperblocks::read(length, |into, offset| {
+            if unreadable.contains(&offset) {
+                return Err(std::io::Error::from_raw_os_error(5));
+            }
+            into.copy_from_slice(&slots[(offset / SLOT) as usize]);
+            Ok(())
+        })
+        .check(path())
+    };
+    for (unreadable, expected) in [(SLOT, &superblock), (0, &older)] {
+        let found = check(&[unreadable]).unwrap();
+        assert_eq!((&found.newest, found.other_damaged), (expected, true));
+    }
+    let error = check(&[0, SLOT]).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(5)), "{error}");
 }
 
 #[test]
@@ -921,7 +955,7 @@ fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
     let refused = |length: u64| {
         let mut head = [damaged(), damaged()].concat();
         head.truncate(length as usize);
-        RawSuperblocks::new(head, length).check(path()).unwrap_err()
+        raw(head, length).check(path()).unwrap_err()
     };
     assert!(matches!(refused(2 * SLOT), Error::Superblocks { .. }));
     assert!(matches!(refused(2 * SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));

@@ -10,7 +10,7 @@ use zerocopy::little_endian::{U16, U64};
 
 use super::{
     COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, Header, MAX_PAYLOAD, RawCommit, RawFrame,
-    RawRecord, frame_crc, indices_size,
+    RawRecord, frame_crc, indices_size, later,
 };
 use crate::counts::Counts;
 use crate::error::{IoContext, Result};
@@ -50,6 +50,17 @@ pub(crate) struct Scan {
 /// Finds what counts in a journal. `salt` and `base` are the superblock's, used where the header is not right.
 pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Scan> {
     let length = file.metadata().at(path, "look at")?.len();
+    scan_source(file, length, path, salt, base)
+}
+
+/// As `scan`, of anything that can be read.
+pub(super) fn scan_source<F: FileExt>(
+    file: &F,
+    length: u64,
+    path: &Path,
+    salt: u64,
+    base: u64,
+) -> Result<Scan> {
     let mut head = vec![0; HEADER as usize];
     let read = read_up_to(file, &mut head, 0).at(path, "read")?;
     head.truncate(read);
@@ -76,13 +87,15 @@ pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Sca
             (cursor.order, cursor.last_page) = (0, None);
         }
     }
-    scan.broken = cursor.find_later().at(path, "read")?;
+    let Cursor { offset, salt, commit: first, .. } = cursor;
+    let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
+    scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
     Ok(scan)
 }
 
 /// The state that decides whether the next frame counts.
-struct Cursor<'a> {
-    file: &'a File,
+struct Cursor<'a, F> {
+    file: &'a F,
     length: u64,
     salt: u64,
     offset: u64,
@@ -93,7 +106,7 @@ struct Cursor<'a> {
     last_page: Option<u64>,
 }
 
-impl Cursor<'_> {
+impl<F: FileExt> Cursor<'_, F> {
     /// The frame at the cursor if it counts, and whether it is a COMMIT; the cursor moves behind it.
     fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
         let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
@@ -125,45 +138,29 @@ impl Cursor<'_> {
         }
         let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
         let payload = raw.payload.get() as usize;
-        let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
-        if raw.magic != FRAME_MAGIC
-            || raw.salt != self.salt
-            || raw.reserved != [0; 16]
-            || payload > MAX_PAYLOAD
-            || length > self.length - offset
-        {
-            return Ok(None);
-        }
+        let Some(length) = frame_length(&raw, self.salt, self.length - offset) else { return Ok(None) };
         let mut bytes = vec![0; payload];
         let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
         let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
         Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
     }
+}
 
-    /// Frames of later commits at or behind the cursor.
-    fn find_later(&self) -> io::Result<Option<Broken>> {
-        let mut broken: Option<Broken> = None;
-        let mut offset = self.offset;
-        while offset < self.length {
-            let step = match self.frame_at(offset)? {
-                Some((at, raw, _)) => {
-                    if raw.commit.get() > self.commit {
-                        let found =
-                            Broken { offset: self.offset, first: self.commit, last: raw.commit.get() };
-                        broken = Some(broken.map_or(found, |b| Broken { last: b.last.max(found.last), ..b }));
-                    }
-                    at.length
-                }
-                None => FRAME_ALIGN,
-            };
-            offset += step;
-        }
-        Ok(broken)
-    }
+/// The bytes of a frame with its padding, if all but its CRC is right on its own: magic, salt, and that it lies in
+/// the `room` there is.
+pub(super) fn frame_length(raw: &RawFrame, salt: u64, room: u64) -> Option<u64> {
+    let payload = raw.payload.get() as usize;
+    let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
+    let right = raw.magic == FRAME_MAGIC
+        && raw.salt == salt
+        && raw.reserved == [0; 16]
+        && payload <= MAX_PAYLOAD
+        && length <= room;
+    right.then_some(length)
 }
 
 /// Reads until the buffer is full or the file ends.
-pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset + read as u64) {

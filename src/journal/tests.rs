@@ -5,10 +5,12 @@
 //! 3. Damage never changes a transaction: after any flipped bit, any cut, any mixture of old and new frames, the
 //!    transactions that count are the first ones of those written, unchanged; and where later ones lie behind
 //!    the damage, the journal is broken and says which commits are lost.
+//! 4. Whether it is broken is found as by trying each place in turn, but in a number of bytes read that is linear in
+//!    the journal's length.
 
 use std::os::unix::fs::FileExt;
 
-use super::scan::{Broken, Commit};
+use super::scan::{Broken, Commit, frame_length, scan_source};
 use super::*;
 use crate::disk::SystemDisk;
 use crate::format::tests::{assert_parts, counts, counts_by_table, parts, says};
@@ -528,4 +530,146 @@ fn commits_at_the_end_of_all_numbers_do_not_overflow() {
     let header = Header { base: u64::MAX, ..HEADER_OF_TESTS };
     let scan = scan(&Scanned::new(&header.encode()).0, Path::new("f-journal"), 0, u64::MAX).unwrap();
     assert_eq!((scan.frames.len(), scan.last, scan.broken), (0, None, None));
+}
+
+/// Bytes that count how often they are read.
+struct Counted<'a> {
+    bytes: &'a [u8],
+    read: std::cell::Cell<u64>,
+}
+
+impl<'a> Counted<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, read: std::cell::Cell::new(0) }
+    }
+}
+
+impl FileExt for Counted<'_> {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+}
+
+/// The rule of the specification word by word: each place in turn is tried, and its payload read.
+fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64) -> Option<u64> {
+    let mut highest = None;
+    while offset < end {
+        let mut head = [0; FRAME_HEADER];
+        let whole = read_up_to(source, &mut head, offset).unwrap() == FRAME_HEADER;
+        let raw = RawFrame::read_from_bytes(&head).unwrap();
+        let right = frame_length(&raw, salt, end - offset).filter(|_| whole).filter(|_| {
+            let mut payload = vec![0; raw.payload.get() as usize];
+            let read = read_up_to(source, &mut payload, offset + FRAME_HEADER as u64).unwrap();
+            read == payload.len() && frame_crc(&raw, &payload) == raw.crc.get()
+        });
+        if right.is_some() {
+            highest = highest.max(Some(raw.commit.get()));
+        }
+        offset += right.unwrap_or(FRAME_ALIGN);
+    }
+    highest
+}
+
+/// A frame of that commit at that place, right if it is sealed.
+fn put_frame(bytes: &mut [u8], at: usize, payload: u32, commit: u64, sealed: bool) {
+    let mut raw = RawFrame::read_from_bytes(&[0; FRAME_HEADER]).unwrap();
+    (raw.magic, raw.salt) = (FRAME_MAGIC, HEADER_OF_TESTS.salt.into());
+    (raw.commit, raw.payload) = (commit.into(), payload.into());
+    let end = at + FRAME_HEADER + payload as usize;
+    let content = bytes.get(at + FRAME_HEADER..end).unwrap_or_default();
+    raw.crc = (frame_crc(&raw, content) ^ u32::from(!sealed)).into();
+    if let Some(place) = bytes.get_mut(at..at + FRAME_HEADER) {
+        place.copy_from_slice(raw.as_bytes());
+    }
+}
+
+fn scan_counted(source: &Counted<'_>) -> Scan {
+    let Header { salt, base, .. } = HEADER_OF_TESTS;
+    scan_source(source, source.bytes.len() as u64, Path::new("f-journal"), salt, base).unwrap()
+}
+
+#[test]
+fn a_journal_made_to_be_read_over_and_over_is_read_twice() {
+    // What looks like a frame at each place, each as long as the rest of the journal allows.
+    let mut bytes = vec![0x5a; 4 << 20];
+    bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
+    for at in (HEADER as usize..bytes.len()).step_by(FRAME_ALIGN as usize) {
+        let payload = (bytes.len() - at - FRAME_HEADER) as u32;
+        put_frame(&mut bytes, at, payload, 99, false);
+    }
+    let source = Counted::new(&bytes);
+    let scan = scan_counted(&source);
+    assert_eq!((scan.last, scan.broken), (None, None));
+    let (read, length) = (source.read.get(), bytes.len() as u64);
+    assert!(read <= 3 * length, "{read} bytes of {length} read, {} times", read / length);
+}
+
+#[test]
+fn a_journal_is_broken_where_trying_each_place_in_turn_finds_it_so() {
+    let mut state = 7_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut broken, mut nested) = (0, 0);
+    for round in 0..3000 {
+        // Up to 60 sectors, and not always whole ones.
+        let length = HEADER as usize + random(60 * 512) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
+        let header = HEADER_OF_TESTS.encode();
+        bytes[..HEADER as usize].copy_from_slice(&header);
+        // From the last on, so that those sealed hold what comes after them. At times past the end, not aligned, or
+        // longer than a frame may be.
+        for place in (1..length / 512 + 1).rev() {
+            let payload = match random(12) {
+                0 => 0,
+                1 => u32::MAX - random(70) as u32,
+                2 => MAX_PAYLOAD as u32 + 8,
+                3..6 => random(length as u64) as u32,
+                _ => random(1200) as u32,
+            };
+            let at = place * 512 + usize::from(random(20) == 0);
+            let wanted = if round % 7 == 0 { 1 } else { 4 };
+            if at + FRAME_HEADER <= length && random(6) < wanted {
+                put_frame(&mut bytes, at, payload, 38 + random(9), random(2) == 0);
+            }
+        }
+        let source = Counted::new(&bytes);
+        let scan = scan_counted(&source);
+        // Nothing counts: the first frame does not name the header's CRC.
+        assert_eq!(scan.last, None);
+        let (first, end) = (HEADER_OF_TESTS.base + 1, bytes.len() as u64);
+        let highest = highest_by_trying(&source, HEADER, end, HEADER_OF_TESTS.salt);
+        let expected =
+            highest.filter(|last| *last > first).map(|last| Broken { offset: HEADER, first, last });
+        assert_eq!(scan.broken, expected, "round {round}");
+        broken += usize::from(expected.is_some());
+        nested += usize::from(highest.is_some() && expected.is_none());
+    }
+    assert!(broken > 500 && nested > 50, "{broken} broken, {nested} not");
+}
+
+#[test]
+fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
+    for (payload, sealed) in [(MAX_PAYLOAD as u32, true), (MAX_PAYLOAD as u32, false), (1 << 20, true)] {
+        let mut bytes = vec![3; 40 << 20];
+        bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
+        // One behind the long one, and one inside it, which counts only where the long one does not.
+        put_frame(&mut bytes, 30 << 20, 777, 50, true);
+        put_frame(&mut bytes, (5 << 20) + 512 * 9, 1 << 14, 60, true);
+        put_frame(&mut bytes, 5 << 20, payload, 45, sealed);
+        let source = Counted::new(&bytes);
+        let scan = scan_counted(&source);
+        let last = if sealed { 50 } else { 60 };
+        assert_eq!(scan.broken, Some(Broken { offset: HEADER, first: 41, last }));
+        assert_eq!(highest_by_trying(&source, HEADER, bytes.len() as u64, HEADER_OF_TESTS.salt), Some(last));
+    }
 }
