@@ -102,6 +102,14 @@ impl Medium<'_> {
         Ok(mended)
     }
 
+    /// Whether all of the live area can be read.
+    pub(crate) fn reads_live(self) -> bool {
+        let end = self.geometry.sums();
+        (LIVE..end)
+            .step_by(MANY)
+            .all(|offset| self.reads(&mut vec![0; MANY.min((end - offset) as usize)], offset))
+    }
+
     /// Writes `block` over one that cannot be read, and says whether it was one.
     fn mend_block(self, offset: u64, block: &[u8; BLOCK], files: &Files) -> Result<bool> {
         // Twice: a failure that passes is no reason to give anything up.

@@ -27,8 +27,8 @@ pub struct Report {
     pub superblock_damaged: bool,
     /// Entries found are not those that the filter counts, although every page is intact.
     pub counts_differ: bool,
-    /// No writer has the file, but its live area is of another commit than its superblock: it shows that a write was
-    /// lost. The superblock counts.
+    /// No writer has the file, but its live area is of another commit than its superblock, which shows that a write was
+    /// lost; or a block of it cannot be read. The superblock counts.
     pub live_differs: bool,
 }
 
@@ -81,7 +81,8 @@ impl Reader {
                 progress(report.pages, geometry.pages());
             }
         }
-        report.live_differs = view.outdated().is_some();
+        report.live_differs =
+            view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());
         if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.published())
             && before.commit == after.commit
             && report.damaged.is_empty()

@@ -69,8 +69,8 @@ impl Verify {
         }
         if report.live_differs {
             output.line(format_args!(
-                "{file}: its live area is not that of its last commit, although no writer has it: a write was lost, and \
-                 changes of pages may be too. Next: `gowk repair` writes it anew"
+                "{file}: its live area cannot be read, or is not that of its last commit although no writer has the file: \
+                 a write was lost, and changes of pages may be too. Next: `gowk repair` writes it anew"
             ))?;
         }
         let bad = report.damaged.len() + report.malformed.len();

@@ -144,8 +144,8 @@ class Machine:
         image = self.image(kind, size, *options)
         return self.mount("-t", kind, "-o", mount_options, image, at=self.folder("disk"))
 
-    def gowk(self, verb, *words, input="", wrapper=(), user=None, groups=()):
-        """Runs the tool to its end; a signal that kills it is always wrong."""
+    def gowk(self, verb, *words, input="", wrapper=(), user=None, groups=(), may_die=()):
+        """Runs the tool to its end; a signal that kills it is wrong, but for those of `may_die`."""
         command = [*wrapper, self.tool, verb, *map(str, words)]
         rights = {}
         if user is not None:
@@ -159,7 +159,7 @@ class Machine:
             process.communicate()
             raise Wrong(f"{verb}: no end after {PATIENCE} s") from None
         result = Result(verb, process.returncode, out, err)
-        if process.returncode < 0 and not wrapper:
+        if process.returncode < 0 and not wrapper and -process.returncode not in may_die:
             raise Wrong(str(result))
         return result
 
