@@ -67,64 +67,28 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
-mod batch;
-mod bucket;
-mod commit;
-mod copy;
-mod counts;
-#[doc(hidden)]
-pub mod disk;
+mod cuckoo;
 mod error;
-mod files;
+mod file;
 mod format;
-mod grow;
-mod hash;
-mod in_memory;
+mod growth;
 mod info;
 #[cfg(feature = "ingest")]
 pub mod ingest;
-mod journal;
-mod live;
-mod lock;
-mod lookup;
-mod map;
-mod memory;
-mod metadata;
-mod offset;
-mod open;
 mod options;
-mod overlay;
-mod page;
-mod partition;
-mod pending;
-mod reader;
-mod recent;
-mod recover;
-mod region;
-mod repair;
-mod scratch;
-mod shortcut;
-mod sizing;
-mod store;
-mod threads;
-mod transaction;
-mod unpublished;
-mod verify;
-mod view;
-mod writer;
+mod read;
+mod system;
+mod write;
 
+pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
 pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};
-pub use format::Growth;
-pub use hash::{HashKind, KeyHash};
+pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
-pub use metadata::Metadata;
-pub use options::{OnDamage, Options};
-pub use page::Verify;
-pub use reader::Reader;
-pub use repair::Repair;
-pub use sizing::SlotsPerBucket;
-pub use verify::{DamagedPage, Report};
-pub use writer::Writer;
+pub use options::{OnDamage, Options, Verify};
+pub use read::{Reader, Report};
+#[doc(hidden)]
+pub use system::disk;
+pub use write::{Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

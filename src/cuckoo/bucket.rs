@@ -7,87 +7,12 @@
 //! any length from 0 to W-T-1 bits. Two slots are special: 0 is empty, and `1 << (W-1)`, which has neither
 //! tag nor tail, is *universal*: the match rule makes it match every query.
 
-use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use wide::u16x8;
 use zerocopy::transmute;
 
-use crate::offset::{OFFSET_T6, OFFSET_T10};
-
-/// How a bucket is divided. `INDEX_BITS` and `BITS` are the same for every real width; tests make them tiny.
-pub(crate) trait Width: Copy + Eq + Debug + 'static {
-    /// n, the slots in a bucket.
-    const SLOTS: u32;
-    /// T, the bits of a tag.
-    const TAG_BITS: u32;
-    /// W, the bits of a slot.
-    const BITS: u32 = 64 / Self::SLOTS;
-    /// Buckets of a region, as a power of two.
-    const INDEX_BITS: u32 = 13;
-    /// What a tag adds (by exclusive or) to the index of one bucket to give the other; 2^T values.
-    const OFFSETS: &'static [u16];
-
-    /// The bits of a fresh tail.
-    const TAIL_BITS: u32 = Self::BITS - Self::TAG_BITS - 1;
-}
-
-macro_rules! widths {
-    ($($name:ident: $slots:literal, $tag:literal, $offsets:expr;)*) => {
-        $(
-            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-            pub(crate) struct $name;
-            impl Width for $name {
-                const SLOTS: u32 = $slots;
-                const TAG_BITS: u32 = $tag;
-                const OFFSETS: &'static [u16] = $offsets;
-            }
-            const _: () = assert!($name::OFFSETS.len() == 1 << $tag && $name::TAIL_BITS >= 2);
-        )*
-    };
-}
-
-widths! {
-    Two: 2, 10, &OFFSET_T10;
-    Three: 3, 10, &OFFSET_T10;
-    Four: 4, 6, &OFFSET_T6;
-    Five: 5, 6, &OFFSET_T6;
-    Six: 6, 6, &OFFSET_T6;
-    Seven: 7, 6, &OFFSET_T6;
-}
-
-/// Runs one expression with `$W` bound to the width that a [`SlotsPerBucket`](crate::SlotsPerBucket) names.
-macro_rules! with_width {
-    ($slots:expr, $W:ident => $body:expr) => {
-        match $slots {
-            $crate::SlotsPerBucket::Two => {
-                type $W = $crate::bucket::Two;
-                $body
-            }
-            $crate::SlotsPerBucket::Three => {
-                type $W = $crate::bucket::Three;
-                $body
-            }
-            $crate::SlotsPerBucket::Four => {
-                type $W = $crate::bucket::Four;
-                $body
-            }
-            $crate::SlotsPerBucket::Five => {
-                type $W = $crate::bucket::Five;
-                $body
-            }
-            $crate::SlotsPerBucket::Six => {
-                type $W = $crate::bucket::Six;
-                $body
-            }
-            $crate::SlotsPerBucket::Seven => {
-                type $W = $crate::bucket::Seven;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_width;
+use super::widths::Width;
 
 /// A bucket's index in its region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,6 +1,6 @@
 //! What a filter knows of its contents without looking: counters kept with every commit.
 
-use crate::sizing::SlotsPerBucket;
+use super::widths::SlotsPerBucket;
 
 /// Room for counts by tail length; the longest tail of format 1.0 has 21 bits.
 pub(crate) const TAIL_LENGTHS: usize = 32;

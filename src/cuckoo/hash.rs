@@ -52,6 +52,9 @@ impl KeyHash {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RegionId(pub(crate) u32);
 
+/// Regions that a filter has at most.
+pub(crate) const MAX_REGIONS: u64 = 1 << 32;
+
 /// Who hashes the keys of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HashKind {

@@ -3,7 +3,11 @@
 //! Pure: where the buckets lie, and what reading one may fail with, is the [`Buckets`] implementor's matter.
 //! The rules are those of `format-spec/README.md`, section 4.
 
-use crate::bucket::{Bucket, BucketId, Slot, Width};
+use super::bucket::{Bucket, BucketId, Slot};
+use super::widths::Width;
+
+/// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
+pub(crate) const BUCKETS_PER_REGION: u32 = 8192;
 
 /// The buckets of one region, to read.
 pub(crate) trait Buckets<W> {

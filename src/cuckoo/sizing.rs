@@ -2,53 +2,11 @@
 //!
 //! Pure arithmetic. The tables are those of `format-spec/README.md`, section 3.3.
 
-use crate::bucket::{Width, with_width};
-use crate::format::{BUCKETS_PER_REGION, MAX_REGIONS};
-
-/// Slots in a 64-bit bucket: fewer slots are wider, so that fewer keys are taken for another.
-///
-/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
-/// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key are those of a
-/// filter created for 50 million keys and full.
-///
-/// | slots | bits a slot | false positives | bytes a key |
-/// |---|---|---|---|
-/// | 2 | 32 | 1.9e-9 | 5.01 |
-/// | 3 | 21 | 5.7e-6 | 2.97 |
-/// | 4 | 16 | 0.024 % | 2.16 |
-/// | 5 | 12 | 0.49 % | 1.70 |
-/// | 6 | 10 | 2.3 % | 1.40 |
-/// | 7 | 9 | 5.5 % | 1.20 |
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum SlotsPerBucket {
-    /// 32 bits each.
-    Two = 2,
-    /// 21 bits each.
-    Three = 3,
-    /// 16 bits each: the default.
-    Four = 4,
-    /// 12 bits each.
-    Five = 5,
-    /// 10 bits each.
-    Six = 6,
-    /// 9 bits each.
-    Seven = 7,
-}
+use super::hash::MAX_REGIONS;
+use super::region::BUCKETS_PER_REGION;
+use super::widths::SlotsPerBucket;
 
 impl SlotsPerBucket {
-    /// All of them, the widest slots first.
-    pub const ALL: [Self; 6] = [Self::Two, Self::Three, Self::Four, Self::Five, Self::Six, Self::Seven];
-
-    /// The number, 2 to 7.
-    pub const fn get(self) -> u32 {
-        self as u32
-    }
-
-    /// The value for a number of slots; `None` unless it is 2 to 7.
-    pub fn new(slots: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|candidate| candidate.get() == slots)
-    }
-
     /// The most slots a bucket may have for a false-positive rate of `rate` at full load before any growth;
     /// `None` if no width reaches it.
     pub fn for_rate(rate: f64) -> Option<Self> {
@@ -58,16 +16,6 @@ impl SlotsPerBucket {
     /// The expected false-positive rate at full load before any growth, 0 to 1: `2n * 2^-(T + t)`.
     pub fn false_positive_rate(self) -> f64 {
         f64::from(2 * self.get()) * (-f64::from(self.tag_bits() + self.fresh_tail_bits())).exp2()
-    }
-
-    /// T: the bits of a slot that choose the second bucket and never change.
-    pub(crate) const fn tag_bits(self) -> u32 {
-        with_width!(self, W => W::TAG_BITS)
-    }
-
-    /// W - T - 1: the bits of the tail of an entry just stored.
-    pub(crate) const fn fresh_tail_bits(self) -> u32 {
-        with_width!(self, W => W::TAIL_BITS)
     }
 
     /// rho: the part of all slots that a filter of any size takes before some region has no room.
@@ -113,17 +61,6 @@ mod tests {
             (0.0, None),
         ] {
             assert_eq!(SlotsPerBucket::for_rate(rate), slots, "{rate}");
-        }
-    }
-
-    #[test]
-    fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
-        let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
-        for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
-            let regions = slots.regions_for(50_000_000).unwrap_or(0);
-            let bytes = crate::format::Geometry { slots, base_regions: regions, generation: 0 }.file_length();
-            let actual = bytes as f64 / 50e6;
-            assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
         }
     }
 

@@ -14,140 +14,27 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
 
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
 
-use crate::counts::Counts;
-use crate::disk::Disk;
-use crate::error::{Error, IoContext, JournalDefect, Result};
-use crate::files::{self, Files};
-use crate::format::{BUCKETS_PER_PAGE, PageId, RawCounts, VERSION};
-use crate::overlay::PageChange;
-use crate::page::Page;
+use super::overlay::PageChange;
+use crate::cuckoo::Counts;
+use crate::error::{IoContext, Result};
+use crate::format::frame::{
+    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, HEADER_CRC_AT, Header, RawCommit, RawFrame,
+    RawRecord, frame_crc, indices_size,
+};
+use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
+use crate::system::{Disk, Files, files};
 
 pub(crate) mod scan;
 
 use scan::read_up_to;
 pub(crate) use scan::{Content, FrameAt, Scan, read_frame, scan};
 
-pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
-pub(crate) const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
-/// Bytes of the journal's header; frames start behind it.
-pub(crate) const HEADER: u64 = 512;
-pub(crate) const HEADER_CRC_AT: usize = 508;
-/// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
-pub(crate) const FRAME_ALIGN: u64 = 512;
-pub(crate) const FRAME_HEADER: usize = 64;
-pub(crate) const FRAME_CRC_AT: usize = 60;
-pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
-pub(crate) const COMMIT: u32 = 1;
 /// With more changed words than this, the whole page is shorter than the words with their indices.
 const MOST_PAIRS: usize = 409;
-
-/// What a journal continues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
-    pub(crate) uuid: [u8; 16],
-    pub(crate) generation: u32,
-    /// Fresh with each checkpoint, so that frames from before it do not count.
-    pub(crate) salt: u64,
-    /// The commit of the checkpoint: the first transaction has the number after it.
-    pub(crate) base: u64,
-}
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct RawHeader {
-    magic: [u8; 8],
-    major: U16,
-    minor: U16,
-    generation: U32,
-    uuid: [u8; 16],
-    salt: U64,
-    base: U64,
-}
-const _: () = assert!(size_of::<RawHeader>() == 48);
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
-#[repr(C)]
-struct RawFrame {
-    magic: [u8; 8],
-    salt: U64,
-    commit: U64,
-    order: U32,
-    flags: U32,
-    payload: U32,
-    records: U32,
-    previous: U32,
-    reserved: [u8; 16],
-    crc: U32,
-}
-const _: () = {
-    assert!(size_of::<RawFrame>() == FRAME_HEADER);
-    assert!(std::mem::offset_of!(RawFrame, crc) == FRAME_CRC_AT);
-};
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
-#[repr(C)]
-struct RawRecord {
-    page: U64,
-    crc: U32,
-    count: U32,
-}
-const _: () = assert!(size_of::<RawRecord>() == 16);
-
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
-#[repr(C)]
-struct RawCommit {
-    counts: RawCounts,
-    has_metadata: U32,
-    metadata_length: U32,
-}
-const _: () = assert!(size_of::<RawCommit>() == 296);
-
-impl Header {
-    fn encode(&self) -> [u8; HEADER as usize] {
-        let raw = RawHeader {
-            magic: HEADER_MAGIC,
-            major: VERSION.0.into(),
-            minor: VERSION.1.into(),
-            generation: self.generation.into(),
-            uuid: self.uuid,
-            salt: self.salt.into(),
-            base: self.base.into(),
-        };
-        let mut bytes = [0; HEADER as usize];
-        bytes[..size_of::<RawHeader>()].copy_from_slice(raw.as_bytes());
-        let crc = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
-        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    /// The header and its CRC; `None` if it is not one.
-    fn decode(path: &Path, bytes: &[u8]) -> Result<Option<(Self, u32)>> {
-        let Some((body, rest)) = bytes.split_at_checked(HEADER_CRC_AT) else { return Ok(None) };
-        let (Ok((crc, _)), Ok((raw, _))) = (U32::read_from_prefix(rest), RawHeader::read_from_prefix(body))
-        else {
-            return Ok(None);
-        };
-        if raw.magic != HEADER_MAGIC || crc.get() != crc32fast::hash(body) {
-            return Ok(None);
-        }
-        if raw.major.get() != VERSION.0 {
-            let defect = JournalDefect::Version(raw.major.get(), raw.minor.get());
-            return Err(Error::Journal { path: path.to_owned(), defect });
-        }
-        let header = Self {
-            uuid: raw.uuid,
-            generation: raw.generation.get(),
-            salt: raw.salt.get(),
-            base: raw.base.get(),
-        };
-        Ok(Some((header, crc.get())))
-    }
-}
 
 /// A journal open for appending.
 #[derive(Debug)]
@@ -317,18 +204,6 @@ impl Append<'_> {
         self.frame.truncate(FRAME_HEADER);
         Ok(())
     }
-}
-
-/// Bytes of the indices of `count` changed words, padded.
-const fn indices_size(count: usize) -> usize {
-    (2 * count).next_multiple_of(8)
-}
-
-fn frame_crc(raw: &RawFrame, payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(raw.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default());
-    hasher.update(payload);
-    hasher.finalize()
 }
 
 /// The journal's file, if there is one.

@@ -11,14 +11,13 @@ use std::sync::atomic::Ordering;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::counts::Counts;
+use crate::cuckoo::{Counts, RegionId};
 use crate::error::IoContext;
 use crate::format::{
     Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
-use crate::hash::RegionId;
-use crate::map::{HEAD_WORDS, Map, MapMut, Shared, Words};
+use crate::system::{HEAD_WORDS, Map, MapMut, Shared, Words};
 
 /// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
 const SUPERSEDED: u64 = u32::MAX as u64;

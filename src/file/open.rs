@@ -19,17 +19,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::disk::Disk;
+use super::journal;
+use super::journal::Journal;
+use super::live::LiveHead;
+use super::published::{Store, read_superblocks};
+use super::recover::recover;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, Inode, check_single_name};
 use crate::format::Superblocks;
-use crate::journal::{self, Journal};
-use crate::live::LiveHead;
-use crate::lock::{Held, existing_lock_file, lock_file};
-use crate::map::Map;
-use crate::page::Verify;
-use crate::recover::recover;
-use crate::store::{Store, read_superblocks};
+use crate::options::Verify;
+use crate::system::{Disk, Files, Held, Inode, Map, check_single_name, existing_lock_file, lock_file};
 
 /// How often a waiting writer tries again.
 const POLL: Duration = Duration::from_millis(20);

@@ -5,10 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::bucket::BucketId;
-use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, PageId};
-use crate::hash::RegionId;
-use crate::page::Page;
+use crate::cuckoo::{BucketId, RegionId};
+use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, Page, PageId};
 
 /// Words of the bits that tell which buckets of a page are changed.
 pub(crate) const CHANGED: usize = BUCKETS_PER_PAGE as usize / 64;

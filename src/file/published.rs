@@ -16,28 +16,22 @@ use std::sync::Arc;
 
 use zerocopy::IntoBytes;
 
-use crate::disk::Disk;
+use super::journal::Journal;
+use super::live::{Live, LiveHead, Published};
+use super::overlay::{Overlay, RegionChange};
+use super::pages::Touched;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
+use crate::format::frame::Header;
 use crate::format::{
-    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, PageId, RawSuperblocks,
-    SLOT, STATE_IDLE, STATE_IN_USE, Superblock,
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, SLOT,
+    STATE_IDLE, STATE_IN_USE, Sealer, Superblock,
 };
-use crate::hash::RegionId;
-use crate::journal::{Header, Journal};
-use crate::live::{Live, LiveHead, Published};
-use crate::map::Map;
-use crate::memory;
-use crate::overlay::{Overlay, RegionChange};
-use crate::page::{Page, Sealer, Touched, Verify};
+use crate::options::Verify;
+use crate::system::{Disk, Files, Map, memory, random};
 
 /// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
 const PAGES_WORTH_ONE_WRITE: usize = 4;
-
-/// A random number for a seed or a salt.
-pub(crate) fn random(path: &std::path::Path) -> Result<u64> {
-    getrandom::u64().map_err(std::io::Error::from).at(path, "get random numbers for")
-}
 
 /// The raw superblocks of an open file.
 pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
@@ -127,7 +121,7 @@ impl Store {
 
     /// Whether the file must be recovered before it is used.
     pub(crate) fn needs_recovery(&self) -> Result<bool> {
-        Ok(self.map.is_unsettled() || crate::journal::holds_anything(&self.files)?)
+        Ok(self.map.is_unsettled() || super::journal::holds_anything(&self.files)?)
     }
 
     pub(crate) fn verify_all(&self) -> Result<()> {
@@ -226,7 +220,7 @@ impl Store {
     pub(crate) fn seal(
         &self,
         overlay: &mut Overlay,
-        mut each: impl FnMut(PageId, &crate::overlay::PageChange, &Page) -> Result<()>,
+        mut each: impl FnMut(PageId, &super::overlay::PageChange, &Page) -> Result<()>,
     ) -> Result<()> {
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         for region in overlay.ascending() {

@@ -16,14 +16,14 @@
 
 use std::path::Path;
 
-use crate::counts::Counts;
+use super::journal;
+use super::journal::{Content, FrameAt, Journal, Scan};
+use super::live::Published;
+use super::overlay::Overlay;
+use super::published::Store;
+use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
-use crate::format::{Geometry, Superblock, check_counts};
-use crate::journal::{self, Content, FrameAt, Journal, Scan};
-use crate::live::Published;
-use crate::metadata::Metadata;
-use crate::overlay::Overlay;
-use crate::store::Store;
+use crate::format::{Geometry, Metadata, Superblock, check_counts};
 
 /// How a journal's header relates to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

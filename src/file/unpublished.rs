@@ -12,18 +12,16 @@ use std::sync::{Arc, mpsc};
 
 use zerocopy::IntoBytes;
 
-use crate::disk::Disk;
+use super::live::{Live, Published};
+use super::published::Store;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
 use crate::format::{
-    BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT,
-    STATE_IN_USE, Superblock,
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT, STATE_IN_USE, Sealer,
+    Superblock,
 };
-use crate::hash::RegionId;
-use crate::live::{Live, Published};
-use crate::map::MapMut;
-use crate::page::{Sealer, Verify};
-use crate::store::Store;
+use crate::options::Verify;
+use crate::system::{Disk, Files, MapMut};
 
 /// Whether the file system has room for a new file.
 pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {

@@ -1,43 +1,33 @@
-//! The layout of the file, and the way from its bytes to a superblock that can be trusted.
+//! The layout of the file: the numbers that fix where everything lies.
 //!
 //! `format-spec/README.md`, section 5, is the home of the layout; the numbers here are compared with its tables
-//! by a test. Raw structures are what the bytes say; [`Superblock`] is what is left once every field was
-//! checked against the others and against the file's real length.
+//! by a test.
 
-use crate::hash::RegionId;
-use crate::sizing::SlotsPerBucket;
-
-mod superblock;
-
-pub use superblock::Growth;
-pub(crate) use superblock::{
-    Identity, Policy, RawCounts, RawSuperblocks, Superblock, Superblocks, check_counts,
-};
+use crate::cuckoo::{BUCKETS_PER_REGION, MAX_REGIONS, RegionId, SlotsPerBucket};
 
 /// The first bytes of every filter file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
 /// The version that this build writes.
 pub(crate) const VERSION: (u16, u16) = (1, 0);
 /// The features that this build knows, of each mask: format 1.0 has none.
-const KNOWN_FEATURES: u64 = 0;
+pub(crate) const KNOWN_FEATURES: u64 = 0;
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
 pub(crate) const PAGES_PER_REGION: u32 = 16;
-pub(crate) const BUCKETS_PER_REGION: u32 = BUCKETS_PER_PAGE * PAGES_PER_REGION;
 pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
-pub(crate) const MAX_REGIONS: u64 = 1 << 32;
+const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION);
 /// The highest id and commit number of a superblock: they go up by one, and cannot come near it.
 pub(crate) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
 pub(crate) const SLOT: u64 = 65_536;
-const SLOT_BYTES: usize = SLOT as usize;
+pub(crate) const SLOT_BYTES: usize = SLOT as usize;
 /// Where metadata lies in a slot, and the most there may be.
-const METADATA_AT: usize = 4096;
+pub(crate) const METADATA_AT: usize = 4096;
 pub(crate) const METADATA_LIMIT: usize = 49_152;
 /// Where a slot's own CRC-32 lies: the last four bytes.
-const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
+pub(crate) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 
 /// The live area's start, and in it the header, the copy of the metadata and the sequences.
 pub(crate) const LIVE: u64 = 2 * SLOT;
@@ -125,6 +115,3 @@ impl PageId {
         (self.0 % PAGES_PER_REGION as u64) as u32
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

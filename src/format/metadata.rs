@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::layout::METADATA_LIMIT;
 use crate::error::{Error, Expected, Result};
-use crate::format::METADATA_LIMIT;
 
 /// Bytes before the name and the value of each entry: two lengths.
 const ENTRY_HEADER: usize = 8;

@@ -1,11 +1,11 @@
-//! Pages and their checksums: what they are computed over, and which pages were verified already.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Pages and their checksums: what they are computed over, and what a sound page holds.
 
 use crc32fast::Hasher;
 use zerocopy::IntoBytes;
 
-use crate::format::{BUCKETS_PER_PAGE, Identity, PageId};
+use super::layout::{BUCKETS_PER_PAGE, PageId};
+use super::superblock::Identity;
+use crate::cuckoo::{Bucket, Counts, Width};
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("gowk keeps pages in memory as they are on the disk, and the format is little-endian");
@@ -36,75 +36,32 @@ impl Sealer {
     }
 }
 
-/// When a process verifies page checksums.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Verify {
-    /// Each page the first time it is touched.
-    #[default]
-    FirstTouch,
-    /// All pages while opening, which reads the whole file.
-    Eager,
-    /// Never, for measurements: a damaged page may then lose keys unnoticed.
-    Never,
+/// A page of the data section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DamagedPage {
+    /// Its number, counted from the first region in pages of 4096 bytes.
+    pub page: u64,
+    /// The region it belongs to.
+    pub region: u64,
 }
 
-/// Which pages this process has found intact.
-#[derive(Debug)]
-pub(crate) struct Touched {
-    bits: Vec<AtomicU64>,
-    /// Pages not yet verified; at 0 the bits are no longer looked at.
-    left: AtomicU64,
-}
-
-impl Touched {
-    pub(crate) fn none(pages: u64) -> Self {
-        let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
-        Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), left: AtomicU64::new(pages) }
-    }
-
-    /// For pages that need no verification.
-    pub(crate) const fn all() -> Self {
-        Self { bits: Vec::new(), left: AtomicU64::new(0) }
-    }
-
-    /// Whether every page was verified.
-    #[inline]
-    pub(crate) fn is_complete(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
-    }
-
-    #[inline]
-    pub(crate) fn contains(&self, page: PageId) -> bool {
-        if self.is_complete() {
-            return true;
+/// Counts the entries of a page; false if a slot or a bucket is not as writers leave them.
+pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
+    let mut well_formed = true;
+    for word in page {
+        let bucket = Bucket::<W>::new(*word);
+        well_formed &= !bucket.has_stray_bits();
+        let mut universal = 0;
+        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+            match slot.tail_length() {
+                Some(length) => counts.by_tail[length as usize] += 1,
+                None if slot.is_universal() => universal += 1,
+                None => well_formed &= slot.is_empty(),
+            }
         }
-        let word = self.bits.get((page.0 / 64) as usize);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (page.0 % 64) != 0)
+        // Buckets are quarantined whole.
+        well_formed &= universal == 0 || universal == W::SLOTS;
+        counts.universal += u64::from(universal);
     }
-
-    pub(crate) fn insert(&self, page: PageId) {
-        let bit = 1 << (page.0 % 64);
-        if let Some(word) = self.bits.get((page.0 / 64) as usize)
-            && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
-        {
-            self.left.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn touched_pages_are_remembered_one_by_one_until_all_are() {
-        let touched = Touched::none(130);
-        for page in (0..130).rev().map(PageId) {
-            assert!(!touched.contains(page));
-            touched.insert(page);
-            touched.insert(page);
-            assert!(touched.contains(page));
-        }
-        assert!(touched.contains(PageId(0)) && Touched::all().contains(PageId(1 << 40)));
-    }
+    well_formed
 }

@@ -5,15 +5,13 @@ use std::path::Path;
 use zerocopy::little_endian::{F64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{
-    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, MAX_REGIONS,
-    METADATA_AT, METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
+use super::layout::{
+    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, METADATA_AT,
+    METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
 };
-use crate::counts::{Counts, TAIL_LENGTHS};
+use super::metadata::Metadata;
+use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, SlotsPerBucket, TAIL_LENGTHS};
 use crate::error::{Error, Expected, Result};
-use crate::hash::{HashKind, KeyHasher};
-use crate::metadata::Metadata;
-use crate::sizing::SlotsPerBucket;
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -10,21 +10,19 @@ use std::path::Path;
 
 use zerocopy::FromBytes;
 
+use super::layout::{KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT};
 use super::superblock::RawSuperblock;
 use super::*;
-use crate::bucket::{Bucket, Slot, Width, with_width};
-use crate::counts::{Counts, TAIL_LENGTHS};
-use crate::disk::{Disk, SystemDisk};
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
+    RegionId, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
+};
 use crate::error::{Error, Result};
-use crate::grow::GROWTH_THRESHOLD;
-use crate::hash::{HashKind, KeyHasher};
-use crate::journal;
-use crate::live::{Live, Published};
-use crate::metadata::Metadata;
-use crate::offset::{OFFSET_T6, OFFSET_T10};
+use crate::file::Published;
+use crate::file::live::Live;
+use crate::growth::GROWTH_THRESHOLD;
 use crate::options::Options;
-use crate::page::Sealer;
-use crate::region::Place;
+use crate::system::{Disk, SystemDisk};
 
 const SPEC: &str = include_str!("../../format-spec/README.md");
 
@@ -280,12 +278,12 @@ fn the_constants_are_those_of_the_table() {
         ("live sequences offset", number(LIVE_SEQUENCES)),
         ("tail lengths", number(TAIL_LENGTHS as u64)),
         ("counts size", number(size_of::<RawCounts>() as u64)),
-        ("journal header size", number(journal::HEADER)),
-        ("journal header CRC offset", number(journal::HEADER_CRC_AT as u64)),
-        ("frame alignment", number(journal::FRAME_ALIGN)),
-        ("frame header size", number(journal::FRAME_HEADER as u64)),
-        ("frame payload limit", number(journal::MAX_PAYLOAD as u64)),
-        ("frame flag COMMIT", number(journal::COMMIT.into())),
+        ("journal header size", number(frame::HEADER)),
+        ("journal header CRC offset", number(frame::HEADER_CRC_AT as u64)),
+        ("frame alignment", number(frame::FRAME_ALIGN)),
+        ("frame header size", number(frame::FRAME_HEADER as u64)),
+        ("frame payload limit", number(frame::MAX_PAYLOAD as u64)),
+        ("frame flag COMMIT", number(frame::COMMIT.into())),
         ("format major", number(VERSION.0.into())),
         ("format minor", number(VERSION.1.into())),
         ("hash id caller", hash_id(HashKind::Caller)),
@@ -293,11 +291,11 @@ fn the_constants_are_those_of_the_table() {
         ("growth never", growth(Growth::Never)),
         ("growth auto", growth(Growth::Auto)),
         ("magic", hex(&MAGIC)),
-        ("journal magic", hex(&journal::HEADER_MAGIC)),
-        ("frame magic", hex(&journal::FRAME_MAGIC)),
+        ("journal magic", hex(&frame::HEADER_MAGIC)),
+        ("frame magic", hex(&frame::FRAME_MAGIC)),
         ("state idle", hex(&STATE_IDLE)),
         ("state in use", hex(&STATE_IN_USE)),
-        ("canary key", hex(crate::hash::CANARY_KEY)),
+        ("canary key", hex(crate::cuckoo::CANARY_KEY)),
     ];
     let spec = table("2", 0);
     let spec: Vec<(&str, String)> = spec.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
@@ -545,7 +543,7 @@ fn widths_and_capacities_are_those_of_the_table() {
 fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     let (least, most) = (SlotsPerBucket::Two.get(), SlotsPerBucket::Seven.get());
-    let head = journal::FRAME_CRC_AT;
+    let head = frame::FRAME_CRC_AT;
     // The policy of a filter of which nothing was asked, and the bounds of a rate.
     let none = 0;
     let rate = |rate: f64| {
@@ -572,15 +570,15 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
         ("5.4", 0, "superseded", "u32, not 0:".to_owned()),
         ("5.4", 0, "poisoned", "u32, not 0:".to_owned()),
         ("5.4", 0, "metadata_length", format!("u64, at most {METADATA_LIMIT}")),
-        ("6.2", 0, "magic", format!("`{}` in ASCII", journal::HEADER_MAGIC.escape_ascii())),
+        ("6.2", 0, "magic", format!("`{}` in ASCII", frame::HEADER_MAGIC.escape_ascii())),
         ("6.2", 0, "major", format!("u16, {}", VERSION.0)),
         ("6.2", 0, "minor", format!("u16, {}", VERSION.1)),
-        ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", journal::HEADER_CRC_AT - 1)),
-        ("6.3", 0, "magic", format!("`{}` in ASCII", journal::FRAME_MAGIC.escape_ascii())),
+        ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", frame::HEADER_CRC_AT - 1)),
+        ("6.3", 0, "magic", format!("`{}` in ASCII", frame::FRAME_MAGIC.escape_ascii())),
         ("6.3", 0, "order", "u32: 0, 1, 2, ... within the transaction".to_owned()),
         ("6.3", 0, "reserved", "0".to_owned()),
-        ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", journal::COMMIT)),
-        ("6.3", 0, "payload", format!("a multiple of 8, at most {}", journal::MAX_PAYLOAD)),
+        ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", frame::COMMIT)),
+        ("6.3", 0, "payload", format!("a multiple of 8, at most {}", frame::MAX_PAYLOAD)),
         ("6.3", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} and of the payload", head - 1)),
         ("6.3", 2, "has_metadata", "u32: 1 if metadata follows, else 0: unchanged".to_owned()),
         ("6.3", 2, "metadata_length", "u32; 0 if has_metadata is 0".to_owned()),
@@ -719,7 +717,7 @@ fn the_chance_of_an_early_overflow_is_the_one_that_is_told() {
         "the chance of that is {two:.0e} for n = 2, {four:.0e} for n = 4, and below 1e-6 for the others"
     );
     assert!(says(&told), "{told}");
-    let documentation = include_str!("../sizing.rs").split_whitespace().filter(|word| *word != "///");
+    let documentation = include_str!("../cuckoo/sizing.rs").split_whitespace().filter(|word| *word != "///");
     assert!(documentation.collect::<Vec<_>>().join(" ").contains(&told), "{told}");
 }
 
@@ -952,5 +950,16 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         change(&mut other);
         assert_eq!(field_of(check([&other, &next].map(bytes), length)), name);
         assert_eq!(field_of(check([&next, &other].map(bytes), length)), name);
+    }
+}
+
+#[test]
+fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
+    let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
+    for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
+        let regions = slots.regions_for(50_000_000).unwrap_or(0);
+        let bytes = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let actual = bytes as f64 / 50e6;
+        assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }
 }

@@ -10,39 +10,11 @@
 //! no flag was set when some lookup found it: a lookup that began after that, and finds the same epoch after its reads,
 //! met neither.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::bucket::{Bucket, BucketId, Four, Slot};
-use crate::hash::{HashKind, KeyHash};
-use crate::live::LiveHead;
-use crate::offset::OFFSET_T6;
-use crate::region::Place;
-use crate::sizing::SlotsPerBucket;
-use crate::view::View;
-
-/// What a view knows of its lookups.
-#[derive(Debug)]
-pub(crate) struct Shortcut {
-    /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
-    /// before. One number, as every condition of its own costs registers.
-    of_keys: AtomicU64,
-    of_hashes: AtomicU64,
-    /// The last epoch found calm.
-    calm: AtomicU64,
-    /// A copy: the address of the original would take a register.
-    offsets: [u16; 64],
-}
-
-impl Shortcut {
-    pub(crate) const fn closed() -> Self {
-        Self {
-            of_keys: AtomicU64::new(0),
-            of_hashes: AtomicU64::new(0),
-            calm: AtomicU64::new(u64::MAX),
-            offsets: OFFSET_T6,
-        }
-    }
-}
+use super::view::{Shortcut, View};
+use crate::cuckoo::{Bucket, BucketId, Four, HashKind, KeyHash, Place, Slot, SlotsPerBucket};
+use crate::file::LiveHead;
 
 impl View {
     /// To be told of an epoch that a lookup has found calm.

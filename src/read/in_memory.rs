@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use crate::copy::copy_regions;
+use super::reader::Reader;
+use super::view::{View, copy_regions};
 use crate::error::{IoContext, Result};
-use crate::files::Files;
+use crate::file::live;
 use crate::format::{PageId, Superblock};
-use crate::live;
-use crate::map::{Map, MapMut};
 use crate::options::Options;
-use crate::reader::Reader;
-use crate::view::View;
+use crate::system::{Files, Map, MapMut};
 
 /// How often a copy starts over because commits came in between.
 const TRIES: u32 = 5;
@@ -19,6 +17,19 @@ impl Reader {
     /// Copies a filter into memory, with [`Options::new`]: see [`Options::read_in_memory`].
     pub fn open_in_memory(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read_in_memory(path)
+    }
+}
+
+impl Options {
+    /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
+    ///
+    /// Takes as much memory as the file is long, in huge pages where the system has them; all pages are verified
+    /// meanwhile. The file is left alone afterwards: later commits are not seen, and it may be removed. Clones of
+    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
+    /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in
+    /// between.
+    pub fn read_in_memory(&self, path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_with(path.as_ref(), self, View::open_in_memory)
     }
 }
 

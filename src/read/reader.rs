@@ -9,17 +9,16 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
-use crate::batch::BLOCK;
+use super::recent;
+use super::ring::BLOCK;
+use super::view::View;
+use crate::cuckoo::{KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
-use crate::hash::{KeyHash, KeyHasher};
+use crate::format::Metadata;
+use crate::format::frame::HEADER;
 use crate::info::{Facts, Info};
-use crate::journal::HEADER;
-use crate::metadata::Metadata;
 use crate::options::Options;
-use crate::recent;
-use crate::threads::on_threads;
-use crate::view::View;
+use crate::system::{Files, on_threads};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -318,6 +317,13 @@ impl Reader {
             self.shared.view.store(Arc::new(view));
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Opens the filter for reading.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_with(path.as_ref(), self, View::open)
     }
 }
 

@@ -4,17 +4,14 @@
 //! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times; fixed blocks, prefetched and then
 //! answered, would run dry at each end, and reach 1.4 times less.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
+use super::view::View;
+use crate::cuckoo::{Bucket, BucketId, KeyHash, Place, RegionId, Slot, Width, with_width};
 use crate::error::Result;
+use crate::file::LiveHead;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
-use crate::hash::{KeyHash, RegionId};
-use crate::live::LiveHead;
-use crate::memory;
-use crate::region::Place;
-use crate::view::View;
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
@@ -28,28 +25,6 @@ pub(crate) const BLOCK: usize = 4096;
 /// A block that takes longer than this a lookup had to wait for pages: some tens of times what memory takes, and a
 /// fraction of what any disk does.
 const WAITED: Duration = Duration::from_micros(2);
-
-/// Whether blocks ask for their pages before they look into them, so that a disk reads many at once.
-///
-/// Asking costs two system calls a lookup. Files larger than memory may still be in memory where they are looked
-/// into, so each block asks if the one before had to wait.
-#[derive(Debug)]
-pub(crate) struct Paging {
-    pub(crate) larger_than_memory: bool,
-    waited: AtomicBool,
-}
-
-impl Paging {
-    pub(crate) fn new(length: u64) -> Self {
-        let larger_than_memory = memory::is_exceeded_by(length);
-        Self { larger_than_memory, waited: AtomicBool::new(larger_than_memory) }
-    }
-
-    /// For what cannot be paged.
-    pub(crate) const fn none() -> Self {
-        Self { larger_than_memory: false, waited: AtomicBool::new(false) }
-    }
-}
 
 /// A lookup whose cache lines are on their way.
 #[derive(Clone, Copy)]

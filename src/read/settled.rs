@@ -7,15 +7,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bucket::{Bucket, BucketId, Slot, Width, with_width};
+use super::view::View;
+use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_width};
 use crate::error::{Error, Result};
-use crate::format::{BUCKETS_PER_PAGE, PageId};
-use crate::hash::{KeyHash, RegionId};
-use crate::live::{LiveHead, LiveRead};
+use crate::file::{LiveHead, LiveRead};
+use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::options::OnDamage;
-use crate::page::Page;
-use crate::region::{self, Buckets, Place};
-use crate::view::View;
 
 /// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,11 +1,9 @@
 //! Reading a whole file and saying what is wrong with it.
 
-use crate::bucket::{Bucket, Width, with_width};
-use crate::counts::Counts;
+use super::reader::Reader;
+use crate::cuckoo::{Counts, with_width};
 use crate::error::{Error, Result};
-use crate::format::{BUCKETS_PER_PAGE, PageId};
-use crate::page::Page;
-use crate::reader::Reader;
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PageId, tally};
 
 /// What [`Reader::verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,15 +19,6 @@ pub struct Report {
     pub superblock_damaged: bool,
     /// Entries found are not those that the filter counts, although every page is intact.
     pub counts_differ: bool,
-}
-
-/// A page of the data section.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DamagedPage {
-    /// Its number, counted from the first region in pages of 4096 bytes.
-    pub page: u64,
-    /// The region it belongs to.
-    pub region: u64,
 }
 
 impl Report {
@@ -80,25 +69,4 @@ impl Reader {
         }
         Ok(report)
     }
-}
-
-/// Counts the entries of a page; false if a slot or a bucket is not as writers leave them.
-pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
-    let mut well_formed = true;
-    for word in page {
-        let bucket = Bucket::<W>::new(*word);
-        well_formed &= !bucket.has_stray_bits();
-        let mut universal = 0;
-        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
-            match slot.tail_length() {
-                Some(length) => counts.by_tail[length as usize] += 1,
-                None if slot.is_universal() => universal += 1,
-                None => well_formed &= slot.is_empty(),
-            }
-        }
-        // Buckets are quarantined whole.
-        well_formed &= universal == 0 || universal == W::SLOTS;
-        counts.universal += u64::from(universal);
-    }
-    well_formed
 }

@@ -9,21 +9,18 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use crate::batch::Paging;
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Files, Inode};
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, PAGE, PageId, Superblock, check_counts};
-use crate::hash::{KeyHasher, RegionId};
-use crate::journal;
-use crate::live::{LiveHead, LiveRead, Published};
-use crate::map::{Map, MapMut};
-use crate::metadata::Metadata;
-use crate::open::{Opened, open_reader};
-use crate::options::Options;
-use crate::page::{Page, Sealer, Touched, Verify};
-use crate::recover::{Decision, Redo, judge};
-use crate::shortcut::Shortcut;
+use crate::file::{
+    Decision, LiveHead, LiveRead, Opened, Published, Redo, Touched, journal, judge, open_reader,
+};
+use crate::format::{
+    BUCKETS_PER_PAGE, Metadata, PAGE, PAGES_PER_REGION, Page, PageId, Sealer, Superblock, check_counts,
+};
+use crate::options::{Options, Verify};
+use crate::system::{Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD};
 
 /// One opening of the file.
 #[derive(Debug)]
@@ -47,8 +44,29 @@ pub(crate) struct View {
     pub(crate) paging: Paging,
 }
 
-/// How far ahead pages are read that will be needed in order: some 1 MiB.
-pub(crate) const REGIONS_AHEAD: u32 = 16;
+/// What a view knows of its lookups.
+#[derive(Debug)]
+pub(crate) struct Shortcut {
+    /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
+    /// before. One number, as every condition of its own costs registers.
+    pub(super) of_keys: AtomicU64,
+    pub(super) of_hashes: AtomicU64,
+    /// The last epoch found calm.
+    pub(super) calm: AtomicU64,
+    /// A copy: the address of the original would take a register.
+    pub(super) offsets: [u16; 64],
+}
+
+impl Shortcut {
+    pub(crate) const fn closed() -> Self {
+        Self {
+            of_keys: AtomicU64::new(0),
+            of_hashes: AtomicU64::new(0),
+            calm: AtomicU64::new(u64::MAX),
+            offsets: OFFSET_T6,
+        }
+    }
+}
 
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
@@ -230,4 +248,28 @@ impl View {
         let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
         Some(metadata.map(|metadata| (published, metadata)))
     }
+}
+
+/// Hands over all regions, in order and verified.
+pub(crate) fn copy_regions(
+    view: &View,
+    write: &mut dyn FnMut(RegionId, &[u64; BUCKETS_PER_REGION as usize]) -> Result<()>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let regions = view.superblock.identity.geometry.regions();
+    let mut words = [0; BUCKETS_PER_REGION as usize];
+    for number in 0..regions {
+        let region = RegionId(number as u32);
+        view.comes_to(region);
+        let (pages, _) = words.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
+        for (page, into) in (0..PAGES_PER_REGION).zip(pages) {
+            match view.settled_page(PageId::new(region, page), into) {
+                Some(outcome) => outcome?,
+                None => return Err(view.busy("copied")),
+            }
+        }
+        write(region, &words)?;
+        progress(number + 1, regions);
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::journal::MAX_PAYLOAD;
+use crate::format::frame::MAX_PAYLOAD;
 
 /// Bytes of commits in the journal after which they are checkpointed.
 const CHECKPOINT_AT: u64 = 64 << 20;

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::disk::Disk;
+use super::disk::Disk;
 use crate::error::{Error, IoContext, Result};
 
 /// Characters that a temporary file's name adds at random.

@@ -13,9 +13,10 @@ use std::path::Path;
 
 use fs2::FileExt;
 
-use crate::disk::Disk;
+use super::disk::Disk;
+use super::files;
+use super::files::Files;
 use crate::error::{IoContext, Result};
-use crate::files::{self, Files};
 
 /// A lock on a file, given up when dropped.
 #[derive(Debug)]

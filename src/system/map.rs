@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-use crate::format::{BUCKETS_PER_REGION, Geometry, LIVE, PAGE, REGION};
-use crate::hash::{KeyHash, RegionId};
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId};
+use crate::format::{Geometry, LIVE, PAGE, REGION};
 
 const PAGE_BYTES: usize = PAGE as usize;
 /// The words of a region, and those at the start of the live area that every lookup reads.

@@ -2,6 +2,7 @@
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// A file of more than this part of the memory is read as if nothing of it stayed there: other files, and the
 /// process itself, want some of it too.
@@ -43,6 +44,31 @@ fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     let groups = group.ancestors().take_while(|group| group.starts_with(&root));
     groups.filter_map(|group| read_to_string(group.join(file)).ok()?.trim().parse().ok()).min()
 }
+
+/// Whether blocks ask for their pages before they look into them, so that a disk reads many at once.
+///
+/// Asking costs two system calls a lookup. Files larger than memory may still be in memory where they are looked
+/// into, so each block asks if the one before had to wait.
+#[derive(Debug)]
+pub(crate) struct Paging {
+    pub(crate) larger_than_memory: bool,
+    pub(crate) waited: AtomicBool,
+}
+
+impl Paging {
+    pub(crate) fn new(length: u64) -> Self {
+        let larger_than_memory = is_exceeded_by(length);
+        Self { larger_than_memory, waited: AtomicBool::new(larger_than_memory) }
+    }
+
+    /// For what cannot be paged.
+    pub(crate) const fn none() -> Self {
+        Self { larger_than_memory: false, waited: AtomicBool::new(false) }
+    }
+}
+
+/// How far ahead pages are read that will be needed in order: some 1 MiB.
+pub(crate) const REGIONS_AHEAD: u32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -11,19 +11,15 @@
 //! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
 //! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
 
-use crate::counts::Counts;
+use super::pending::Pending;
+use super::transaction::{Transaction, Work};
+use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
-use crate::format::{Identity, Policy, Superblock, check_counts};
-use crate::journal::{Header, Journal};
-use crate::live::Published;
-use crate::lock::Held;
-use crate::metadata::Metadata;
+use crate::file::{Journal, Published, Store, Unpublished};
+use crate::format::frame::Header;
+use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
-use crate::pending::Pending;
-use crate::store::{Store, random};
-use crate::transaction::{Transaction, Work};
-use crate::unpublished::Unpublished;
+use crate::system::{Files, Held, random};
 
 /// All that an open writer has.
 #[derive(Debug)]

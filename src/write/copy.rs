@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
+use super::writer::Writer;
 use crate::error::{Error, IoContext, Result};
-use crate::files::Files;
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION, Identity, PAGES_PER_REGION, PageId};
-use crate::hash::RegionId;
-use crate::options::{Options, new_uuid};
-use crate::reader::Reader;
-use crate::unpublished::Unpublished;
-use crate::view::View;
-use crate::writer::Writer;
+use crate::file::Unpublished;
+use crate::format::Identity;
+use crate::options::Options;
+use crate::read::{Reader, copy_regions};
+use crate::system::{Files, new_uuid};
 
 /// How often a copy starts over because commits came in between.
 const TRIES: u32 = 5;
@@ -61,28 +59,4 @@ impl Reader {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Hands over all regions, in order and verified.
-pub(crate) fn copy_regions(
-    view: &View,
-    write: &mut dyn FnMut(RegionId, &[u64; BUCKETS_PER_REGION as usize]) -> Result<()>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
-    let regions = view.superblock.identity.geometry.regions();
-    let mut words = [0; BUCKETS_PER_REGION as usize];
-    for number in 0..regions {
-        let region = RegionId(number as u32);
-        view.comes_to(region);
-        let (pages, _) = words.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
-        for (page, into) in (0..PAGES_PER_REGION).zip(pages) {
-            match view.settled_page(PageId::new(region, page), into) {
-                Some(outcome) => outcome?,
-                None => return Err(view.busy("copied")),
-            }
-        }
-        write(region, &words)?;
-        progress(number + 1, regions);
-    }
-    Ok(())
 }

@@ -4,14 +4,13 @@
 //! taking one key after the other, on one thread or on many, but for doublings. A region without room sets
 //! its remaining keys aside, and those of other regions still go in before the filter doubles.
 
-use crate::bucket::{BucketId, Slot, Width};
-use crate::counts::TAIL_LENGTHS;
+use super::scratch::Scratch;
+use super::target::Target;
+use crate::cuckoo::{
+    BucketId, BucketsMut, Inserted, KeyHash, Place, RegionId, Search, Slot, TAIL_LENGTHS, Width, region,
+};
 use crate::error::Result;
-use crate::hash::{KeyHash, RegionId};
-use crate::region::{self, BucketsMut, Inserted, Place, Search};
-use crate::scratch::Scratch;
-use crate::threads::on_threads;
-use crate::transaction::Target;
+use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
 const AHEAD: usize = 16;

@@ -6,13 +6,10 @@
 
 use std::convert::Infallible;
 
-use crate::bucket::{Bucket, BucketId, Width};
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION};
-use crate::hash::RegionId;
-use crate::map::Words;
-use crate::overlay::Overlay;
-use crate::region::{Buckets, BucketsMut};
-use crate::store::Store;
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
+use crate::file::{Overlay, Store};
+use crate::format::BUCKETS_PER_PAGE;
+use crate::system::Words;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {

@@ -4,13 +4,10 @@
 //! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
 //! negatives; the price is in the expected false-positive rate. `format-spec/README.md`, section 9.
 
-use crate::bucket::{Bucket, with_width};
-use crate::counts::Counts;
+use crate::cuckoo::{Bucket, Counts, with_width};
 use crate::error::Result;
-use crate::format::{BUCKETS_PER_PAGE, PageId};
-use crate::overlay::Overlay;
-use crate::store::Store;
-use crate::verify::{DamagedPage, tally};
+use crate::file::{Overlay, Store};
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PageId, tally};
 
 /// What [`Writer::repair`](crate::Writer::repair) did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

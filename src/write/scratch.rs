@@ -2,13 +2,10 @@
 
 use std::convert::Infallible;
 
-use crate::bucket::{Bucket, BucketId, Width};
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::Result;
-use crate::format::{BUCKETS_PER_PAGE, BUCKETS_PER_REGION};
-use crate::hash::RegionId;
-use crate::overlay::{CHANGED, RegionChange};
-use crate::region::{Buckets, BucketsMut};
-use crate::store::Store;
+use crate::file::{CHANGED, RegionChange, Store};
+use crate::format::BUCKETS_PER_PAGE;
 
 pub(crate) struct Scratch {
     words: Box<[u64; BUCKETS_PER_REGION as usize]>,

@@ -2,26 +2,21 @@
 
 use std::path::Path;
 
-use crate::commit::{Committed, Failure, Open, journal_of, published};
-use crate::counts::Counts;
+use super::commit::{Committed, Failure, Open, journal_of, published};
+use super::doubling;
+use super::doubling::Source;
+use super::partition::{Buffers, Manner, Mode};
+use super::pending::Pending;
+use super::repair::{Repair, quarantine};
+use super::transaction::{Transaction, Work};
+use crate::cuckoo::{Counts, Inserted, KeyHash, KeyHasher, RegionId};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::files::Files;
-use crate::format::{Growth, Identity, Policy, Superblock};
-use crate::grow::{self, Source};
-use crate::hash::{KeyHash, KeyHasher, RegionId};
+use crate::file::{Journal, Owned, Store, Unpublished, check_room, lock_absent, open_writer};
+use crate::format::{Growth, Identity, Metadata, Policy, Superblock};
+use crate::growth;
 use crate::info::{Facts, Info};
-use crate::journal::Journal;
-use crate::lock::Held;
-use crate::metadata::Metadata;
-use crate::open::{Owned, lock_absent, open_writer};
 use crate::options::Options;
-use crate::partition::{Buffers, Manner, Mode};
-use crate::pending::Pending;
-use crate::region::Inserted;
-use crate::repair::{Repair, quarantine};
-use crate::store::Store;
-use crate::transaction::{Transaction, Work};
-use crate::unpublished::{Unpublished, check_room};
+use crate::system::{Files, Held};
 
 /// Keys of a batch partitioned at a time, which bounds the memory that takes.
 const BLOCK: usize = 1 << 22;
@@ -479,7 +474,7 @@ impl Writer {
         let Open { transaction, policy, .. } = self.open()?;
         let geometry = transaction.work.identity().geometry;
         let reason: Option<GrowthRefusal> =
-            grow::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
+            growth::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
@@ -487,7 +482,7 @@ impl Writer {
             Work::Published(store, pending) => Source::Published(store, pending.sorted()),
             Work::Unpublished(file, _) => Source::Unpublished(file),
         };
-        let doubled = grow::double(source, progress)?;
+        let doubled = doubling::double(source, progress)?;
         if let Some(mut open) = self.open.take() {
             open.transaction = open.transaction.moved_to(doubled);
             self.open = Some(open);
@@ -536,6 +531,26 @@ impl Writer {
         }
         drop(lock);
         Ok(())
+    }
+}
+
+impl Options {
+    /// Opens the filter for writing, or creates it where there is none.
+    ///
+    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
+    /// has the filter, and with whatever is wrong with the file or the options.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_or_create(path.as_ref(), self)
+    }
+
+    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
+    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_existing(path.as_ref(), self)
+    }
+
+    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::create(path.as_ref(), self, self.force)
     }
 }
 

@@ -10,6 +10,8 @@
 //!    region off from the rest.
 
 use super::*;
+use crate::cuckoo::offset::{OFFSET_T6, OFFSET_T10};
+use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
 
 macro_rules! tiny_widths {
     ($($name:ident: $slots:literal of $bits:literal bits, tag $tag:literal, $offsets:expr;)*) => {

@@ -18,9 +18,9 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::bucket::{Five, Four, Seven, Six, Three, Two};
-use crate::counts::Counts;
-use crate::hash::{HashKind, KeyHasher};
+use crate::cuckoo::counts::Counts;
+use crate::cuckoo::hash::{HashKind, KeyHasher};
+use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
 
 macro_rules! tiny_widths {
     ($($name:ident: $slots:literal of $bits:literal bits, tag $tag:literal, 2^$index:literal, $offsets:expr;)*) => {

@@ -8,12 +8,12 @@ use std::path::Path;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U64};
 
-use super::{
+use crate::cuckoo::Counts;
+use crate::error::{IoContext, Result};
+use crate::format::frame::{
     COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, Header, MAX_PAYLOAD, RawCommit, RawFrame,
     RawRecord, frame_crc, indices_size,
 };
-use crate::counts::Counts;
-use crate::error::{IoContext, Result};
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 
 /// A frame of a transaction that counts.

@@ -7,12 +7,19 @@
 //!    the damage, the journal is broken and says which commits are lost.
 
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zerocopy::FromBytes;
 
 use super::scan::{Broken, Commit};
 use super::*;
-use crate::disk::SystemDisk;
+use crate::cuckoo::MAX_REGIONS;
+use crate::error::{Error, JournalDefect};
+use crate::format::PAGES_PER_REGION;
+use crate::format::VERSION;
+use crate::format::frame::{FRAME_CRC_AT, HEADER_MAGIC, MAX_PAYLOAD};
 use crate::format::tests::{assert_parts, counts, counts_by_table, parts, says};
-use crate::format::{MAX_REGIONS, PAGES_PER_REGION};
+use crate::system::SystemDisk;
 
 const HEADER_OF_TESTS: Header = Header { uuid: *b"sixteen bytes...", generation: 3, salt: 0x5a17, base: 40 };
 

@@ -20,9 +20,9 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 
 use super::*;
-use crate::disk::SystemDisk;
+use crate::file::recover::{Decision, Holds, Kin, decide};
 use crate::options::Options;
-use crate::recover::{Decision, Holds, Kin, decide};
+use crate::system::SystemDisk;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {

@@ -6,14 +6,13 @@
 //! 3. A refusal names what the journal holds, and a transaction that counts but says what cannot be is refused.
 
 use super::*;
-use crate::disk::SystemDisk;
 use crate::error::Expected;
-use crate::files::Files;
+use crate::file::journal::scan::Broken;
+use crate::file::overlay::PageChange;
 use crate::format::PageId;
+use crate::format::frame::Header;
 use crate::format::tests::{superblock, table};
-use crate::journal::Header;
-use crate::journal::scan::Broken;
-use crate::overlay::PageChange;
+use crate::system::{Files, SystemDisk};
 
 const KINS: [(Kin, &str); 6] = [
     (Kin::NoHeader, "none"),

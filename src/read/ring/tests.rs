@@ -1,7 +1,9 @@
 //! Invariant checked: blocks that ask for their pages first answer as others do, also with advice past the end.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
-use crate::files::Files;
+use crate::system::{Files, Paging};
 use crate::{Options, Reader};
 
 #[test]
@@ -26,5 +28,5 @@ fn a_file_larger_than_memory_answers_as_any_other() {
             assert_eq!(found, reader.contains(key).unwrap());
         }
     }
-    (0..=view.map.regions() as u32).for_each(|region| view.comes_to(crate::hash::RegionId(region)));
+    (0..=view.map.regions() as u32).for_each(|region| view.comes_to(crate::cuckoo::RegionId(region)));
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::disk::{Disk, SystemDisk};
+use crate::system::{Disk, SystemDisk};
 use crate::{Options, Reader};
 
 /// The disk of somebody who may only read.

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use crate::view::View;
+use super::view::View;
 
 thread_local! {
     /// Has no destructor, so that no access has to ask whether it has run: `ENDING` empties it.
