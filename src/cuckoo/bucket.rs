@@ -20,7 +20,7 @@ pub(crate) struct BucketId(pub(crate) u16);
 
 impl BucketId {
     /// `other` if so told, without a branch.
-    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+    pub(super) const fn or(self, other: Self, so: bool) -> Self {
         Self(select(self.0 as u64, other.0 as u64, so) as u16)
     }
 }
@@ -67,7 +67,7 @@ impl<W: Width> Slot<W> {
     }
 
     /// The other bucket of an entry found in `bucket`; its own inverse.
-    pub(crate) fn other(self, bucket: BucketId) -> BucketId {
+    pub(super) fn other(self, bucket: BucketId) -> BucketId {
         BucketId(bucket.0 ^ W::OFFSETS[self.tag() as usize])
     }
 }
@@ -81,7 +81,7 @@ impl<W: Width> Lanes<W> {
         self.0 != 0
     }
 
-    pub(crate) const fn is_one(self) -> bool {
+    pub(super) const fn is_one(self) -> bool {
         self.0.is_power_of_two()
     }
 
@@ -90,11 +90,11 @@ impl<W: Width> Lanes<W> {
     }
 
     /// As [`BucketId::or`].
-    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+    pub(super) const fn or(self, other: Self, so: bool) -> Self {
         Self(select(self.0, other.0, so), PhantomData)
     }
 
-    pub(crate) const fn first(self) -> Option<u32> {
+    pub(super) const fn first(self) -> Option<u32> {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() / W::BITS) }
     }
 }
@@ -145,7 +145,7 @@ impl<W: Width> Bucket<W> {
     }
 
     /// As [`BucketId::or`].
-    pub(crate) const fn or(self, other: Self, so: bool) -> Self {
+    pub(super) const fn or(self, other: Self, so: bool) -> Self {
         Self::new(select(self.0, other.0, so))
     }
 
@@ -164,7 +164,7 @@ impl<W: Width> Bucket<W> {
         self.0 & !Self::LANES != 0
     }
 
-    pub(crate) const fn empty_lanes(self) -> Lanes<W> {
+    pub(super) const fn empty_lanes(self) -> Lanes<W> {
         // Adding BODY carries into the top bit of a lane exactly when a lower bit is set, never further.
         Self::lanes(!(((self.0 & Self::BODY) + Self::BODY) | self.0) & Self::HIGH)
     }

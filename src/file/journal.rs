@@ -28,10 +28,11 @@ use crate::format::frame::{
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, files};
 
-pub(crate) mod scan;
+pub(super) mod scan;
 
 use scan::read_up_to;
-pub(crate) use scan::{Content, FrameAt, Scan, read_frame, scan};
+pub(crate) use scan::scan;
+pub(super) use scan::{Content, FrameAt, Scan, read_frame};
 
 /// With more changed words than this, the whole page is shorter than the words with their indices.
 const MOST_PAIRS: usize = 409;
@@ -83,7 +84,7 @@ impl Journal {
 
     /// The journal of a file just recovered, to be reset before anything is appended; created where there is
     /// none.
-    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<Self> {
+    pub(super) fn unread(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
@@ -226,7 +227,7 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &std::fs::Metadata) -> 
 }
 
 /// Whether the journal has anything behind its header.
-pub(crate) fn holds_anything(files: &Files) -> Result<bool> {
+pub(super) fn holds_anything(files: &Files) -> Result<bool> {
     match files.journal.metadata() {
         Ok(metadata) => Ok(metadata.len() > HEADER),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

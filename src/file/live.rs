@@ -88,7 +88,7 @@ impl<M: Shared> Live<M> {
 
     /// Recovers: `redo` may change any of the regions. Meanwhile all is odd, whatever a dead writer or a power
     /// cut left here; then it is even, and higher than any reader can have seen.
-    pub(crate) fn recover<E>(
+    pub(super) fn recover<E>(
         &self,
         regions: u64,
         published: &Published,
@@ -121,7 +121,7 @@ impl<M: Shared> Live<M> {
     }
 
     /// By itself only where no reader can be: in a file not yet published.
-    pub(crate) fn publish(&self, published: &Published) {
+    pub(super) fn publish(&self, published: &Published) {
         self.0.set_word(word(LIVE_COUNTERS), published.commit);
         let counts = RawCounts::from(published.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
@@ -278,7 +278,7 @@ pub(crate) trait LiveRead: LiveHead {
 }
 
 /// The first words, as a map gives them.
-pub(crate) type Head<'a> = Words<'a, HEAD_WORDS>;
+type Head<'a> = Words<'a, HEAD_WORDS>;
 
 const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS);
 

@@ -84,7 +84,7 @@ impl Overlay {
     }
 
     /// The regions with changes, ascending.
-    pub(crate) fn ascending(&self) -> Vec<RegionId> {
+    pub(super) fn ascending(&self) -> Vec<RegionId> {
         let changed = self.regions.iter().filter(|(_, region)| !region.is_empty());
         let mut ids: Vec<_> = changed.map(|(id, _)| *id).collect();
         ids.sort_unstable();
@@ -117,12 +117,12 @@ impl RegionChange {
     }
 
     /// The changed pages of region `id`, ascending.
-    pub(crate) fn pages(&self, id: RegionId) -> impl Iterator<Item = (PageId, &PageChange)> {
+    pub(super) fn pages(&self, id: RegionId) -> impl Iterator<Item = (PageId, &PageChange)> {
         let numbered = (0u32..).zip(&self.pages);
         numbered.filter_map(move |(page, change)| Some((PageId::new(id, page), change.as_deref()?)))
     }
 
-    pub(crate) fn pages_mut(&mut self, id: RegionId) -> impl Iterator<Item = (PageId, &mut PageChange)> {
+    pub(super) fn pages_mut(&mut self, id: RegionId) -> impl Iterator<Item = (PageId, &mut PageChange)> {
         let numbered = (0u32..).zip(&mut self.pages);
         numbered.filter_map(move |(page, change)| Some((PageId::new(id, page), change.as_deref_mut()?)))
     }
@@ -140,7 +140,7 @@ impl PageChange {
         self.changed[index as usize / 64] >> (index % 64) & 1 != 0
     }
 
-    pub(crate) fn get(&self, index: u32) -> Option<u64> {
+    pub(super) fn get(&self, index: u32) -> Option<u64> {
         if self.is_changed(index) { self.words.get(self.rank(index)).copied() } else { None }
     }
 
@@ -174,7 +174,7 @@ impl PageChange {
     }
 
     /// The changed buckets, ascending, with their index in the page.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
         indices(&self.changed).zip(self.words.iter().copied())
     }
 

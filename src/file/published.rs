@@ -34,7 +34,7 @@ use crate::system::{Disk, Files, Map, memory, random};
 const PAGES_WORTH_ONE_WRITE: usize = 4;
 
 /// The raw superblocks of an open file.
-pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
+pub(super) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
     let metadata = file.metadata().at(path, "look at")?;
     if metadata.is_dir() {
         return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
@@ -53,7 +53,7 @@ pub(crate) struct Store {
     pub(crate) file: File,
     pub(crate) map: Map,
     pub(crate) live: Live,
-    pub(crate) sealer: Sealer,
+    pub(super) sealer: Sealer,
     /// The first word of the regions.
     data: usize,
     /// Then the system reads nothing ahead by itself.
@@ -69,7 +69,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Checks and maps the file; nothing is changed.
-    pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
+    pub(super) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
         let bits = superblocks.read_only_features;
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// From a file whose superblock is known.
-    pub(crate) fn assemble(
+    pub(super) fn assemble(
         files: Files,
         disk: Arc<dyn Disk>,
         file: File,
@@ -120,11 +120,11 @@ impl Store {
     }
 
     /// Whether the file must be recovered before it is used.
-    pub(crate) fn needs_recovery(&self) -> Result<bool> {
+    pub(super) fn needs_recovery(&self) -> Result<bool> {
         Ok(self.map.is_unsettled() || super::journal::holds_anything(&self.files)?)
     }
 
-    pub(crate) fn verify_all(&self) -> Result<()> {
+    pub(super) fn verify_all(&self) -> Result<()> {
         (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.verify(id))
     }
 
@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// The page's checksum as it is in the file.
-    pub(crate) fn sum(&self, id: PageId) -> u32 {
+    pub(super) fn sum(&self, id: PageId) -> u32 {
         self.map.half(self.sum_of(id))
     }
 
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// The page as it is in the file, checked unless that was done before.
-    pub(crate) fn read_verified(&self, id: PageId, page: &mut Page) -> Result<()> {
+    fn read_verified(&self, id: PageId, page: &mut Page) -> Result<()> {
         self.read(id, page);
         if self.touched.contains(id) {
             return Ok(());
@@ -241,7 +241,7 @@ impl Store {
     }
 
     /// Writes the changed pages of a region and their checksums.
-    pub(crate) fn write_region(&self, region: RegionId, change: Option<&RegionChange>) -> Result<()> {
+    pub(super) fn write_region(&self, region: RegionId, change: Option<&RegionChange>) -> Result<()> {
         let Some(change) = change else { return Ok(()) };
         let changed: Vec<PageId> = change.pages(region).map(|(id, _)| id).collect();
         let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return Ok(()) };
@@ -289,7 +289,7 @@ impl Store {
 
     /// Writes the newest slot again, byte for byte, to be synced before the other one is touched. That it can be
     /// read proves nothing: its writer may have died before its sync, or after a failed one.
-    pub(crate) fn rewrite_superblock(&self) -> Result<()> {
+    pub(super) fn rewrite_superblock(&self) -> Result<()> {
         let path = &self.files.data;
         let (mut bytes, offset) = (vec![0; SLOT as usize], self.slot as u64 * SLOT);
         self.file.read_exact_at(&mut bytes, offset).at(path, "read")?;
@@ -297,7 +297,7 @@ impl Store {
     }
 
     /// Writes both slots, the older or damaged one first: at any moment one of them is whole.
-    pub(crate) fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
+    fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
         let path = self.files.data.clone();
         for _ in 0..2 {
             let slot = 1 - self.slot;
@@ -328,7 +328,7 @@ impl Store {
         self.sync()
     }
 
-    pub(crate) fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<()> {
         self.disk.sync(&self.file).at(&self.files.data, "sync")
     }
 }

@@ -27,7 +27,7 @@ use crate::format::{Geometry, Metadata, Superblock, check_counts};
 
 /// How a journal's header relates to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kin {
+pub(super) enum Kin {
     /// Not right: only frames under the superblock's own salt were looked for.
     NoHeader,
     /// Of another filter.
@@ -44,7 +44,7 @@ pub(crate) enum Kin {
 
 /// What the transactions that count are to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Holds {
+pub(super) enum Holds {
     Nothing,
     /// Only commits that the superblock has.
     Known,
@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
 }
 
 /// The decision table of `format-spec/README.md`, section 6. `lost` are commits seen behind damage.
-pub(crate) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
+pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     use Decision::{Refuse, Replay, Retire};
     match (kin, counted, lost) {
         (Kin::Foreign, Holds::Nothing, Holds::Nothing) => Retire,
@@ -122,9 +122,9 @@ pub(crate) fn judge(scan: &Scan, superblock: &Superblock, path: &Path) -> Result
 #[derive(Debug)]
 pub(crate) struct Redo {
     pub(crate) overlay: Overlay,
-    pub(crate) commit: u64,
-    pub(crate) counts: Counts,
-    pub(crate) metadata: Metadata,
+    pub(super) commit: u64,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
 }
 
 impl Redo {
@@ -188,7 +188,7 @@ impl Redo {
 }
 
 /// Brings the file to its last commit, and leaves the journal empty and the live area settled.
-pub(crate) fn recover(store: &mut Store) -> Result<Journal> {
+pub(super) fn recover(store: &mut Store) -> Result<Journal> {
     let files = store.files.clone();
     // Protects: which file has the name, and that the journal has one, before anything depends on it.
     store.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;

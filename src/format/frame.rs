@@ -36,14 +36,14 @@ pub(crate) struct Header {
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(crate) struct RawHeader {
-    pub(crate) magic: [u8; 8],
-    pub(crate) major: U16,
-    pub(crate) minor: U16,
-    pub(crate) generation: U32,
-    pub(crate) uuid: [u8; 16],
-    pub(crate) salt: U64,
-    pub(crate) base: U64,
+struct RawHeader {
+    pub(super) magic: [u8; 8],
+    pub(super) major: U16,
+    pub(super) minor: U16,
+    pub(super) generation: U32,
+    pub(super) uuid: [u8; 16],
+    pub(super) salt: U64,
+    base: U64,
 }
 const _: () = assert!(size_of::<RawHeader>() == 48);
 

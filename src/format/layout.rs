@@ -6,11 +6,11 @@
 use crate::cuckoo::{BUCKETS_PER_REGION, MAX_REGIONS, RegionId, SlotsPerBucket};
 
 /// The first bytes of every filter file.
-pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
+pub(super) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
 /// The version that this build writes.
 pub(crate) const VERSION: (u16, u16) = (1, 0);
 /// The features that this build knows, of each mask: format 1.0 has none.
-pub(crate) const KNOWN_FEATURES: u64 = 0;
+pub(super) const KNOWN_FEATURES: u64 = 0;
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
@@ -18,16 +18,16 @@ pub(crate) const PAGES_PER_REGION: u32 = 16;
 pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
 const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION);
 /// The highest id and commit number of a superblock: they go up by one, and cannot come near it.
-pub(crate) const MAX_NUMBER: u64 = (1 << 63) - 1;
+pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
 pub(crate) const SLOT: u64 = 65_536;
-pub(crate) const SLOT_BYTES: usize = SLOT as usize;
+pub(super) const SLOT_BYTES: usize = SLOT as usize;
 /// Where metadata lies in a slot, and the most there may be.
-pub(crate) const METADATA_AT: usize = 4096;
+pub(super) const METADATA_AT: usize = 4096;
 pub(crate) const METADATA_LIMIT: usize = 49_152;
 /// Where a slot's own CRC-32 lies: the last four bytes.
-pub(crate) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
+pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 
 /// The live area's start, and in it the header, the copy of the metadata and the sequences.
 pub(crate) const LIVE: u64 = 2 * SLOT;

@@ -103,7 +103,7 @@ pub(super) struct RawSuperblock {
     pub(super) magic: [u8; 8],
     pub(super) major: U16,
     pub(super) minor: U16,
-    pub(super) reserved_0: U32,
+    reserved_0: U32,
     pub(super) incompatible: U64,
     pub(super) read_only_compatible: U64,
     pub(super) compatible: U64,
@@ -124,12 +124,12 @@ pub(super) struct RawSuperblock {
     pub(super) requested_rate: F64,
     pub(super) max_rate: F64,
     pub(super) capacity: U64,
-    pub(super) reserved_1: [u8; 16],
+    reserved_1: [u8; 16],
     pub(super) commit: U64,
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_2: [u8; 12],
+    reserved_2: [u8; 12],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 512);

@@ -18,7 +18,7 @@ use crate::file::LiveHead;
 
 impl View {
     /// To be told of an epoch that a lookup has found calm.
-    pub(crate) fn found_calm(&self, epoch: u64) {
+    pub(super) fn found_calm(&self, epoch: u64) {
         let Shortcut { of_keys, of_hashes, calm, .. } = &self.shortcut;
         if calm.load(Ordering::Relaxed) != epoch {
             calm.store(epoch, Ordering::Release);
@@ -35,7 +35,7 @@ impl View {
 
     /// Whether a key is present, unless that takes more than the shortcut, or the view is not of this reader.
     #[inline(always)]
-    pub(crate) fn contains_in_line(&self, reader: u64, key: &[u8]) -> Option<bool> {
+    pub(super) fn contains_in_line(&self, reader: u64, key: &[u8]) -> Option<bool> {
         if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
             return None;
         }
@@ -45,7 +45,7 @@ impl View {
 
     /// As `contains_in_line`.
     #[inline(always)]
-    pub(crate) fn contains_hash_in_line(&self, reader: u64, hash: KeyHash) -> Option<bool> {
+    pub(super) fn contains_hash_in_line(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.shortcut.of_hashes.load(Ordering::Acquire) != reader {
             return None;
         }
@@ -55,7 +55,7 @@ impl View {
 
     /// As `contains_in_line`: the number of entries that match.
     #[inline(always)]
-    pub(crate) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
+    pub(super) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
         if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
             return None;
         }

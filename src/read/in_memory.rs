@@ -35,7 +35,7 @@ impl Options {
 
 impl View {
     /// The file as of one commit, in memory of its own.
-    pub(crate) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
+    fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
         for _ in 0..TRIES {
             let view = Self::open(files, options)?;
             if let Some(copy) = view.copy_to_memory(files)? {

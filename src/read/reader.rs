@@ -60,7 +60,7 @@ impl Reader {
         Options::new().read(path)
     }
 
-    pub(crate) fn open_with(
+    pub(super) fn open_with(
         path: &Path,
         options: &Options,
         open: impl FnOnce(&Files, &Options) -> Result<View>,

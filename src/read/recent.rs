@@ -26,22 +26,22 @@ impl Drop for Ending {
 }
 
 /// A thread's view, which goes back with [`put_back`].
-pub(crate) type Kept = ManuallyDrop<Arc<View>>;
+type Kept = ManuallyDrop<Arc<View>>;
 
 /// The view that the thread keeps, which then keeps none.
 #[inline(always)]
-pub(crate) fn take() -> Option<Kept> {
+pub(super) fn take() -> Option<Kept> {
     RECENT.take()
 }
 
 /// After [`take`].
 #[inline(always)]
-pub(crate) fn put_back(view: Kept) {
+pub(super) fn put_back(view: Kept) {
     RECENT.set(Some(view));
 }
 
 /// Keeps a view for the thread's next lookup, in place of the one that it had.
-pub(crate) fn keep(view: Arc<View>) {
+pub(super) fn keep(view: Arc<View>) {
     // A thread about to end has nothing left that would empty it.
     if ENDING.try_with(|_| ()).is_ok() {
         let before = RECENT.replace(Some(ManuallyDrop::new(view)));
@@ -50,7 +50,7 @@ pub(crate) fn keep(view: Arc<View>) {
 }
 
 /// Lets go of the thread's view if `is_left`.
-pub(crate) fn let_go(is_left: impl FnOnce(&View) -> bool) {
+pub(super) fn let_go(is_left: impl FnOnce(&View) -> bool) {
     let Some(view) = take() else { return };
     if is_left(&view) {
         drop(ManuallyDrop::into_inner(view));

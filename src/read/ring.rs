@@ -20,7 +20,7 @@ const IN_FLIGHT: usize = 32;
 /// lookups in a mapped file take up to 1.6 times as long. Much larger steps let the ring run dry.
 const STEP: usize = 8;
 /// Lookups under one look at the apply epoch.
-pub(crate) const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// A block that takes longer than this a lookup had to wait for pages: some tens of times what memory takes, and a
 /// fraction of what any disk does.
@@ -45,7 +45,7 @@ impl View {
     /// Looks up the keys of `items`, each hashed by `hash`, and returns the indices of those whose answer is not
     /// certain and which must be looked up one by one: absent while something was being applied, or on a
     /// damaged page.
-    pub(crate) fn contains_block<T>(
+    pub(super) fn contains_block<T>(
         &self,
         items: &[T],
         hash: impl Fn(&T) -> Result<KeyHash>,

@@ -87,7 +87,7 @@ impl<W: Width> Glance<W> {
 /// Lookups in one opening of the file.
 impl View {
     #[inline]
-    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
+    pub(super) fn verify(&self, id: PageId) -> Result<()> {
         if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
     }
 
@@ -108,7 +108,7 @@ impl View {
         Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
     }
 
-    pub(crate) fn verify_all(&self) -> Result<()> {
+    pub(super) fn verify_all(&self) -> Result<()> {
         (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
@@ -120,7 +120,7 @@ impl View {
 
     /// A verified page as of some moment at which nothing was being applied to it; `None` if the file must be
     /// opened anew first. `Err` if it is damaged.
-    pub(crate) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
+    pub(super) fn settled_page(&self, id: PageId, into: &mut Page) -> Option<Result<()>> {
         self.settled(id.region(), || self.read_verified(id, into), Result::is_ok)
     }
 
@@ -145,7 +145,7 @@ impl View {
 
     /// The answer, unless it takes more than a look at two buckets of pages verified before; `None` also if the
     /// view is not of `reader`.
-    pub(crate) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
+    pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
         }
@@ -153,7 +153,7 @@ impl View {
     }
 
     /// As `contains_quickly`.
-    pub(crate) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
+    pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
         }
@@ -182,7 +182,7 @@ impl View {
         Some(Glance { first, second, query: place.fingerprint, settled })
     }
 
-    pub(crate) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
+    pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
         let (region, rem) = hash.region(self.map.regions());
         let found = with_width!(geometry.slots, W => {
@@ -196,7 +196,7 @@ impl View {
         })
     }
 
-    pub(crate) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
+    pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
         let (region, rem) = hash.region(self.map.regions());
         with_width!(geometry.slots, W => {

@@ -25,28 +25,28 @@ use crate::system::{Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD};
 /// One opening of the file.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) path: Arc<Path>,
+    pub(super) path: Arc<Path>,
     inode: Inode,
     /// The number of the reader it belongs to; 0 if none.
-    pub(crate) reader: u64,
+    pub(super) reader: u64,
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
-    pub(crate) map: Map,
+    pub(super) map: Map,
     /// The first word of the regions.
     data: usize,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
-    pub(crate) sealer: Sealer,
-    pub(crate) touched: Touched,
-    pub(crate) shortcut: Shortcut,
-    pub(crate) other_superblock_damaged: bool,
+    pub(super) sealer: Sealer,
+    pub(super) touched: Touched,
+    pub(super) shortcut: Shortcut,
+    pub(super) other_superblock_damaged: bool,
     /// Whether pages have to be waited for.
-    pub(crate) paging: Paging,
+    pub(super) paging: Paging,
 }
 
 /// What a view knows of its lookups.
 #[derive(Debug)]
-pub(crate) struct Shortcut {
+pub(super) struct Shortcut {
     /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
     /// before. One number, as every condition of its own costs registers.
     pub(super) of_keys: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Shortcut {
 }
 
 impl Shortcut {
-    pub(crate) const fn closed() -> Self {
+    const fn closed() -> Self {
         Self {
             of_keys: AtomicU64::new(0),
             of_hashes: AtomicU64::new(0),
@@ -77,7 +77,7 @@ struct Replayed {
 }
 
 impl View {
-    pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
+    pub(super) fn open(files: &Files, options: &Options) -> Result<Self> {
         let Opened { file, map, superblocks, inode, unrecovered } = open_reader(files, &options.disk)?;
         let superblock = superblocks.newest;
         let geometry = superblock.identity.geometry;
@@ -113,17 +113,17 @@ impl View {
     }
 
     /// The same in memory that nobody else can change, its pages verified.
-    pub(crate) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
+    pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let (touched, paging) = (Touched::all(), Paging::none());
         Self { superblock, map: memory, replayed: None, touched, paging, ..self }
     }
 
-    pub(crate) fn of_reader(self, number: u64) -> Self {
+    pub(super) fn of_reader(self, number: u64) -> Self {
         Self { reader: number, ..self }
     }
 
     #[inline]
-    pub(crate) const fn hasher(&self) -> KeyHasher {
+    pub(super) const fn hasher(&self) -> KeyHasher {
         self.superblock.identity.hasher
     }
 
@@ -160,7 +160,7 @@ impl View {
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
     #[inline]
-    pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
+    pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed
             && (self.map.epoch() != replayed.epoch || self.map.is_idle())
         {
@@ -177,7 +177,7 @@ impl View {
     /// Of a private replay, this is the last moment to ask: what it has not replayed is read from the file as
     /// it is now, so that a lookup that began before a recovery would mix two commits.
     #[inline]
-    pub(crate) fn was_settled(&self, epoch: u64) -> bool {
+    pub(super) fn was_settled(&self, epoch: u64) -> bool {
         match &self.replayed {
             None => self.map.was_settled(epoch),
             Some(replayed) => self.map.is_still(replayed.epoch),
@@ -186,7 +186,7 @@ impl View {
 
     /// Whether it is read from memory of this process.
     #[inline]
-    pub(crate) const fn is_replayed(&self) -> bool {
+    pub(super) const fn is_replayed(&self) -> bool {
         self.replayed.is_some()
     }
 
@@ -194,28 +194,28 @@ impl View {
         self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
     }
 
-    pub(crate) fn busy(&self, op: &'static str) -> Error {
+    pub(super) fn busy(&self, op: &'static str) -> Error {
         Error::Busy { path: self.path.to_path_buf(), op }
     }
 
     #[inline]
-    pub(crate) fn word_of(&self, id: PageId) -> usize {
+    pub(super) fn word_of(&self, id: PageId) -> usize {
         self.data + (id.0 * PAGE / 8) as usize
     }
 
-    pub(crate) fn sum_of(&self, id: PageId) -> usize {
+    pub(super) fn sum_of(&self, id: PageId) -> usize {
         (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
     }
 
     /// Where pages and their checksums are read.
     #[inline]
-    pub(crate) fn contents(&self) -> &Map {
+    pub(super) fn contents(&self) -> &Map {
         self.replayed.as_ref().map_or(&self.map, |replayed| &replayed.memory)
     }
 
     /// To be told of each region where they are read in order: of a file larger than memory, the system reads
     /// nothing ahead by itself.
-    pub(crate) fn comes_to(&self, region: RegionId) {
+    pub(super) fn comes_to(&self, region: RegionId) {
         if self.paging.larger_than_memory {
             let ahead = RegionId(region.0.saturating_add(REGIONS_AHEAD));
             self.map.read_ahead(self.word_of(PageId::new(ahead, 0)), BUCKETS_PER_REGION as usize);
@@ -223,12 +223,12 @@ impl View {
     }
 
     /// A page and its checksum as they are, unverified.
-    pub(crate) fn read(&self, id: PageId, into: &mut Page) -> u32 {
+    pub(super) fn read(&self, id: PageId, into: &mut Page) -> u32 {
         self.contents().copy(self.word_of(id), into);
         self.sum(id)
     }
 
-    pub(crate) fn sum(&self, id: PageId) -> u32 {
+    pub(super) fn sum(&self, id: PageId) -> u32 {
         self.contents().half(self.sum_of(id))
     }
 

@@ -181,7 +181,7 @@ impl MapMut {
 
     /// As [`Map::half`].
     #[inline]
-    pub(crate) fn half(&self, index: usize) -> u32 {
+    fn half(&self, index: usize) -> u32 {
         u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
     }
 

@@ -23,27 +23,27 @@ use crate::system::{Files, Held, random};
 
 /// All that an open writer has.
 #[derive(Debug)]
-pub(crate) struct Open {
-    pub(crate) transaction: Transaction,
+pub(super) struct Open {
+    pub(super) transaction: Transaction,
     /// What rolling back returns to.
-    pub(crate) committed: Committed,
-    pub(crate) policy: Policy,
+    pub(super) committed: Committed,
+    pub(super) policy: Policy,
     /// Opened before the first commit, or by recovery.
-    pub(crate) journal: Option<Journal>,
-    pub(crate) lock: Held,
+    pub(super) journal: Option<Journal>,
+    pub(super) lock: Held,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Committed {
-    pub(crate) commit: u64,
-    pub(crate) counts: Counts,
-    pub(crate) metadata: Metadata,
+pub(super) struct Committed {
+    pub(super) commit: u64,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
     /// What a new filter was created as, for rolling back before its first commit.
-    pub(crate) identity: Identity,
+    pub(super) identity: Identity,
 }
 
 /// How a step of a commit failed.
-pub(crate) enum Failure {
+pub(super) enum Failure {
     /// Nothing happened; the transaction is whole.
     Clean(Error),
     /// The outcome is unknown.
@@ -60,7 +60,7 @@ impl Failure {
     }
 }
 
-pub(crate) fn published(
+pub(super) fn published(
     commit: u64,
     counts: Counts,
     metadata: &Metadata,
@@ -80,14 +80,14 @@ fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superbloc
 }
 
 /// The journal of a store that needed no recovery.
-pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
+pub(super) fn journal_of(store: &Store) -> Result<Journal> {
     let model = store.file.metadata().at(&store.files.data, "look at")?;
     Journal::create(&store.files, &*store.disk, &model, store.journal_header())
 }
 
 impl Open {
     /// What is left of the writer, nothing if it is poisoned, and how the commit went.
-    pub(crate) fn commit(
+    pub(super) fn commit(
         mut self: Box<Self>,
         files: &Files,
         options: &Options,
@@ -112,7 +112,7 @@ impl Open {
         }
     }
 
-    pub(crate) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
+    pub(super) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
         match failure {
             Failure::Clean(error) => (Some(self), Err(error)),
             Failure::Poison(error) => {
@@ -125,7 +125,7 @@ impl Open {
     }
 
     /// Makes the published file, if there is one, hold all that was committed.
-    pub(crate) fn checkpoint(&mut self, files: &Files) -> Result<()> {
+    pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
         let (Work::Published(store, _) | Work::Unpublished(_, Some(store))) = &mut self.transaction.work
         else {
             return Ok(());
@@ -240,7 +240,7 @@ impl Open {
     }
 
     /// As after the last commit.
-    pub(crate) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
+    pub(super) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
         let Committed { counts, metadata, identity, .. } = self.committed.clone();
         let work = match self.transaction.work {
             Work::Published(store, mut pending) => {

@@ -11,7 +11,7 @@ use crate::system::REGIONS_AHEAD;
 
 /// What may double: a published file under an open transaction, or one not yet published.
 #[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+pub(super) enum Source<'a> {
     Published(&'a Store, &'a Overlay),
     Unpublished(&'a Unpublished),
 }
@@ -41,7 +41,7 @@ impl Source<'_> {
 }
 
 /// Streams `source` into a new file of twice as many regions. The source is not changed.
-pub(crate) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Unpublished> {
+pub(super) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Unpublished> {
     let identity = source.identity();
     let regions = identity.geometry.regions();
     let (files, disk) = match source {

@@ -23,31 +23,31 @@ const REGIONS_TOGETHER: u64 = 4;
 
 /// A key of a batch, on its way into its region.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Item {
-    pub(crate) region: RegionId,
+struct Item {
+    pub(super) region: RegionId,
     /// Which key of the batch it is.
-    pub(crate) index: u32,
+    pub(super) index: u32,
     fingerprint: u32,
     first: BucketId,
 }
 
 impl Item {
     #[inline]
-    pub(crate) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
+    pub(super) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
         let (region, rem) = hash.region(regions);
         let Place { first, fingerprint } = Place::<W>::new(hash.local(), rem);
         Self { region, index, fingerprint: fingerprint.0, first }
     }
 
     #[inline]
-    pub(crate) const fn place<W: Width>(self) -> Place<W> {
+    pub(super) const fn place<W: Width>(self) -> Place<W> {
         Place { first: self.first, fingerprint: Slot::new(self.fingerprint) }
     }
 }
 
 /// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers {
+pub(super) struct Buffers {
     /// As hashed: for each thread that hashes, the items for each thread that takes them.
     hashed: Vec<Vec<Vec<Item>>>,
     /// For each thread that takes them, two to sort with.
@@ -85,7 +85,7 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
 
 /// What is done with each key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub(super) enum Mode {
     /// A copy of it is stored.
     Insert,
     /// It is stored unless it is found already.
@@ -96,27 +96,27 @@ pub(crate) enum Mode {
 
 /// How a batch is taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(super) struct Manner {
     pub(crate) mode: Mode,
-    pub(crate) max_kicks: u32,
-    pub(crate) threads: usize,
+    pub(super) max_kicks: u32,
+    pub(super) threads: usize,
 }
 
 /// What became of the keys of a batch, by their indices.
 #[derive(Debug, Default)]
-pub(crate) struct Outcomes {
+pub(super) struct Outcomes {
     /// Entries stored.
-    pub(crate) entries: u64,
+    pub(super) entries: u64,
     /// Keys answered without an entry: found already, or beyond the limit of copies.
-    pub(crate) skipped: u64,
+    pub(super) skipped: u64,
     /// Entries removed, by the length of their tail.
-    pub(crate) removed: [u64; TAIL_LENGTHS],
+    pub(super) removed: [u64; TAIL_LENGTHS],
     /// Keys inserted that were not found before, or removed.
-    pub(crate) done: Vec<u32>,
+    pub(super) done: Vec<u32>,
     /// Keys with as many copies as fit.
-    pub(crate) at_limit: Vec<u32>,
+    pub(super) at_limit: Vec<u32>,
     /// Keys not taken, as their region has no room.
-    pub(crate) left: Vec<u32>,
+    pub(super) left: Vec<u32>,
 }
 
 impl Outcomes {
@@ -182,7 +182,7 @@ impl Outcomes {
 
 /// Takes the keys of `indices`, hashed by `hash`, on as many threads as the manner says; tells what became of
 /// them, and what went wrong, whereupon the rest was left out.
-pub(crate) fn take_all<W: Width>(
+pub(super) fn take_all<W: Width>(
     target: Target<'_>,
     regions: u64,
     indices: &[u32],

@@ -12,7 +12,7 @@ use crate::format::BUCKETS_PER_PAGE;
 use crate::system::Words;
 
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub(super) struct Pending {
     overlay: Overlay,
     /// The words of buckets changed since, by the bucket's number in the file; they count, and not those of the
     /// overlay.
@@ -99,7 +99,7 @@ impl Table {
 }
 
 /// A region as the transaction sees it, where all pages are intact and all changes single.
-pub(crate) struct Direct<'a> {
+pub(super) struct Direct<'a> {
     words: Words<'a, { BUCKETS_PER_REGION as usize }>,
     region: RegionId,
     changes: &'a mut Table,
@@ -129,7 +129,7 @@ const fn number(region: RegionId, bucket: BucketId) -> u64 {
 impl Pending {
     /// A bucket's word, if it is changed.
     #[inline]
-    pub(crate) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
+    pub(super) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
         if let Some(word) = self.single.get(number(region, bucket)) {
             return Some(word);
         }
@@ -137,12 +137,12 @@ impl Pending {
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, region: RegionId, bucket: BucketId, word: u64) {
+    pub(super) fn set(&mut self, region: RegionId, bucket: BucketId, word: u64) {
         self.single.insert(number(region, bucket), word);
     }
 
     /// All changes, by region and page.
-    pub(crate) fn sorted(&mut self) -> &mut Overlay {
+    pub(super) fn sorted(&mut self) -> &mut Overlay {
         if self.single.is_empty() {
             return &mut self.overlay;
         }
@@ -162,18 +162,18 @@ impl Pending {
         &mut self.overlay
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.single.is_empty() && self.overlay.is_empty()
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.overlay = Overlay::default();
         self.single.empty();
     }
 
     /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
     #[inline]
-    pub(crate) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
+    pub(super) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
         if !self.overlay.is_new() || !store.is_intact() {
             return None;
         }

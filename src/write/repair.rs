@@ -31,7 +31,7 @@ impl Repair {
 
 /// Puts quarantined pages into `overlay` in the place of all that are damaged or malformed, and counts what the
 /// file then holds; the totals that no scan can see are taken from `counts`.
-pub(crate) fn quarantine(
+pub(super) fn quarantine(
     store: &Store,
     overlay: &mut Overlay,
     counts: &Counts,

@@ -7,19 +7,19 @@ use crate::error::Result;
 use crate::file::{CHANGED, RegionChange, Store};
 use crate::format::BUCKETS_PER_PAGE;
 
-pub(crate) struct Scratch {
+pub(super) struct Scratch {
     words: Box<[u64; BUCKETS_PER_REGION as usize]>,
     /// One bit a bucket: it differs from the file.
     changed: [u64; BUCKETS_PER_REGION as usize / 64],
 }
 
 impl Scratch {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { words: Box::new([0; _]), changed: [0; _] }
     }
 
     /// Takes over a region and what is changed in it already. Fails if a page of it is damaged.
-    pub(crate) fn unpack(&mut self, store: &Store, region: RegionId, change: &RegionChange) -> Result<()> {
+    pub(super) fn unpack(&mut self, store: &Store, region: RegionId, change: &RegionChange) -> Result<()> {
         store.read_region(region, Some(change), &mut self.words)?;
         let (pages, _) = self.changed.as_chunks_mut();
         for (number, page) in (0..).zip(pages) {
@@ -29,7 +29,7 @@ impl Scratch {
     }
 
     /// Gives the changes back.
-    pub(crate) fn pack(&self, change: &mut RegionChange) {
+    pub(super) fn pack(&self, change: &mut RegionChange) {
         let (words, _) = self.words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let (changed, _) = self.changed.as_chunks::<CHANGED>();
         for (number, (changed, words)) in (0..).zip(changed.iter().zip(words)) {

@@ -6,20 +6,20 @@ use crate::error::{Error, Result};
 use crate::file::{Overlay, RegionChange, Store, Unpublished};
 
 /// Where inserts go: all that a thread of them may change, and nothing that another may.
-pub(crate) enum Target<'a> {
+pub(super) enum Target<'a> {
     Published(&'a Store, &'a mut Overlay),
     Unpublished(&'a Unpublished),
 }
 
 /// What can be asked for cache lines.
 #[derive(Clone, Copy)]
-pub(crate) enum Buffer<'a> {
+pub(super) enum Buffer<'a> {
     Published(&'a Store),
     Unpublished(&'a Unpublished),
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut RegionChange> {
+    pub(super) fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut RegionChange> {
         match self {
             Self::Published(store, overlay) => {
                 RegionView::Published(store, region, overlay.region_mut(region))
@@ -28,7 +28,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    pub(crate) const fn buffer(&self) -> Buffer<'a> {
+    pub(super) const fn buffer(&self) -> Buffer<'a> {
         match self {
             Self::Published(store, _) => Buffer::Published(store),
             Self::Unpublished(file) => Buffer::Unpublished(file),
@@ -36,7 +36,7 @@ impl<'a> Target<'a> {
     }
 
     /// Lets `work` have targets of its own for each of `parts`, which no other part's regions are in.
-    pub(crate) fn divide(
+    pub(super) fn divide(
         self,
         parts: usize,
         part_of: impl Fn(RegionId) -> usize,
@@ -57,7 +57,7 @@ impl<'a> Target<'a> {
 impl Buffer<'_> {
     /// Asks for the cache line of a bucket.
     #[inline]
-    pub(crate) fn prefetch(self, region: RegionId, bucket: BucketId) {
+    pub(super) fn prefetch(self, region: RegionId, bucket: BucketId) {
         match self {
             Self::Published(store) => store.prefetch(region, bucket.0),
             Self::Unpublished(file) => file.prefetch(region, bucket.0),
@@ -66,12 +66,12 @@ impl Buffer<'_> {
 }
 
 /// The changes that a view of a published region sees.
-pub(crate) trait Changes {
+pub(super) trait Changes {
     fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
 /// Those that it can add to.
-pub(crate) trait ChangesMut: Changes {
+pub(super) trait ChangesMut: Changes {
     fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
 }
 
@@ -110,7 +110,7 @@ impl ChangesMut for &mut RegionChange {
 }
 
 /// One region as the transaction sees it; `C` says whether it may be changed.
-pub(crate) enum RegionView<'a, C> {
+pub(super) enum RegionView<'a, C> {
     Published(&'a Store, RegionId, C),
     Unpublished(&'a Unpublished, RegionId),
 }

@@ -11,7 +11,7 @@ use crate::format::{Identity, Metadata};
 
 /// Where changes go.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
     Published(Box<Store>, Pending),
     /// Straight into a file that the commit publishes, in the place of the old one if there is one.
@@ -21,7 +21,7 @@ pub(crate) enum Work {
 impl Work {
     /// What the file is that the transaction works on.
     #[inline]
-    pub(crate) fn identity(&self) -> &Identity {
+    pub(super) fn identity(&self) -> &Identity {
         match self {
             Self::Published(store, _) => &store.checkpoint.identity,
             Self::Unpublished(file, _) => &file.identity,
@@ -43,7 +43,7 @@ impl Work {
     }
 
     /// The published file, if there is one yet.
-    pub(crate) fn store(&self) -> Option<&Store> {
+    pub(super) fn store(&self) -> Option<&Store> {
         match self {
             Self::Published(store, _) => Some(store),
             Self::Unpublished(_, old) => old.as_deref(),
@@ -62,15 +62,15 @@ impl<'a> Target<'a> {
 
 /// Everything a transaction can change.
 #[derive(Debug)]
-pub(crate) struct Transaction {
-    pub(crate) work: Work,
-    pub(crate) counts: Counts,
-    pub(crate) metadata: Metadata,
+pub(super) struct Transaction {
+    pub(super) work: Work,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
     search: Search,
 }
 
 impl Transaction {
-    pub(crate) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
+    pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
         Self { work, counts, metadata, search: Search::new() }
     }
 
@@ -85,14 +85,14 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn contains(&self, hash: KeyHash) -> Result<bool> {
+    pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {
             region::contains(&mut self.view(id), Place::<W>::new(hash.local(), rem))
         })
     }
 
-    pub(crate) fn count(&self, hash: KeyHash) -> Result<u32> {
+    pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {
             region::count(&mut self.view(id), Place::<W>::new(hash.local(), rem))
@@ -100,7 +100,7 @@ impl Transaction {
     }
 
     /// Stores one more copy; the region is the key's.
-    pub(crate) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<(Inserted, RegionId)> {
+    pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<(Inserted, RegionId)> {
         let (id, rem) = self.region_of(hash);
         let slots = self.work.identity().geometry.slots;
         let inserted = with_width!(slots, W => {
@@ -122,7 +122,7 @@ impl Transaction {
     }
 
     /// Takes the keys of these indices, each hashed by `hash`; after an error, some of them.
-    pub(crate) fn take_all(
+    pub(super) fn take_all(
         &mut self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
@@ -156,12 +156,12 @@ impl Transaction {
     }
 
     /// Inserts were answered without storing entries.
-    pub(crate) fn skipped(&mut self, inserts: u64) {
+    pub(super) fn skipped(&mut self, inserts: u64) {
         self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
     }
 
     /// Goes on in `file`, which holds all this one does after a doubling.
-    pub(crate) fn moved_to(self, file: Unpublished) -> Self {
+    pub(super) fn moved_to(self, file: Unpublished) -> Self {
         let old = match self.work {
             Work::Published(store, _) => Some(store),
             Work::Unpublished(_, old) => old,
@@ -170,7 +170,7 @@ impl Transaction {
     }
 
     /// Removes one copy; false if there was none.
-    pub(crate) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
+    pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash);
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);

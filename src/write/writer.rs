@@ -40,7 +40,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
+    fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
         loop {
             match Self::open_existing(path, options) {
                 Err(Error::NotFound { .. }) => {}
@@ -54,7 +54,7 @@ impl Writer {
         }
     }
 
-    pub(crate) fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+    fn open_existing(path: &Path, options: &Options) -> Result<Self> {
         options.check_rates()?;
         let files = Files::new(path)?;
         let Owned { store, journal, lock } =
@@ -73,7 +73,7 @@ impl Writer {
         Self { files, options: options.clone(), open: Some(Box::new(open)) }
     }
 
-    pub(crate) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
+    pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         if force && files.inode()?.is_some() {
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     /// A new filter whose first commit will publish what `fill` makes.
-    pub(crate) fn create_filled(
+    pub(super) fn create_filled(
         files: Files,
         options: &Options,
         policy: Policy,

@@ -19,32 +19,32 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 /// A frame of a transaction that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameAt {
-    pub(crate) offset: u64,
+    pub(in crate::file) offset: u64,
     pub(super) payload: usize,
     /// The frame's bytes with its padding.
-    pub(crate) length: u64,
+    pub(super) length: u64,
 }
 
 /// A frame that does not count, with later commits behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Broken {
-    pub(crate) offset: u64,
+pub(in crate::file) struct Broken {
+    pub(in crate::file) offset: u64,
     /// The commit that the frame would have belonged to.
-    pub(crate) first: u64,
+    pub(in crate::file) first: u64,
     /// The last commit seen behind it.
-    pub(crate) last: u64,
+    pub(in crate::file) last: u64,
 }
 
 /// What a journal holds.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// `None` if it is not right.
-    pub(crate) header: Option<Header>,
+    pub(in crate::file) header: Option<Header>,
     /// The frames of all transactions that count, in order.
-    pub(crate) frames: Vec<FrameAt>,
+    pub(in crate::file) frames: Vec<FrameAt>,
     /// The number of the last transaction that counts.
-    pub(crate) last: Option<u64>,
-    pub(crate) broken: Option<Broken>,
+    pub(in crate::file) last: Option<u64>,
+    pub(in crate::file) broken: Option<Broken>,
 }
 
 /// Finds what counts in a journal. `salt` and `base` are the superblock's, used where the header is not right.
@@ -177,7 +177,7 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 }
 
 /// A frame's bytes as they are, padding and all.
-pub(crate) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
+pub(in crate::file) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(at.length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, at.offset)?;
     Ok(bytes)
@@ -185,17 +185,17 @@ pub(crate) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
 
 /// The payload of a frame, parsed.
 #[derive(Debug)]
-pub(crate) struct Content<'a> {
-    pub(crate) records: Vec<Record<'a>>,
-    pub(crate) commit: Option<Commit<'a>>,
+pub(in crate::file) struct Content<'a> {
+    pub(in crate::file) records: Vec<Record<'a>>,
+    pub(in crate::file) commit: Option<Commit<'a>>,
 }
 
 /// The changes of one page.
 #[derive(Debug)]
-pub(crate) struct Record<'a> {
-    pub(crate) page: PageId,
+pub(in crate::file) struct Record<'a> {
+    pub(in crate::file) page: PageId,
     /// The page's checksum with these changes in it.
-    pub(crate) crc: u32,
+    pub(in crate::file) crc: u32,
     /// Empty where the words are the whole page.
     indices: &'a [U16],
     words: &'a [U64],
@@ -203,14 +203,14 @@ pub(crate) struct Record<'a> {
 
 /// What a COMMIT frame adds.
 #[derive(Debug)]
-pub(crate) struct Commit<'a> {
-    pub(crate) counts: Counts,
-    pub(crate) metadata: Option<&'a [u8]>,
+pub(in crate::file) struct Commit<'a> {
+    pub(in crate::file) counts: Counts,
+    pub(in crate::file) metadata: Option<&'a [u8]>,
 }
 
 impl<'a> Content<'a> {
     /// Of a frame that was found to count, as [`read_frame`] gave it.
-    pub(crate) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
+    pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
         let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
         Self::parse(&raw, rest.get(..at.payload)?)
     }
@@ -253,7 +253,7 @@ impl<'a> Record<'a> {
     }
 
     /// The changed words, ascending by index in the page.
-    pub(crate) fn words(&self) -> impl Iterator<Item = (u32, u64)> {
+    pub(in crate::file) fn words(&self) -> impl Iterator<Item = (u32, u64)> {
         let whole = self.indices.is_empty();
         let indices = self.indices.iter().map(|index| u32::from(index.get()));
         let all = 0..if whole { BUCKETS_PER_PAGE } else { 0 };
