@@ -67,7 +67,7 @@ pub struct Options {
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
     pub(crate) wait: Duration,
-    pub(crate) progress: Progress,
+    pub(crate) progress: DoublingProgress,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
@@ -75,9 +75,9 @@ type Tell = dyn Fn(u64, u64) + Send + Sync;
 
 /// Whom to tell how far a doubling is.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Option<Arc<Tell>>);
+pub(crate) struct DoublingProgress(Option<Arc<Tell>>);
 
-impl Progress {
+impl DoublingProgress {
     pub(crate) fn tell(&self, done: u64, all: u64) {
         if let Some(tell) = &self.0 {
             tell(done, all);
@@ -85,9 +85,9 @@ impl Progress {
     }
 }
 
-impl std::fmt::Debug for Progress {
+impl std::fmt::Debug for DoublingProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Progress(..)" } else { "Progress" })
+        f.write_str(if self.0.is_some() { "DoublingProgress(..)" } else { "DoublingProgress" })
     }
 }
 
@@ -117,7 +117,7 @@ impl Options {
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
             wait: Duration::ZERO,
-            progress: Progress::default(),
+            progress: DoublingProgress::default(),
             disk: Arc::new(SystemDisk),
         }
     }
@@ -220,7 +220,7 @@ impl Options {
     /// Whom a writer tells how far a doubling is that an insert made necessary: regions done, and all there
     /// are, after each.
     pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.progress = Progress(Some(Arc::new(tell)));
+        self.progress = DoublingProgress(Some(Arc::new(tell)));
         self
     }
 

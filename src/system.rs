@@ -23,7 +23,7 @@ mod threads;
 pub(crate) use disk::{Disk, SystemDisk};
 pub(crate) use files::{Files, Inode, check_single_name};
 pub(crate) use lock::{Held, existing_lock_file, lock_file};
-pub(crate) use map::{HEAD_WORDS, Map, MapMut, Shared, Words};
+pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 pub(crate) use memory::{Paging, REGIONS_AHEAD};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use threads::on_threads;

@@ -17,7 +17,7 @@ use crate::format::{
     Geometry, LIVE, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
     LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
 };
-use crate::system::{HEAD_WORDS, Map, MapMut, Shared, Words};
+use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
 /// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
 const SUPERSEDED: u64 = u32::MAX as u64;
@@ -50,7 +50,7 @@ impl Live {
     }
 }
 
-impl<M: Shared> Live<M> {
+impl<M: SharedMemory> Live<M> {
     /// Tells readers to look at the path before they answer; or takes it back.
     pub(crate) fn set_superseded(&self, superseded: bool) {
         self.set_flag(SUPERSEDED, superseded);

@@ -24,8 +24,8 @@ use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::frame::Header;
 use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, SLOT,
-    STATE_IDLE, STATE_IN_USE, Sealer, Superblock,
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
+    STATE_IN_USE, SUPERBLOCK, Sealer, Superblock,
 };
 use crate::options::Verify;
 use crate::system::{Disk, Files, Map, memory, random};
@@ -40,7 +40,7 @@ pub(super) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<Ra
         return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
     }
     let length = metadata.len();
-    let mut head = vec![0; length.min(2 * SLOT) as usize];
+    let mut head = vec![0; length.min(2 * SUPERBLOCK) as usize];
     file.read_exact_at(&mut head, 0).at(path, "read")?;
     Ok(RawSuperblocks::new(head, length))
 }
@@ -291,7 +291,7 @@ impl Store {
     /// read proves nothing: its writer may have died before its sync, or after a failed one.
     pub(super) fn rewrite_superblock(&self) -> Result<()> {
         let path = &self.files.data;
-        let (mut bytes, offset) = (vec![0; SLOT as usize], self.slot as u64 * SLOT);
+        let (mut bytes, offset) = (vec![0; SUPERBLOCK as usize], self.slot as u64 * SUPERBLOCK);
         self.file.read_exact_at(&mut bytes, offset).at(path, "read")?;
         self.disk.write_at(&self.file, &bytes, offset).at(path, "write again")
     }
@@ -303,7 +303,9 @@ impl Store {
             let slot = 1 - self.slot;
             let id = self.checkpoint.id + 1;
             let next = Superblock { id, ..superblock.clone() };
-            self.disk.write_at(&self.file, &next.encode(&path)?, slot as u64 * SLOT).at(&path, "write")?;
+            self.disk
+                .write_at(&self.file, &next.encode(&path)?, slot as u64 * SUPERBLOCK)
+                .at(&path, "write")?;
             // Protects: the slot just written, before the other one is.
             self.sync()?;
             (self.checkpoint, self.slot) = (next, slot);

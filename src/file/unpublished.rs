@@ -17,7 +17,7 @@ use super::published::Store;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, SLOT, STATE_IN_USE, Sealer,
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
     Superblock,
 };
 use crate::options::Verify;
@@ -207,7 +207,7 @@ impl Unpublished {
         self.write_sums()?;
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
-        self.write(&older.encode(&self.files.data)?, SLOT)?;
+        self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
         Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.publish(published);
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }

@@ -21,8 +21,8 @@ const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION)
 pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
-pub(crate) const SLOT: u64 = 65_536;
-pub(super) const SLOT_BYTES: usize = SLOT as usize;
+pub(crate) const SUPERBLOCK: u64 = 65_536;
+pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
 /// Where metadata lies in a slot, and the most there may be.
 pub(super) const METADATA_AT: usize = 4096;
 pub(crate) const METADATA_LIMIT: usize = 49_152;
@@ -30,7 +30,7 @@ pub(crate) const METADATA_LIMIT: usize = 49_152;
 pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 
 /// The live area's start, and in it the header, the copy of the metadata and the sequences.
-pub(crate) const LIVE: u64 = 2 * SLOT;
+pub(crate) const LIVE: u64 = 2 * SUPERBLOCK;
 pub(crate) const LIVE_STATE: u64 = 0;
 /// Two flags, looked at together: superseded in the low half of the word, poisoned in the high half.
 pub(crate) const LIVE_FLAGS: u64 = 8;

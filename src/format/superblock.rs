@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::{
     Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, METADATA_AT,
-    METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
+    METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, VERSION,
 };
 use super::metadata::Metadata;
 use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, SlotsPerBucket, TAIL_LENGTHS};
@@ -201,8 +201,8 @@ impl RawSuperblocks {
         if claims.peek().is_none() {
             return Error::NotGowk { path };
         }
-        if self.file_length < 2 * SLOT {
-            return Error::Length { path, expected: 2 * SLOT, found: self.file_length };
+        if self.file_length < 2 * SUPERBLOCK {
+            return Error::Length { path, expected: 2 * SUPERBLOCK, found: self.file_length };
         }
         let claims: Vec<RawSuperblock> =
             claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();

@@ -2,7 +2,7 @@
 //!
 //! 1. Every number in the tables of `format-spec/README.md` that says where something lies, how long it is or
 //!    what marks it, is the one that the code uses: to change either without the other fails here. The journal's
-//!    tables are compared in `journal/tests.rs`, the decision table in `recover/tests.rs`.
+//!    tables are compared in `file/journal/tests.rs`, the decision table in `file/recover/tests.rs`.
 //! 2. What is encoded is decoded, field by field, at the offsets of the tables.
 //! 3. Any single reserved byte, unknown feature bit or damaged byte of a slot is noticed.
 
@@ -267,7 +267,7 @@ fn the_constants_are_those_of_the_table() {
         ("region size", number(REGION)),
         ("max regions", number(MAX_REGIONS)),
         ("max id and commit", number(MAX_NUMBER)),
-        ("superblock slot size", number(SLOT)),
+        ("superblock slot size", number(SUPERBLOCK)),
         ("metadata offset", number(METADATA_AT as u64)),
         ("metadata limit", number(METADATA_LIMIT as u64)),
         ("slot CRC offset", number(SLOT_CRC_AT as u64)),
@@ -300,7 +300,7 @@ fn the_constants_are_those_of_the_table() {
     let spec = table("2", 0);
     let spec: Vec<(&str, String)> = spec.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
     assert_eq!(spec, ours);
-    assert_eq!(SLOT_BYTES as u64, SLOT);
+    assert_eq!(SLOT_BYTES as u64, SUPERBLOCK);
     assert!(says(&format!("# The gowk file format, version {}.{}", VERSION.0, VERSION.1)));
     assert_eq!(table("11", 0).last().unwrap()[0], format!("{}.{}", VERSION.0, VERSION.1));
 }
@@ -360,8 +360,8 @@ fn every_part_of_the_file_lies_where_the_table_says() {
             assert_eq!(geometry.doubled().is_some(), regions * 2 <= MAX_REGIONS);
         }
     }
-    for (part, start) in [("superblock slot A", 0), ("superblock slot B", SLOT)] {
-        assert_eq!((value(&formula(part, 1), &[]), value(&formula(part, 2), &[])), (start, SLOT));
+    for (part, start) in [("superblock slot A", 0), ("superblock slot B", SUPERBLOCK)] {
+        assert_eq!((value(&formula(part, 1), &[]), value(&formula(part, 2), &[])), (start, SUPERBLOCK));
     }
 }
 
@@ -920,9 +920,11 @@ fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
         head.truncate(length as usize);
         RawSuperblocks::new(head, length).check(path()).unwrap_err()
     };
-    assert!(matches!(refused(2 * SLOT), Error::Superblocks { .. }));
-    assert!(matches!(refused(2 * SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
-    assert!(matches!(refused(SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
+    assert!(matches!(refused(2 * SUPERBLOCK), Error::Superblocks { .. }));
+    assert!(
+        matches!(refused(2 * SUPERBLOCK - 1), Error::Length { expected, .. } if expected == 2 * SUPERBLOCK)
+    );
+    assert!(matches!(refused(SUPERBLOCK - 1), Error::Length { expected, .. } if expected == 2 * SUPERBLOCK));
 }
 
 #[test]

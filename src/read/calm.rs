@@ -5,7 +5,7 @@
 //! holds for longer than a lookup is found out once: that every page is intact, that n = 4, and that nothing is
 //! going on.
 //!
-//! The invariant is that of `lookup.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
+//! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
 //! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
 //! no flag was set when some lookup found it: a lookup that began after that, and finds the same epoch after its reads,
 //! met neither.

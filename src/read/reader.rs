@@ -1,5 +1,5 @@
 //! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
-//! the file. How a view is looked into: `lookup.rs`.
+//! the file. How a view is looked into: `settled.rs`.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -28,14 +28,14 @@ const WAITED: Duration = Duration::from_micros(2);
 
 /// A lookup whose cache lines are on their way.
 #[derive(Clone, Copy)]
-struct Pending<W> {
+struct Underway<W> {
     region: RegionId,
     first: BucketId,
     second: BucketId,
     query: Slot<W>,
 }
 
-impl<W> Pending<W> {
+impl<W> Underway<W> {
     fn pages(&self) -> [PageId; 2] {
         [self.first, self.second].map(|id| PageId::new(self.region, u32::from(id.0) / BUCKETS_PER_PAGE))
     }
@@ -100,11 +100,12 @@ impl View {
             let step = *place;
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
             let whole = self.touched.is_complete();
-            for (index, (pending, found)) in (number * STEP..).zip(step.iter().zip(found)) {
-                let buckets = contents.region(pending.region);
-                if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(pending)) {
-                    let [first, second] = [pending.first, pending.second].map(|id| buckets.word(id.0.into()));
-                    *found = Bucket::new(first).either_matches(Bucket::new(second), pending.query);
+            for (index, (underway, found)) in (number * STEP..).zip(step.iter().zip(found)) {
+                let buckets = contents.region(underway.region);
+                if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(underway)) {
+                    let [first, second] =
+                        [underway.first, underway.second].map(|id| buckets.word(id.0.into()));
+                    *found = Bucket::new(first).either_matches(Bucket::new(second), underway.query);
                 } else {
                     uncertain.push(index);
                 }
@@ -118,30 +119,30 @@ impl View {
         &self,
         items: &[T],
         hash: &impl Fn(&T) -> Result<KeyHash>,
-        step: &mut [Pending<W>; STEP],
+        step: &mut [Underway<W>; STEP],
     ) -> Result<()> {
-        for (pending, item) in step.iter_mut().zip(items) {
-            *pending = self.locate(hash(item)?);
+        for (underway, item) in step.iter_mut().zip(items) {
+            *underway = self.locate(hash(item)?);
         }
-        for pending in step.iter().take(items.len()) {
-            let start = self.word_of(PageId::new(pending.region, 0));
-            self.contents().prefetch(start + usize::from(pending.first.0));
-            self.contents().prefetch(start + usize::from(pending.second.0));
+        for underway in step.iter().take(items.len()) {
+            let start = self.word_of(PageId::new(underway.region, 0));
+            self.contents().prefetch(start + usize::from(underway.first.0));
+            self.contents().prefetch(start + usize::from(underway.second.0));
         }
         Ok(())
     }
 
     #[inline]
-    fn locate<W: Width>(&self, hash: KeyHash) -> Pending<W> {
+    fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
         let (region, rem) = hash.region(self.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
-        Pending { region, first: place.first, second: place.second(), query: place.fingerprint }
+        Underway { region, first: place.first, second: place.second(), query: place.fingerprint }
     }
 
     /// Whether the pages of a lookup match their checksums.
     #[inline]
-    fn are_intact<W>(&self, pending: &Pending<W>) -> bool {
-        pending.pages().into_iter().all(|page| self.verify(page).is_ok())
+    fn are_intact<W>(&self, underway: &Underway<W>) -> bool {
+        underway.pages().into_iter().all(|page| self.verify(page).is_ok())
     }
 }
 

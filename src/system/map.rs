@@ -215,7 +215,7 @@ impl MapMut {
 }
 
 /// What the writer's side of the live area does to shared memory; a test puts a model of memory in its place.
-pub(crate) trait Shared {
+pub(crate) trait SharedMemory {
     fn word(&self, index: usize) -> u64;
     fn half(&self, index: usize) -> u32;
     fn set_word(&self, index: usize, value: u64);
@@ -223,7 +223,7 @@ pub(crate) trait Shared {
     fn fence(ordering: Ordering);
 }
 
-impl Shared for MapMut {
+impl SharedMemory for MapMut {
     fn word(&self, index: usize) -> u64 {
         Self::word(self, index)
     }

@@ -11,12 +11,12 @@ use crate::system::REGIONS_AHEAD;
 
 /// What may double: a published file under an open transaction, or one not yet published.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub(super) enum Parent<'a> {
     Published(&'a Store, &'a Overlay),
     Unpublished(&'a Unpublished),
 }
 
-impl Source<'_> {
+impl Parent<'_> {
     fn identity(self) -> Identity {
         match self {
             Self::Published(store, _) => store.checkpoint.identity,
@@ -41,20 +41,20 @@ impl Source<'_> {
 }
 
 /// Streams `source` into a new file of twice as many regions. The source is not changed.
-pub(super) fn double(source: Source<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Unpublished> {
+pub(super) fn double(source: Parent<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Unpublished> {
     let identity = source.identity();
     let regions = identity.geometry.regions();
     let (files, disk) = match source {
-        Source::Published(store, _) => (&store.files, &store.disk),
-        Source::Unpublished(file) => file.surroundings(),
+        Parent::Published(store, _) => (&store.files, &store.disk),
+        Parent::Unpublished(file) => file.surroundings(),
     };
     let geometry = identity.geometry.doubled().ok_or_else(|| Error::Growth {
         path: files.data.clone(),
         reason: GrowthRefusal::Regions(MAX_REGIONS),
     })?;
     let model = match source {
-        Source::Published(store, _) => store.file.metadata(),
-        Source::Unpublished(file) => file.file_metadata(),
+        Parent::Published(store, _) => store.file.metadata(),
+        Parent::Unpublished(file) => file.file_metadata(),
     };
     let model = model.at(&files.data, "look at")?;
     let identity = Identity { geometry, ..identity };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::commit::{Committed, Failure, Open, journal_of, published};
 use super::doubling;
-use super::doubling::Source;
+use super::doubling::Parent;
 use super::partition::{Buffers, Manner, Mode};
 use super::pending::Pending;
 use super::repair::{Repair, quarantine};
@@ -479,8 +479,8 @@ impl Writer {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
         let source = match &mut self.open_mut()?.transaction.work {
-            Work::Published(store, pending) => Source::Published(store, pending.sorted()),
-            Work::Unpublished(file, _) => Source::Unpublished(file),
+            Work::Published(store, pending) => Parent::Published(store, pending.sorted()),
+            Work::Unpublished(file, _) => Parent::Unpublished(file),
         };
         let doubled = doubling::double(source, progress)?;
         if let Some(mut open) = self.open.take() {

@@ -13,7 +13,7 @@
 //! 2. Counters are those of one commit.
 //! 3. A private replay that the file has left behind answers nothing.
 //! 4. A lookup that meets no writer, or one that has finished, comes to an end.
-//! 5. The shortcut (`shortcut.rs`) never reports such a key absent either, and answers nothing once a flag is set.
+//! 5. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -112,7 +112,7 @@ impl Memory {
     }
 }
 
-impl Shared for Memory {
+impl SharedMemory for Memory {
     fn word(&self, index: usize) -> u64 {
         self.word_at(index).map_or(0, Word::load_own)
     }
@@ -309,8 +309,8 @@ fn what_a_dead_writer_left_is_never_believed_before_or_while_it_is_recovered() {
             // Dead in the middle of the first region; the journal moves the key of both.
             || {
                 let memory = Memory::new();
-                Shared::set_word(&memory, word(LIVE_EPOCH), 5);
-                Shared::set_half(&memory, half(LIVE_SEQUENCES), 3);
+                SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
+                SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 3);
                 memory.bucket(FIRST, 0).store(0);
                 memory
             },
@@ -345,7 +345,7 @@ fn a_private_replay_answers_nothing_once_the_file_goes_on() {
         || {
             let memory = Memory::new();
             // A dead writer's, so that there is something to replay.
-            Shared::set_word(&memory, word(LIVE_EPOCH), 5);
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
             memory
         },
         |memory| {
@@ -368,8 +368,8 @@ fn counters_are_those_of_one_commit_while_a_file_is_recovered() {
         || {
             // Dead while it stored them; the regions are as they were.
             let memory = Memory::new();
-            Shared::set_word(&memory, word(LIVE_EPOCH), 5);
-            Shared::set_word(&memory, word(LIVE_COUNTERS), 2);
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
+            SharedMemory::set_word(&memory, word(LIVE_COUNTERS), 2);
             memory
         },
         |memory| {
@@ -389,8 +389,8 @@ fn recovery_never_leaves_an_epoch_or_a_sequence_that_was_seen_before() {
     loom::model(|| {
         for (epoch, sequence) in [(4, 2), (5, 2), (5, 3)] {
             let memory = Memory::new();
-            Shared::set_word(&memory, word(LIVE_EPOCH), epoch);
-            Shared::set_half(&memory, half(LIVE_SEQUENCES), sequence);
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), epoch);
+            SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), sequence);
             let redo = || {
                 assert!(memory.epoch() > epoch && memory.epoch() % 2 == 1);
                 assert!(memory.sequence(FIRST) > sequence && memory.sequence(FIRST) % 2 == 1);
@@ -413,9 +413,9 @@ fn lookups_come_to_an_end() {
         memory.write(FIRST, [0, 0]);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
         // In the middle of another region: the sequence of this one vouches for it.
-        Shared::set_word(&memory, word(LIVE_EPOCH), 7);
+        SharedMemory::set_word(&memory, word(LIVE_EPOCH), 7);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
-        Shared::set_half(&memory, half(LIVE_SEQUENCES), 5);
+        SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 5);
         assert_eq!(lookup(&memory, FIRST, 0), None);
         Live(memory.clone()).set_poisoned(true);
         assert_eq!(lookup(&memory, FIRST, u32::MAX), None);
