@@ -28,6 +28,10 @@ impl Options {
     /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
     /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in
     /// between.
+    ///
+    /// [`Error::Busy`]: crate::Error::Busy
+    /// [`Error::Damaged`]: crate::Error::Damaged
+    /// [`Error::Io`]: crate::Error::Io
     pub fn read_in_memory(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self, View::open_in_memory)
     }
