@@ -1,9 +1,7 @@
 //! What a filter says of itself.
 
-use crate::counts::Counts;
+use crate::cuckoo::{Counts, HashKind, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
-use crate::hash::HashKind;
-use crate::sizing::SlotsPerBucket;
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
 const FORECAST: usize = 8;
@@ -147,7 +145,7 @@ fn bits_per_key(geometry: Geometry, counts: &Counts) -> Option<f64> {
 fn forecast(mut geometry: Geometry, policy: Policy, mut counts: Counts) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
     while forecasts.len() < FORECAST
-        && crate::grow::refusal(geometry, &policy, &counts, None, false).is_none()
+        && crate::growth::refusal(geometry, &policy, &counts, None, false).is_none()
     {
         let Some(doubled) = geometry.doubled() else { break };
         counts = counts.doubled_and_full(doubled.slots, doubled.slots_in_all());

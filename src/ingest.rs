@@ -100,6 +100,7 @@ mod inputs;
 mod job;
 mod jsonl;
 mod keys;
+mod lines;
 mod output;
 mod own;
 mod plan;

@@ -50,6 +50,36 @@
 //! | journal | the write-ahead log beside the file, `FILE-journal` |
 //! | checkpoint | the file holds all commits, and the journal none |
 //!
+//! Further words, after which the files of the source are named (`ARCHITECTURE.md` says how they lie):
+//!
+//! | word | meaning |
+//! |---|---|
+//! | hash | 128 bits of a key: the region and the tail come from the high half, the bucket and the tag from the low one |
+//! | width | how a bucket is divided: its slots, and the bits of each and of its tag |
+//! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
+//! | sizing | the slots per bucket for a rate, the regions for a capacity |
+//! | counts | counters kept with each commit: entries by the length of their tail, inserts, removals |
+//! | layout | where in the file everything lies |
+//! | superblock | what the file is and which commit its data holds; written twice, so that one is always whole |
+//! | metadata | names and bytes that users keep in the filter |
+//! | frame | a piece of the journal, with a checksum; a *scan* finds those that count |
+//! | disk | the operations that change a disk, behind one trait |
+//! | lock | the gate, held while opening, and the writer lock |
+//! | map | a file, or part of it, as memory |
+//! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
+//! | overlay | changes to pages that are not in the file yet |
+//! | published | with the filter's name, for all to see; an unpublished file is one being filled, or doubled into |
+//! | recovery | redoing what the journal holds after its writer died |
+//! | view | one opening of the file for reading; the recent one is that which a thread looked into last |
+//! | calm | an epoch that is even, and at which no flag was set |
+//! | settled | read while nothing was applied |
+//! | ring | lookups of a batch, dozens of which are under way at once |
+//! | transaction | all changes since the last commit; those pending are not sorted by page yet |
+//! | target | where changes go: a published file under an overlay, or an unpublished one |
+//! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
+//! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
+//! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
+//!
 //! # Files
 //!
 //! A filter is `FILE`, with `FILE-journal` (empty but for a header after a clean close) and `FILE-lock` (always
@@ -67,66 +97,28 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
-mod batch;
-mod bucket;
-mod commit;
-mod copy;
-mod counts;
-#[doc(hidden)]
-pub mod disk;
+mod cuckoo;
 mod error;
-mod files;
+mod file;
 mod format;
-mod grow;
-mod hash;
-mod in_memory;
+mod growth;
 mod info;
 #[cfg(feature = "ingest")]
 pub mod ingest;
-mod journal;
-mod live;
-mod lock;
-mod lookup;
-mod map;
-mod medium;
-mod memory;
-mod metadata;
-mod offset;
-mod open;
 mod options;
-mod overlay;
-mod page;
-mod partition;
-mod pending;
-mod reader;
-mod recent;
-mod recover;
-mod region;
-mod repair;
-mod rights;
-mod scratch;
-mod shortcut;
-mod sizing;
-mod store;
-mod threads;
-mod transaction;
-mod unpublished;
-mod verify;
-mod view;
-mod writer;
+mod read;
+mod system;
+mod write;
 
+pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
 pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};
-pub use format::Growth;
-pub use hash::{HashKind, KeyHash};
+pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
-pub use metadata::Metadata;
-pub use options::{OnDamage, Options};
-pub use page::Verify;
-pub use reader::Reader;
-pub use repair::Repair;
-pub use sizing::SlotsPerBucket;
-pub use verify::{DamagedPage, Report};
-pub use writer::Writer;
+pub use options::{OnDamage, Options, Verify};
+pub use read::{Reader, Report};
+#[doc(hidden)]
+pub use system::disk;
+pub use write::{Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

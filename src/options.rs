@@ -4,16 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disk::{Disk, SystemDisk};
+use crate::cuckoo::{HashKind, KeyHasher, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
-use crate::hash::{HashKind, KeyHasher};
-use crate::page::Verify;
-use crate::reader::Reader;
-use crate::sizing::SlotsPerBucket;
-use crate::store::random;
-use crate::view::View;
-use crate::writer::Writer;
+use crate::system::{Disk, SystemDisk, new_uuid, random};
 
 /// Keys that a filter is created for unless told otherwise.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
@@ -22,6 +16,18 @@ const DEFAULT_RATE: f64 = 0.001;
 /// Entries that the search for a free slot looks at. Fewer fill a filter less before it has to double: 500
 /// cost 1 to 1.5 points of load.
 const DEFAULT_MAX_KICKS: u32 = 2000;
+
+/// When a process verifies page checksums.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Verify {
+    /// Each page the first time it is touched.
+    #[default]
+    FirstTouch,
+    /// All pages while opening, which reads the whole file.
+    Eager,
+    /// Never, for measurements: a damaged page may then lose keys unnoticed.
+    Never,
+}
 
 /// What a lookup answers where a damaged page keeps it from knowing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -54,14 +60,14 @@ pub struct Options {
     growth: Growth,
     max_file_size: Option<u64>,
     max_rate: Option<f64>,
-    force: bool,
+    pub(crate) force: bool,
     pub(crate) max_kicks: u32,
     pub(crate) threads: usize,
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
     pub(crate) wait: Duration,
-    pub(crate) progress: Progress,
+    pub(crate) progress: DoublingProgress,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
@@ -69,9 +75,9 @@ type Tell = dyn Fn(u64, u64) + Send + Sync;
 
 /// Whom to tell how far a doubling is.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Option<Arc<Tell>>);
+pub(crate) struct DoublingProgress(Option<Arc<Tell>>);
 
-impl Progress {
+impl DoublingProgress {
     pub(crate) fn tell(&self, done: u64, all: u64) {
         if let Some(tell) = &self.0 {
             tell(done, all);
@@ -79,9 +85,9 @@ impl Progress {
     }
 }
 
-impl std::fmt::Debug for Progress {
+impl std::fmt::Debug for DoublingProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Progress(..)" } else { "Progress" })
+        f.write_str(if self.0.is_some() { "DoublingProgress(..)" } else { "DoublingProgress" })
     }
 }
 
@@ -111,7 +117,7 @@ impl Options {
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
             wait: Duration::ZERO,
-            progress: Progress::default(),
+            progress: DoublingProgress::default(),
             disk: Arc::new(SystemDisk),
         }
     }
@@ -214,7 +220,7 @@ impl Options {
     /// Whom a writer tells how far a doubling is that an insert made necessary: regions done, and all there
     /// are, after each.
     pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.progress = Progress(Some(Arc::new(tell)));
+        self.progress = DoublingProgress(Some(Arc::new(tell)));
         self
     }
 
@@ -223,40 +229,6 @@ impl Options {
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
-    }
-
-    /// Opens the filter for writing, or creates it where there is none.
-    ///
-    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
-    /// has the filter, and with whatever is wrong with the file or the options.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_or_create(path.as_ref(), self)
-    }
-
-    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
-    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_existing(path.as_ref(), self)
-    }
-
-    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::create(path.as_ref(), self, self.force)
-    }
-
-    /// Opens the filter for reading.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
-        Reader::open_with(path.as_ref(), self, View::open)
-    }
-
-    /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
-    ///
-    /// Takes as much memory as the file is long, in huge pages where the system has them; all pages are verified
-    /// meanwhile. The file is left alone afterwards: later commits are not seen, and it may be removed. Clones of
-    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
-    /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in
-    /// between.
-    pub fn read_in_memory(&self, path: impl AsRef<Path>) -> Result<Reader> {
-        Reader::open_with(path.as_ref(), self, View::open_in_memory)
     }
 
     /// Whether the rates given are rates at all.
@@ -329,16 +301,6 @@ impl Options {
             _ => Ok(()),
         }
     }
-}
-
-/// Version 4 (random), variant 1, as RFC 9562 section 5.4 has it.
-pub(crate) fn new_uuid(path: &Path) -> Result<[u8; 16]> {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&random(path)?.to_le_bytes());
-    uuid[8..].copy_from_slice(&random(path)?.to_le_bytes());
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(uuid)
 }
 
 fn check_rate(option: &'static str, rate: f64) -> Result<()> {

@@ -234,7 +234,7 @@ fn a_writer_gets_in_or_is_refused_soon_although_readers_open_the_filter_all_the_
     let opened = opened.into_inner();
     for outcome in outcomes {
         match outcome {
-            Some(Ok(()) | Err(Error::Locked { .. } | Error::Busy { .. })) => {}
+            Some(Ok(()) | Err(Error::Locked { .. } | Error::Stalled { .. } | Error::Busy { .. })) => {}
             Some(Err(error)) => panic!("{error}"),
             None => panic!("no answer in {SOON:?}, while readers opened it {opened} times"),
         }
@@ -331,7 +331,7 @@ fn a_stopped_process_holds_up_a_writer_no_longer_than_it_waits() {
                     let _ = sender.send(opened.and_then(gowk::Writer::close));
                 });
                 match outcome.recv_timeout(Duration::from_secs(10)) {
-                    Ok(Err(Error::Locked { .. } | Error::Busy { .. })) => {}
+                    Ok(Err(Error::Locked { .. } | Error::Stalled { .. } | Error::Busy { .. })) => {}
                     // One that recovers nothing, and is not in yet, has nothing that a writer must wait for.
                     Ok(Ok(())) if role.ends_with("at the folder") => {}
                     Ok(other) => panic!("beside a stopped {role}: {other:?}"),

@@ -6,15 +6,13 @@ use std::path::Path;
 use zerocopy::little_endian::{F64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{
-    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, MAX_REGIONS,
-    METADATA_AT, METADATA_LIMIT, SLOT, SLOT_BYTES, SLOT_CRC_AT, VERSION,
+use super::layout::{
+    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, METADATA_AT,
+    METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, VERSION,
 };
-use crate::counts::{Counts, TAIL_LENGTHS};
+use super::metadata::Metadata;
+use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, SlotsPerBucket, TAIL_LENGTHS};
 use crate::error::{Error, Expected, Result};
-use crate::hash::{HashKind, KeyHasher};
-use crate::metadata::Metadata;
-use crate::sizing::SlotsPerBucket;
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -106,7 +104,7 @@ pub(super) struct RawSuperblock {
     pub(super) magic: [u8; 8],
     pub(super) major: U16,
     pub(super) minor: U16,
-    pub(super) reserved_0: U32,
+    reserved_0: U32,
     pub(super) incompatible: U64,
     pub(super) read_only_compatible: U64,
     pub(super) compatible: U64,
@@ -127,12 +125,12 @@ pub(super) struct RawSuperblock {
     pub(super) requested_rate: F64,
     pub(super) max_rate: F64,
     pub(super) capacity: U64,
-    pub(super) reserved_1: [u8; 16],
+    reserved_1: [u8; 16],
     pub(super) commit: U64,
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_2: [u8; 12],
+    reserved_2: [u8; 12],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 512);
@@ -173,7 +171,7 @@ impl RawSuperblocks {
     pub(crate) fn read(file_length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Self {
         let mut raw = Self { slots: Default::default(), file_length, unreadable: None };
         for (offset, slot) in (0..).step_by(SLOT_BYTES).zip(&mut raw.slots) {
-            slot.resize(file_length.saturating_sub(offset).min(SLOT) as usize, 0);
+            slot.resize(file_length.saturating_sub(offset).min(SUPERBLOCK) as usize, 0);
             if let Err(error) = read(slot, offset) {
                 slot.clear();
                 raw.unreadable = Some(error);
@@ -218,8 +216,8 @@ impl RawSuperblocks {
         if claims.peek().is_none() {
             return Error::NotGowk { path };
         }
-        if self.file_length < 2 * SLOT {
-            return Error::Length { path, expected: 2 * SLOT, found: self.file_length };
+        if self.file_length < 2 * SUPERBLOCK {
+            return Error::Length { path, expected: 2 * SUPERBLOCK, found: self.file_length };
         }
         let claims: Vec<RawSuperblock> =
             claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();

@@ -2,7 +2,7 @@
 //!
 //! 1. Every number in the tables of `format-spec/README.md` that says where something lies, how long it is or
 //!    what marks it, is the one that the code uses: to change either without the other fails here. The journal's
-//!    tables are compared in `journal/tests.rs`, the decision table in `recover/tests.rs`.
+//!    tables are compared in `file/journal/tests.rs`, the decision table in `file/recover/tests.rs`.
 //! 2. What is encoded is decoded, field by field, at the offsets of the tables.
 //! 3. Any single reserved byte, unknown feature bit or damaged byte of a slot is noticed.
 
@@ -10,21 +10,19 @@ use std::path::Path;
 
 use zerocopy::FromBytes;
 
+use super::layout::{KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT};
 use super::superblock::RawSuperblock;
 use super::*;
-use crate::bucket::{Bucket, Slot, Width, with_width};
-use crate::counts::{Counts, TAIL_LENGTHS};
-use crate::disk::{Disk, SystemDisk};
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
+    RegionId, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
+};
 use crate::error::{Error, Result};
-use crate::grow::GROWTH_THRESHOLD;
-use crate::hash::{HashKind, KeyHasher};
-use crate::journal;
-use crate::live::{Live, Published};
-use crate::metadata::Metadata;
-use crate::offset::{OFFSET_T6, OFFSET_T10};
+use crate::file::Published;
+use crate::file::live::Live;
+use crate::growth::GROWTH_THRESHOLD;
 use crate::options::Options;
-use crate::page::Sealer;
-use crate::region::Place;
+use crate::system::{Disk, SystemDisk};
 
 const SPEC: &str = include_str!("../../format-spec/README.md");
 
@@ -279,7 +277,7 @@ fn the_constants_are_those_of_the_table() {
         ("region size", number(REGION)),
         ("max regions", number(MAX_REGIONS)),
         ("max id and commit", number(MAX_NUMBER)),
-        ("superblock slot size", number(SLOT)),
+        ("superblock slot size", number(SUPERBLOCK)),
         ("metadata offset", number(METADATA_AT as u64)),
         ("metadata limit", number(METADATA_LIMIT as u64)),
         ("slot CRC offset", number(SLOT_CRC_AT as u64)),
@@ -290,12 +288,12 @@ fn the_constants_are_those_of_the_table() {
         ("live sequences offset", number(LIVE_SEQUENCES)),
         ("tail lengths", number(TAIL_LENGTHS as u64)),
         ("counts size", number(size_of::<RawCounts>() as u64)),
-        ("journal header size", number(journal::HEADER)),
-        ("journal header CRC offset", number(journal::HEADER_CRC_AT as u64)),
-        ("frame alignment", number(journal::FRAME_ALIGN)),
-        ("frame header size", number(journal::FRAME_HEADER as u64)),
-        ("frame payload limit", number(journal::MAX_PAYLOAD as u64)),
-        ("frame flag COMMIT", number(journal::COMMIT.into())),
+        ("journal header size", number(frame::HEADER)),
+        ("journal header CRC offset", number(frame::HEADER_CRC_AT as u64)),
+        ("frame alignment", number(frame::FRAME_ALIGN)),
+        ("frame header size", number(frame::FRAME_HEADER as u64)),
+        ("frame payload limit", number(frame::MAX_PAYLOAD as u64)),
+        ("frame flag COMMIT", number(frame::COMMIT.into())),
         ("format major", number(VERSION.0.into())),
         ("format minor", number(VERSION.1.into())),
         ("hash id caller", hash_id(HashKind::Caller)),
@@ -303,16 +301,16 @@ fn the_constants_are_those_of_the_table() {
         ("growth never", growth(Growth::Never)),
         ("growth auto", growth(Growth::Auto)),
         ("magic", hex(&MAGIC)),
-        ("journal magic", hex(&journal::HEADER_MAGIC)),
-        ("frame magic", hex(&journal::FRAME_MAGIC)),
+        ("journal magic", hex(&frame::HEADER_MAGIC)),
+        ("frame magic", hex(&frame::FRAME_MAGIC)),
         ("state idle", hex(&STATE_IDLE)),
         ("state in use", hex(&STATE_IN_USE)),
-        ("canary key", hex(crate::hash::CANARY_KEY)),
+        ("canary key", hex(crate::cuckoo::CANARY_KEY)),
     ];
     let spec = table("2", 0);
     let spec: Vec<(&str, String)> = spec.iter().map(|row| (row[0].as_str(), row[1].clone())).collect();
     assert_eq!(spec, ours);
-    assert_eq!(SLOT_BYTES as u64, SLOT);
+    assert_eq!(SLOT_BYTES as u64, SUPERBLOCK);
     assert!(says(&format!("# The gowk file format, version {}.{}", VERSION.0, VERSION.1)));
     assert_eq!(table("11", 0).last().unwrap()[0], format!("{}.{}", VERSION.0, VERSION.1));
 }
@@ -372,8 +370,8 @@ fn every_part_of_the_file_lies_where_the_table_says() {
             assert_eq!(geometry.doubled().is_some(), regions * 2 <= MAX_REGIONS);
         }
     }
-    for (part, start) in [("superblock slot A", 0), ("superblock slot B", SLOT)] {
-        assert_eq!((value(&formula(part, 1), &[]), value(&formula(part, 2), &[])), (start, SLOT));
+    for (part, start) in [("superblock slot A", 0), ("superblock slot B", SUPERBLOCK)] {
+        assert_eq!((value(&formula(part, 1), &[]), value(&formula(part, 2), &[])), (start, SUPERBLOCK));
     }
 }
 
@@ -556,7 +554,7 @@ fn widths_and_capacities_are_those_of_the_table() {
 fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     let (least, most) = (SlotsPerBucket::Two.get(), SlotsPerBucket::Seven.get());
-    let head = journal::FRAME_CRC_AT;
+    let head = frame::FRAME_CRC_AT;
     // The policy of a filter of which nothing was asked, and the bounds of a rate.
     let none = 0;
     let rate = |rate: f64| {
@@ -583,15 +581,15 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
         ("5.4", 0, "superseded", "u32, not 0:".to_owned()),
         ("5.4", 0, "poisoned", "u32, not 0:".to_owned()),
         ("5.4", 0, "metadata_length", format!("u64, at most {METADATA_LIMIT}")),
-        ("6.2", 0, "magic", format!("`{}` in ASCII", journal::HEADER_MAGIC.escape_ascii())),
+        ("6.2", 0, "magic", format!("`{}` in ASCII", frame::HEADER_MAGIC.escape_ascii())),
         ("6.2", 0, "major", format!("u16, {}", VERSION.0)),
         ("6.2", 0, "minor", format!("u16, {}", VERSION.1)),
-        ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", journal::HEADER_CRC_AT - 1)),
-        ("6.3", 0, "magic", format!("`{}` in ASCII", journal::FRAME_MAGIC.escape_ascii())),
+        ("6.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {}", frame::HEADER_CRC_AT - 1)),
+        ("6.3", 0, "magic", format!("`{}` in ASCII", frame::FRAME_MAGIC.escape_ascii())),
         ("6.3", 0, "order", "u32: 0, 1, 2, ... within the transaction".to_owned()),
         ("6.3", 0, "reserved", "0".to_owned()),
-        ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", journal::COMMIT)),
-        ("6.3", 0, "payload", format!("a multiple of 8, at most {}", journal::MAX_PAYLOAD)),
+        ("6.3", 0, "flags", format!("u32: {} for COMMIT, else 0", frame::COMMIT)),
+        ("6.3", 0, "payload", format!("a multiple of 8, at most {}", frame::MAX_PAYLOAD)),
         ("6.3", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} and of the payload", head - 1)),
         ("6.3", 2, "has_metadata", "u32: 1 if metadata follows, else 0: unchanged".to_owned()),
         ("6.3", 2, "metadata_length", "u32; 0 if has_metadata is 0".to_owned()),
@@ -730,7 +728,7 @@ fn the_chance_of_an_early_overflow_is_the_one_that_is_told() {
         "the chance of that is {two:.0e} for n = 2, {four:.0e} for n = 4, and below 1e-6 for the others"
     );
     assert!(says(&told), "{told}");
-    let documentation = include_str!("../sizing.rs").split_whitespace().filter(|word| *word != "///");
+    let documentation = include_str!("../cuckoo/sizing.rs").split_whitespace().filter(|word| *word != "///");
     assert!(documentation.collect::<Vec<_>>().join(" ").contains(&told), "{told}");
 }
 
@@ -936,16 +934,16 @@ fn a_slot_that_cannot_be_read_is_a_damaged_one() {
             if unreadable.contains(&offset) {
                 return Err(std::io::Error::from_raw_os_error(5));
             }
-            into.copy_from_slice(&slots[(offset / SLOT) as usize]);
+            into.copy_from_slice(&slots[(offset / SUPERBLOCK) as usize]);
             Ok(())
         })
         .check(path())
     };
-    for (unreadable, expected) in [(SLOT, &superblock), (0, &older)] {
+    for (unreadable, expected) in [(SUPERBLOCK, &superblock), (0, &older)] {
         let found = check(&[unreadable]).unwrap();
         assert_eq!((&found.newest, found.other_damaged), (expected, true));
     }
-    let error = check(&[0, SLOT]).unwrap_err();
+    let error = check(&[0, SUPERBLOCK]).unwrap_err();
     assert!(matches!(&error, Error::Io { source, .. } if source.raw_os_error() == Some(5)), "{error}");
 }
 
@@ -957,9 +955,11 @@ fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
         head.truncate(length as usize);
         raw(head, length).check(path()).unwrap_err()
     };
-    assert!(matches!(refused(2 * SLOT), Error::Superblocks { .. }));
-    assert!(matches!(refused(2 * SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
-    assert!(matches!(refused(SLOT - 1), Error::Length { expected, .. } if expected == 2 * SLOT));
+    assert!(matches!(refused(2 * SUPERBLOCK), Error::Superblocks { .. }));
+    assert!(
+        matches!(refused(2 * SUPERBLOCK - 1), Error::Length { expected, .. } if expected == 2 * SUPERBLOCK)
+    );
+    assert!(matches!(refused(SUPERBLOCK - 1), Error::Length { expected, .. } if expected == 2 * SUPERBLOCK));
 }
 
 #[test]
@@ -987,5 +987,16 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         change(&mut other);
         assert_eq!(field_of(check([&other, &next].map(bytes), length)), name);
         assert_eq!(field_of(check([&next, &other].map(bytes), length)), name);
+    }
+}
+
+#[test]
+fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
+    let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
+    for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
+        let regions = slots.regions_for(50_000_000).unwrap_or(0);
+        let bytes = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let actual = bytes as f64 / 50e6;
+        assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }
 }

@@ -6,7 +6,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::error::{Error, InputProblem};
 use super::job::{Column, LONGEST};
-use super::records::{Found, Skip};
+use super::lines::{Found, Skip};
 use super::source::{Position, Source};
 
 /// Bytes of a header shown in a message.

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::{Error, InputProblem};
-use super::records::{Found, Skip, line};
+use super::lines::{Found, Skip, line};
 use super::source::Source;
 
 pub(super) struct Jsonl {

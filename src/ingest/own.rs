@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, OutputProblem};
 use super::job::Job;
-use crate::files::{Files, Inode, TEMPORARY};
+use crate::system::{Files, Inode, TEMPORARY};
 
 /// Links that a name may lead through, as Linux has it.
 const MOST_LINKS: usize = 40;

@@ -11,8 +11,9 @@ use super::cursor::Finished;
 use super::error::{Error, InputProblem};
 use super::fingerprint::Fingerprint;
 use super::job::Job;
+use super::lines::{Found, Skip};
 use super::plan::{State, Task};
-use super::records::{Found, Records, Skip};
+use super::records::Records;
 use super::source::Source;
 
 /// The most keys in a batch: enough for the filter to sort them by region, few enough to stop soon.

@@ -1,27 +1,11 @@
 //! From the bytes of an input to keys.
 
-use memchr::memchr;
-
 use super::csv::{self, Csv};
 use super::error::Error;
-use super::job::{Format, LONGEST, RecordOptions};
+use super::job::{Format, RecordOptions};
 use super::jsonl::Jsonl;
+use super::lines::{Found, Skip, line};
 use super::source::{Position, Source};
-
-/// What a record holds.
-#[derive(Debug)]
-pub(super) enum Found<'a> {
-    Key(&'a [u8]),
-    Skipped(Skip),
-}
-
-/// Why a record gives no key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Skip {
-    Empty,
-    TooLong,
-    NoField,
-}
 
 /// Finds the records of one input.
 pub(super) struct Records {
@@ -98,49 +82,13 @@ impl Records {
     }
 }
 
-/// The next line without its end; `None` at the end of the source, `Some(None)` if it is longer than
-/// [`LONGEST`].
-pub(super) fn line(source: &mut Source, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
-    let mut searched = 0;
-    loop {
-        let waiting = source.waiting();
-        if let Some(found) = memchr(separator, &waiting[searched..]) {
-            let length = searched + found;
-            return Ok(Some(source.take(length + 1).get(..length).filter(|line| line.len() <= LONGEST)));
-        }
-        searched = waiting.len();
-        if searched > LONGEST {
-            return pass_over(source, separator).map(|()| Some(None));
-        }
-        if !source.fill()? {
-            return Ok((searched > 0).then(|| Some(source.take(searched))));
-        }
-    }
-}
-
-/// Takes the rest of a line without keeping it.
-fn pass_over(source: &mut Source, separator: u8) -> Result<(), Error> {
-    loop {
-        let waiting = source.waiting();
-        if let Some(found) = memchr(separator, waiting) {
-            source.take(found + 1);
-            return Ok(());
-        }
-        let all = waiting.len();
-        source.take(all);
-        if !source.fill()? {
-            return Ok(());
-        }
-    }
-}
-
 /// The tests of this module and of the formats.
 #[cfg(test)]
 pub(super) mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::ingest::job::Job;
+    use crate::ingest::job::{Job, LONGEST};
 
     /// The keys, and why others are missing, from `from` on; and where that ended.
     pub(crate) fn keys(

@@ -1,0 +1,32 @@
+//! The cuckoo filter itself, as arithmetic on numbers: from a key's bytes to a region, a bucket and a fingerprint,
+//! and what a region does with them.
+//!
+//! Uses nothing of the other wings: no files, no memory maps, no format but the widths of slots. Where the buckets
+//! lie is the matter of whoever implements [`Buckets`].
+//!
+//! Invariants (`format-spec/README.md`, sections 3 and 4):
+//!
+//! 1. An entry is in one of two buckets of one region, and either leads to the other by its tag alone.
+//! 2. An insert that fails has changed nothing; one that succeeds moves entries only between their two buckets.
+//! 3. A removal takes the longest entry that matches, so that no key that was inserted becomes absent.
+
+mod bucket;
+mod counts;
+mod hash;
+mod offset;
+pub(crate) mod region;
+mod sizing;
+mod widths;
+
+pub(crate) use bucket::{Bucket, BucketId, Slot};
+pub(crate) use counts::{Counts, TAIL_LENGTHS};
+#[cfg(test)]
+pub(crate) use hash::CANARY_KEY;
+pub use hash::{HashKind, KeyHash};
+pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
+pub(crate) use offset::OFFSET_T6;
+#[cfg(test)]
+pub(crate) use offset::OFFSET_T10;
+pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place, Search};
+pub use widths::SlotsPerBucket;
+pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

@@ -1,0 +1,174 @@
+//! From key bytes to a place: which region, which bucket, which fingerprint.
+//!
+//! Pure: no I/O. The rules are those of `format-spec/README.md`, section 3.
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// The bytes whose hash under the file's seed is stored as the canary.
+pub(crate) const CANARY_KEY: &[u8] = b"gowk";
+
+/// The 128-bit hash of a key, all that a filter ever learns of it.
+///
+/// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
+/// [`KeyHash::new`] from a hash that the caller computed, for filters created with
+/// [`HashKind::Caller`]. Hashing once and looking up many times, in several filters of one seed, saves the
+/// hashing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyHash(u128);
+
+impl KeyHash {
+    /// A hash that the caller computed. All 128 bits must be uniformly distributed: the filter takes the
+    /// region and the tail from the high half and the bucket and the tag from the low half.
+    pub const fn new(hash: u128) -> Self {
+        Self(hash)
+    }
+
+    /// The hash as a number.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+
+    /// The high half: the position of the key on the line 0..2^64 that the regions divide evenly.
+    pub(crate) const fn position(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    /// The low half: where in its region the key belongs.
+    pub(crate) const fn local(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The region of the key among `regions`, and the 64-bit fraction left over.
+    ///
+    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and
+    /// the fraction loses that bit: this is what lets a filter double without its keys.
+    pub(crate) const fn region(self, regions: u64) -> (RegionId, u64) {
+        let product = self.position() as u128 * regions as u128;
+        (RegionId((product >> 64) as u32), product as u64)
+    }
+}
+
+/// A region's number, below the filter's number of regions (at most 2^32).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct RegionId(pub(crate) u32);
+
+/// Regions that a filter has at most.
+pub(crate) const MAX_REGIONS: u64 = 1 << 32;
+
+/// Who hashes the keys of a filter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum HashKind {
+    /// The filter, by XXH3-128 with the file's seed. Hash id 1.
+    #[default]
+    Xxh3,
+    /// The caller, who brings [`KeyHash`]es; methods that take keys refuse. Hash id 0.
+    Caller,
+}
+
+/// The hash function of one file: its kind and its seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyHasher {
+    pub(crate) kind: HashKind,
+    pub(crate) seed: u64,
+    /// What keys of eight bytes are combined with: all that the seed does to them.
+    flip: u64,
+}
+
+impl KeyHasher {
+    pub(crate) const fn new(kind: HashKind, seed: u64) -> Self {
+        // Of XXH3's default secret, the 64-bit words at 16 and 24.
+        let secret = 0xDB97_9083_E96D_D4DE_u64 ^ 0x1F67_B3B7_A4A4_4072;
+        let seeded = seed ^ ((seed as u32).swap_bytes() as u64) << 32;
+        Self { kind, seed, flip: secret.wrapping_add(seeded) }
+    }
+
+    /// The hash of `key`, or `None` where the caller brings the hashes.
+    #[inline(always)]
+    pub(crate) fn hash(self, key: &[u8]) -> Option<KeyHash> {
+        match self.kind {
+            HashKind::Xxh3 => Some(self.xxh3(key)),
+            HashKind::Caller => None,
+        }
+    }
+
+    /// The hash of `key` where the caller does not bring the hashes.
+    #[inline(always)]
+    pub(crate) fn xxh3(self, key: &[u8]) -> KeyHash {
+        KeyHash(match key.try_into() {
+            Ok(eight) => self.xxh3_of_eight(eight),
+            Err(_) => xxh3_of_any(key, self.seed),
+        })
+    }
+
+    /// XXH3-128 of what applications most often hash themselves or number, in line with the lookup, and with what
+    /// depends only on the seed computed once. The steps are those of the XXH3 specification for 4 to 8 bytes; a
+    /// test compares them with the crate that hashes all other lengths.
+    #[inline(always)]
+    const fn xxh3_of_eight(self, key: [u8; 8]) -> u128 {
+        const PRIME: u64 = 0x9E37_79B1_85EB_CA87 + (8 << 2);
+        let product = (u64::from_le_bytes(key) ^ self.flip) as u128 * PRIME as u128;
+        let (low, high) = (product as u64, (product >> 64) as u64);
+        let high = high.wrapping_add(low << 1);
+        let low = low ^ high >> 3;
+        let low = (low ^ low >> 35).wrapping_mul(0x9FB2_1C65_1E98_DF25);
+        let high = (high ^ high >> 37).wrapping_mul(0x1656_6791_9E37_79F9);
+        ((high ^ high >> 32) as u128) << 64 | (low ^ low >> 28) as u128
+    }
+
+    /// What the superblock stores to prove that this build hashes as the file's writer did; 0 where the
+    /// caller hashes.
+    pub(crate) fn canary(self) -> u128 {
+        self.hash(CANARY_KEY).map_or(0, KeyHash::get)
+    }
+}
+
+/// Not in line: it is long, with a case for each range of lengths.
+#[inline(never)]
+fn xxh3_of_any(key: &[u8], seed: u64) -> u128 {
+    xxh3_128_with_seed(key, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_are_hashed_as_the_crate_hashes_them() {
+        let mut number = 1u64;
+        let next = || {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            number ^ number >> 29
+        };
+        for seed in
+            [0, 1, u64::MAX, 1 << 31, 1 << 32].into_iter().chain(std::iter::repeat_with(next).take(200))
+        {
+            let hasher = KeyHasher::new(HashKind::Xxh3, seed);
+            for key in [0, u64::MAX].into_iter().chain((0..64).map(|bit| seed ^ 1 << bit)) {
+                let expected = KeyHash(xxh3_128_with_seed(&key.to_le_bytes(), seed));
+                assert_eq!(hasher.hash(&key.to_le_bytes()), Some(expected), "{seed:x} {key:x}");
+            }
+        }
+    }
+
+    #[test]
+    fn doubling_sends_a_key_to_one_of_the_two_children_of_its_region() {
+        let hasher = KeyHasher::new(HashKind::Xxh3, 7);
+        for regions in [1u64, 3, 1000, 1 << 31] {
+            for i in 0u32..2000 {
+                let Some(hash) = hasher.hash(&i.to_le_bytes()) else { panic!("XXH3 hashes") };
+                let (parent, rem) = hash.region(regions);
+                let (child, rest) = hash.region(regions * 2);
+                assert!(u64::from(parent.0) < regions);
+                assert_eq!(u64::from(child.0), 2 * u64::from(parent.0) + (rem >> 63));
+                assert_eq!(rest, rem << 1);
+            }
+        }
+    }
+
+    #[test]
+    fn caller_hashed_filters_do_not_hash() {
+        let hasher = KeyHasher::new(HashKind::Caller, 7);
+        assert_eq!(hasher.hash(b"key"), None);
+        assert_eq!(hasher.canary(), 0);
+    }
+}

@@ -1,0 +1,75 @@
+//! How large a filter must be: slots per bucket for a false-positive rate, regions for a capacity.
+//!
+//! Pure arithmetic. The tables are those of `format-spec/README.md`, section 3.3.
+
+use super::hash::MAX_REGIONS;
+use super::region::BUCKETS_PER_REGION;
+use super::widths::SlotsPerBucket;
+
+impl SlotsPerBucket {
+    /// The most slots a bucket may have for a false-positive rate of `rate` at full load before any growth;
+    /// `None` if no width reaches it.
+    pub fn for_rate(rate: f64) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|slots| slots.false_positive_rate() <= rate)
+    }
+
+    /// The expected false-positive rate at full load before any growth, 0 to 1: `2n * 2^-(T + t)`.
+    pub fn false_positive_rate(self) -> f64 {
+        f64::from(2 * self.get()) * (-f64::from(self.tag_bits() + self.fresh_tail_bits())).exp2()
+    }
+
+    /// rho: the part of all slots that a filter of any size takes before some region has no room.
+    ///
+    /// A region fails first at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987, 0.990 for n = 2..7 (4000
+    /// regions each, standard deviation 0.004 to 0.002), at least six deviations of the fill of a region away
+    /// from rho. What is left is that more than 2n keys meet in one pair of buckets: at 50 million keys the
+    /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles
+    /// early, or refuses if it must not.
+    pub(crate) const fn headroom(self) -> f64 {
+        match self {
+            Self::Two => 0.80,
+            Self::Three => 0.90,
+            Self::Four => 0.93,
+            Self::Five => 0.945,
+            Self::Six => 0.955,
+            Self::Seven => 0.96,
+        }
+    }
+
+    /// The regions that take `capacity` keys, at least 1; `None` where the format has not so many.
+    pub(crate) fn regions_for(self, capacity: u64) -> Option<u64> {
+        let keys_per_region = f64::from(BUCKETS_PER_REGION * self.get()) * self.headroom();
+        let regions = (capacity as f64 / keys_per_region).ceil().max(1.0) as u64;
+        (regions <= MAX_REGIONS).then_some(regions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_served_by_the_smallest_file_that_keeps_it() {
+        for (rate, slots) in [
+            (0.9, Some(SlotsPerBucket::Seven)),
+            (0.05, Some(SlotsPerBucket::Six)),
+            (0.01, Some(SlotsPerBucket::Five)),
+            (0.001, Some(SlotsPerBucket::Four)),
+            (2e-4, Some(SlotsPerBucket::Three)),
+            (5e-6, Some(SlotsPerBucket::Two)),
+            (1e-9, None),
+            (0.0, None),
+        ] {
+            assert_eq!(SlotsPerBucket::for_rate(rate), slots, "{rate}");
+        }
+    }
+
+    #[test]
+    fn the_largest_capacity_is_a_number_of_regions_that_the_format_has() {
+        for slots in SlotsPerBucket::ALL {
+            assert_eq!(slots.regions_for(0), Some(1));
+            assert_eq!(slots.regions_for(1), Some(1));
+            assert_eq!(slots.regions_for(u64::MAX), None);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! How many slots a bucket is divided into: the six widths, as types for the code and as numbers for its users.
+
+use std::fmt::Debug;
+
+use super::offset::{OFFSET_T6, OFFSET_T10};
+
+/// Slots in a 64-bit bucket: fewer slots are wider, so that fewer keys are taken for another.
+///
+/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
+/// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key are those of a
+/// filter created for 50 million keys and full.
+///
+/// | slots | bits a slot | false positives | bytes a key |
+/// |---|---|---|---|
+/// | 2 | 32 | 1.9e-9 | 5.01 |
+/// | 3 | 21 | 5.7e-6 | 2.97 |
+/// | 4 | 16 | 0.024 % | 2.16 |
+/// | 5 | 12 | 0.49 % | 1.70 |
+/// | 6 | 10 | 2.3 % | 1.40 |
+/// | 7 | 9 | 5.5 % | 1.20 |
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SlotsPerBucket {
+    /// 32 bits each.
+    Two = 2,
+    /// 21 bits each.
+    Three = 3,
+    /// 16 bits each: the default.
+    Four = 4,
+    /// 12 bits each.
+    Five = 5,
+    /// 10 bits each.
+    Six = 6,
+    /// 9 bits each.
+    Seven = 7,
+}
+
+impl SlotsPerBucket {
+    /// All of them, the widest slots first.
+    pub const ALL: [Self; 6] = [Self::Two, Self::Three, Self::Four, Self::Five, Self::Six, Self::Seven];
+
+    /// The number, 2 to 7.
+    pub const fn get(self) -> u32 {
+        self as u32
+    }
+
+    /// The value for a number of slots; `None` unless it is 2 to 7.
+    pub fn new(slots: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|candidate| candidate.get() == slots)
+    }
+
+    /// T: the bits of a slot that choose the second bucket and never change.
+    pub(crate) const fn tag_bits(self) -> u32 {
+        with_width!(self, W => W::TAG_BITS)
+    }
+
+    /// W - T - 1: the bits of the tail of an entry just stored.
+    pub(crate) const fn fresh_tail_bits(self) -> u32 {
+        with_width!(self, W => W::TAIL_BITS)
+    }
+}
+
+/// How a bucket is divided. `INDEX_BITS` and `BITS` are the same for every real width; tests make them tiny.
+pub(crate) trait Width: Copy + Eq + Debug + 'static {
+    /// n, the slots in a bucket.
+    const SLOTS: u32;
+    /// T, the bits of a tag.
+    const TAG_BITS: u32;
+    /// W, the bits of a slot.
+    const BITS: u32 = 64 / Self::SLOTS;
+    /// Buckets of a region, as a power of two.
+    const INDEX_BITS: u32 = 13;
+    /// What a tag adds (by exclusive or) to the index of one bucket to give the other; 2^T values.
+    const OFFSETS: &'static [u16];
+
+    /// The bits of a fresh tail.
+    const TAIL_BITS: u32 = Self::BITS - Self::TAG_BITS - 1;
+}
+
+macro_rules! widths {
+    ($($name:ident: $slots:literal, $tag:literal, $offsets:expr;)*) => {
+        $(
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            pub(crate) struct $name;
+            impl Width for $name {
+                const SLOTS: u32 = $slots;
+                const TAG_BITS: u32 = $tag;
+                const OFFSETS: &'static [u16] = $offsets;
+            }
+            const _: () = assert!($name::OFFSETS.len() == 1 << $tag && $name::TAIL_BITS >= 2);
+        )*
+    };
+}
+
+widths! {
+    Two: 2, 10, &OFFSET_T10;
+    Three: 3, 10, &OFFSET_T10;
+    Four: 4, 6, &OFFSET_T6;
+    Five: 5, 6, &OFFSET_T6;
+    Six: 6, 6, &OFFSET_T6;
+    Seven: 7, 6, &OFFSET_T6;
+}
+
+/// Runs one expression with `$W` bound to the width that a [`SlotsPerBucket`](crate::SlotsPerBucket) names.
+macro_rules! with_width {
+    ($slots:expr, $W:ident => $body:expr) => {
+        match $slots {
+            $crate::SlotsPerBucket::Two => {
+                type $W = $crate::cuckoo::Two;
+                $body
+            }
+            $crate::SlotsPerBucket::Three => {
+                type $W = $crate::cuckoo::Three;
+                $body
+            }
+            $crate::SlotsPerBucket::Four => {
+                type $W = $crate::cuckoo::Four;
+                $body
+            }
+            $crate::SlotsPerBucket::Five => {
+                type $W = $crate::cuckoo::Five;
+                $body
+            }
+            $crate::SlotsPerBucket::Six => {
+                type $W = $crate::cuckoo::Six;
+                $body
+            }
+            $crate::SlotsPerBucket::Seven => {
+                type $W = $crate::cuckoo::Seven;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_width;

@@ -1,0 +1,31 @@
+//! The shared file: one that a writer changes while any number of processes read it, and what keeps it whole.
+//!
+//! Uses [`cuckoo`](crate::cuckoo), [`format`](crate::format) and [`system`](crate::system).
+//!
+//! Invariants (`format-spec/README.md`, sections 6 to 8):
+//!
+//! 1. A transaction is in the journal, and the journal synced, before anything of it reaches a published file.
+//! 2. A page is verified before it is first used or changed: damage is never sealed under a fresh checksum.
+//! 3. Readers find out from the live area whether anything was applied around what they read.
+//! 4. An unpublished file is seen by nobody before it is synced and has the filter's name.
+//! 5. A file that is not known to hold all its commits is recovered before it is used.
+
+pub(crate) mod journal;
+pub(crate) mod live;
+mod medium;
+mod open;
+mod overlay;
+mod pages;
+mod published;
+mod recover;
+mod unpublished;
+
+pub(crate) use journal::Journal;
+pub(crate) use live::{LiveHead, LiveRead, Published};
+pub(crate) use medium::{Medium, OfPages, Sums};
+pub(crate) use open::{Opened, Owned, lock_absent, needs_no_sync, open_reader, open_writer};
+pub(crate) use overlay::{CHANGED, Overlay, RegionChange};
+pub(crate) use pages::Touched;
+pub(crate) use published::{Found, Store, read_superblocks};
+pub(crate) use recover::{Decision, Redo, judge};
+pub(crate) use unpublished::{Region, Unpublished, check_room};

@@ -1,0 +1,257 @@
+//! The write-ahead log beside the file: its frames, and appending them; `scan` finds those that count.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. A transaction is in the journal, and the journal synced, before anything of it reaches the data file.
+//! 2. Frames are only appended. After a failed append the journal is cut back to the last commit.
+//! 3. A frame counts if and only if its CRC, the salt, the CRC of the frame before it, the commit number and
+//!    its order in the transaction are right; a transaction counts if its COMMIT frame does.
+//!
+//! Crash cases: a torn or missing tail fails the CRC, and ends the journal; frames of two attempts at one
+//! commit cannot be mixed, as each frame names the CRC of the one before; frames from before a reset have
+//! another salt. A frame of a *later* commit behind one that does not count cannot come from a crash, as a
+//! later commit begins only after the earlier one is synced: that is damage.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::overlay::PageChange;
+use crate::cuckoo::Counts;
+use crate::error::{Error, IoContext, JournalDefect, Result};
+use crate::format::frame::{
+    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, HEADER_CRC_AT, HEADER_MAGIC, Header, RawCommit,
+    RawFrame, RawRecord, frame_crc, indices_size,
+};
+use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
+use crate::system::{Disk, Files, Rights, rights};
+
+mod later;
+pub(super) mod scan;
+
+use scan::read_up_to;
+pub(crate) use scan::scan;
+pub(super) use scan::{Content, FrameAt, Scan, read_frame};
+
+/// With more changed words than this, the whole page is shorter than the words with their indices.
+const MOST_PAIRS: usize = 409;
+
+/// A journal open for appending.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    /// Where the next frame goes.
+    end: u64,
+    /// The CRC of the last frame, or of the header.
+    previous: u32,
+    header: Header,
+}
+
+impl Journal {
+    /// The journal of `files`, empty and continuing from `header`; created where there is none.
+    pub(crate) fn create(files: &Files, disk: &dyn Disk, model: &Rights, header: Header) -> Result<Self> {
+        check_place(files)?;
+        let file = open_or_create(files, disk, model)?;
+        let mut journal = Self { file, end: HEADER, previous: 0, header };
+        let mut bytes = vec![0; HEADER as usize];
+        let read = read_up_to(&journal.file, &mut bytes, 0).at(&files.journal, "read")?;
+        bytes.truncate(read);
+        let length = journal.file.metadata().at(&files.journal, "look at")?.len();
+        match Header::decode(&files.journal, &bytes)? {
+            Some((found, crc)) if found == header && length == HEADER => journal.previous = crc,
+            _ => journal.reset(files, disk, header)?,
+        }
+        Ok(journal)
+    }
+
+    /// Empties the journal: what is appended from now on continues from `header`.
+    pub(crate) fn reset(&mut self, files: &Files, disk: &dyn Disk, header: Header) -> Result<()> {
+        let bytes = header.encode();
+        disk.write_at(&self.file, &bytes, 0).at(&files.journal, "write")?;
+        disk.set_len(&self.file, HEADER).at(&files.journal, "cut")?;
+        // Protects: commits appended from here on are found only under this header's salt.
+        disk.sync(&self.file).at(&files.journal, "sync")?;
+        self.previous = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
+        self.end = HEADER;
+        self.header = header;
+        Ok(())
+    }
+
+    /// The journal of a file just recovered, to be reset before anything is appended; created where there is
+    /// none.
+    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
+        let file = open_or_create(files, disk, model)?;
+        let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
+        Ok(Self { file, end: HEADER, previous: 0, header })
+    }
+
+    /// Bytes of frames.
+    pub(crate) fn length(&self) -> u64 {
+        self.end - HEADER
+    }
+
+    /// Protects: the transactions appended, before anything of them reaches the data file.
+    pub(crate) fn sync(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
+        disk.sync(&self.file).at(&files.journal, "sync")
+    }
+
+    /// After a failed append: cuts the journal back to the last commit.
+    pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
+        // On a full disk, a file system that copies what it writes may have no room even for that.
+        if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
+            return Ok(());
+        }
+        disk.set_len(&self.file, self.end).at(&files.journal, "cut back")
+    }
+
+    /// Begins to append the transaction with the number `commit`.
+    pub(crate) fn begin<'a>(&'a mut self, files: &'a Files, disk: &'a dyn Disk, commit: u64) -> Append<'a> {
+        let (end, previous) = (self.end, self.previous);
+        Append { journal: self, files, disk, commit, end, previous, order: 0, records: 0, frame: new_frame() }
+    }
+}
+
+fn new_frame() -> Vec<u8> {
+    vec![0; FRAME_HEADER]
+}
+
+/// A transaction on its way into the journal; nothing of it counts before [`Append::finish`].
+pub(crate) struct Append<'a> {
+    journal: &'a mut Journal,
+    files: &'a Files,
+    disk: &'a dyn Disk,
+    commit: u64,
+    end: u64,
+    previous: u32,
+    order: u32,
+    records: u32,
+    frame: Vec<u8>,
+}
+
+impl Append<'_> {
+    /// Adds a changed page; pages come in ascending order. `page` has the changes in it.
+    pub(crate) fn page(&mut self, id: PageId, change: &PageChange, page: &Page) -> Result<()> {
+        let pairs = change.len();
+        let whole = pairs > MOST_PAIRS;
+        let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
+        let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
+        if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
+            self.write(0)?;
+        }
+        let record = RawRecord { page: id.0.into(), crc: change.crc.into(), count: (count as u32).into() };
+        self.frame.extend_from_slice(record.as_bytes());
+        if whole {
+            self.frame.extend_from_slice(page.as_bytes());
+        } else {
+            for (index, _) in change.iter() {
+                self.frame.extend_from_slice(&(index as u16).to_le_bytes());
+            }
+            self.pad(8);
+            for (_, word) in change.iter() {
+                self.frame.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Writes the COMMIT frame. The transaction is durable once the journal is synced.
+    pub(crate) fn finish(mut self, counts: &Counts, metadata: Option<&[u8]>) -> Result<()> {
+        let size = size_of::<RawCommit>() + metadata.map_or(0, |bytes| bytes.len().next_multiple_of(8));
+        if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
+            self.write(0)?;
+        }
+        let commit = RawCommit {
+            counts: (*counts).into(),
+            has_metadata: u32::from(metadata.is_some()).into(),
+            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
+        };
+        self.frame.extend_from_slice(commit.as_bytes());
+        self.frame.extend_from_slice(metadata.unwrap_or_default());
+        self.pad(8);
+        self.write(COMMIT)?;
+        (self.journal.end, self.journal.previous) = (self.end, self.previous);
+        Ok(())
+    }
+
+    fn pad(&mut self, to: usize) {
+        self.frame.resize(self.frame.len().next_multiple_of(to), 0);
+    }
+
+    fn write(&mut self, flags: u32) -> Result<()> {
+        let mut raw = RawFrame {
+            magic: FRAME_MAGIC,
+            salt: self.journal.header.salt.into(),
+            commit: self.commit.into(),
+            order: self.order.into(),
+            flags: flags.into(),
+            payload: ((self.frame.len() - FRAME_HEADER) as u32).into(),
+            records: self.records.into(),
+            previous: self.previous.into(),
+            reserved: [0; 16],
+            crc: U32::ZERO,
+        };
+        let crc = frame_crc(&raw, &self.frame[FRAME_HEADER..]);
+        raw.crc = crc.into();
+        self.frame[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
+        self.pad(FRAME_ALIGN as usize);
+        let written = self.disk.write_at(&self.journal.file, &self.frame, self.end);
+        written.at(&self.files.journal, "append to")?;
+        self.end += self.frame.len() as u64;
+        self.previous = crc;
+        self.order += 1;
+        self.records = 0;
+        self.frame.truncate(FRAME_HEADER);
+        Ok(())
+    }
+}
+
+/// The journal's file, if there is one.
+pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
+    match OpenOptions::new().read(true).write(write).open(&files.journal) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at(&files.journal, "open"),
+    }
+}
+
+fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File> {
+    if let Some(file) = open(files, true)? {
+        return Ok(file);
+    }
+    let file = rights::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;
+    // Protects: the journal's name, before a commit relies on it.
+    disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    Ok(file)
+}
+
+/// Fails if something lies in the journal's place that is none, and that a journal would overwrite.
+///
+/// A journal that was cut short by a crash, or has rotted, is still one: its magic number is there but for bytes that
+/// are still 0 and for a damaged one, or a frame follows its header.
+pub(crate) fn check_place(files: &Files) -> Result<()> {
+    let Some(file) = open(files, false)? else { return Ok(()) };
+    let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
+    let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;
+    bytes.truncate(read);
+    let strange =
+        bytes.iter().zip(HEADER_MAGIC).filter(|(found, magic)| **found != 0 && *found != magic).count();
+    if strange <= 1 || bytes.get(HEADER as usize..).is_some_and(|frame| frame == FRAME_MAGIC) {
+        return Ok(());
+    }
+    Err(Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal })
+}
+
+/// Whether the journal has anything behind its header.
+pub(super) fn holds_anything(files: &Files) -> Result<bool> {
+    match files.journal.metadata() {
+        Ok(metadata) => Ok(metadata.len() > HEADER),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at(&files.journal, "look at"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

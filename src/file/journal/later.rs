@@ -1,0 +1,174 @@
+//! Commits behind the end of a journal: whether it was cut short by a crash, or is broken (`format-spec/README.md`,
+//! section 6.4).
+//!
+//! At each multiple of 512 may begin a frame of up to 16 MiB. Reading each of them would read every byte up to
+//! 32,768 times. So the bytes are read once, in order, under one running CRC, and that of a frame's payload is
+//! computed from two values of it: for bytes `a` followed by `b`, `crc(ab) = shift(crc(a), |b|) ^ crc(b)`, where
+//! `shift` appends zero bytes. Memory is bounded: a frame is judged at most 16 MiB behind its beginning.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crc32fast::Hasher;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::scan::{frame_length, read_up_to};
+use crate::format::frame::{FRAME_ALIGN, FRAME_CRC_AT, FRAME_HEADER, RawFrame};
+
+const ALIGN: usize = FRAME_ALIGN as usize;
+/// Bytes read at a time.
+const CHUNK: u64 = 1 << 16;
+const _: () = assert!(CHUNK.is_multiple_of(FRAME_ALIGN) && FRAME_HEADER <= ALIGN);
+
+/// What has the form of a frame, and is one if its CRC is right.
+struct Candidate {
+    offset: u64,
+    /// Bytes with padding.
+    length: u64,
+    payload: u64,
+    commit: u64,
+    claimed: u32,
+    /// The CRC of its header's first bytes, and the running CRC where its payload begins.
+    head: u32,
+    before: u32,
+    is_right: Option<bool>,
+}
+
+impl Candidate {
+    /// `after` is the running CRC where the payload ends.
+    fn judge(&mut self, after: u32) {
+        // Shifting is linear, so one does for both: of the header's CRC, and of the one to be taken away.
+        let crc = shift(self.head ^ self.before, self.payload) ^ after;
+        self.is_right = Some(crc == self.claimed);
+    }
+}
+
+/// The CRC of the same bytes with `zeros` zero bytes behind them, but for what those add by themselves.
+fn shift(crc: u32, zeros: u64) -> u32 {
+    let mut hasher = Hasher::new_with_initial_len(crc, 0);
+    hasher.combine(&Hasher::new_with_initial_len(0, zeros));
+    hasher.finalize()
+}
+
+/// Frames on their way through the bytes.
+struct Search {
+    salt: u64,
+    /// Where the file ends.
+    end: u64,
+    /// By offset; judged or not.
+    candidates: VecDeque<Candidate>,
+    /// Those before the first of `candidates`.
+    gone: u64,
+    /// Where payloads end that are not judged, with the number of their candidate.
+    open: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Where the last frame ends that is right: what begins before is stepped over.
+    covered: u64,
+    running: Hasher,
+    highest: Option<u64>,
+}
+
+/// The highest commit of all frames that are right on their own, from `offset` on.
+pub(super) fn highest_commit(
+    source: &impl FileExt,
+    offset: u64,
+    end: u64,
+    salt: u64,
+) -> io::Result<Option<u64>> {
+    let mut search = Search {
+        salt,
+        end,
+        candidates: VecDeque::new(),
+        gone: 0,
+        open: BinaryHeap::new(),
+        covered: offset,
+        running: Hasher::new(),
+        highest: None,
+    };
+    let mut chunk = vec![0; end.saturating_sub(offset).next_multiple_of(FRAME_ALIGN).min(CHUNK) as usize];
+    let mut at = offset;
+    while at < end {
+        let read = read_up_to(source, &mut chunk, at)?;
+        for (block, offset) in chunk.get(..read).unwrap_or_default().chunks(ALIGN).zip((at..).step_by(ALIGN))
+        {
+            search.block(block, offset);
+        }
+        if read < chunk.len() {
+            break;
+        }
+        at += read as u64;
+    }
+    search.settle(true);
+    Ok(search.highest)
+}
+
+impl Search {
+    fn block(&mut self, block: &[u8], offset: u64) {
+        let candidate = self.candidate(block, offset);
+        if candidate.is_none() && self.open.is_empty() {
+            return;
+        }
+        let (mut at, mut rest) = (offset, block);
+        if let Some((mut candidate, payload)) = candidate {
+            self.run_to(payload, &mut at, &mut rest);
+            candidate.before = self.running.clone().finalize();
+            let number = self.gone + self.candidates.len() as u64;
+            self.open.push(Reverse((payload.saturating_add(candidate.payload), number)));
+            self.candidates.push_back(candidate);
+        }
+        self.run_to(offset + block.len() as u64, &mut at, &mut rest);
+        self.settle(false);
+    }
+
+    /// A frame that may begin here, and where its payload does.
+    fn candidate(&self, block: &[u8], offset: u64) -> Option<(Candidate, u64)> {
+        let (raw, _) = RawFrame::read_from_prefix(block).ok()?;
+        let length = frame_length(&raw, self.salt, self.end - offset)?;
+        let candidate = Candidate {
+            offset,
+            length,
+            payload: raw.payload.get().into(),
+            commit: raw.commit.get(),
+            claimed: raw.crc.get(),
+            head: crc32fast::hash(raw.as_bytes().get(..FRAME_CRC_AT)?),
+            before: 0,
+            is_right: None,
+        };
+        Some((candidate, offset + FRAME_HEADER as u64))
+    }
+
+    /// Takes the bytes up to `to` into the running CRC, and judges the frames whose payloads end on the way.
+    fn run_to(&mut self, to: u64, at: &mut u64, rest: &mut &[u8]) {
+        while let Some(Reverse((end, number))) = self.open.peek().copied().filter(|next| next.0.0 <= to) {
+            self.open.pop();
+            self.take(end, at, rest);
+            let after = self.running.clone().finalize();
+            if let Some(candidate) = self.candidates.get_mut((number - self.gone) as usize) {
+                candidate.judge(after);
+            }
+        }
+        self.take(to, at, rest);
+    }
+
+    fn take(&mut self, to: u64, at: &mut u64, rest: &mut &[u8]) {
+        let (bytes, behind) = rest.split_at(rest.len().min((to - *at) as usize));
+        self.running.update(bytes);
+        (*at, *rest) = (to, behind);
+    }
+
+    /// Decides on the candidates in order, as far as they are judged; at the end of the file, on all.
+    fn settle(&mut self, is_end: bool) {
+        while let Some(Candidate { offset, length, commit, is_right, .. }) = self.candidates.front() {
+            if is_right.is_none() && !is_end {
+                return;
+            }
+            if *is_right == Some(true) && *offset >= self.covered {
+                self.covered = *offset + *length;
+                self.highest = self.highest.max(Some(*commit));
+            }
+            self.candidates.pop_front();
+            self.gone += 1;
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Reading a journal: which frames count, and what they say.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U16, U64};
+
+use super::later;
+use crate::cuckoo::Counts;
+use crate::error::{IoContext, Result};
+use crate::format::frame::{
+    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, Header, MAX_PAYLOAD, RawCommit, RawFrame,
+    RawRecord, frame_crc, indices_size,
+};
+use crate::format::{BUCKETS_PER_PAGE, PageId};
+
+/// A frame of a transaction that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameAt {
+    pub(in crate::file) offset: u64,
+    pub(super) payload: usize,
+    /// The frame's bytes with its padding.
+    pub(super) length: u64,
+}
+
+/// A frame that does not count, with later commits behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::file) struct Broken {
+    pub(in crate::file) offset: u64,
+    /// The commit that the frame would have belonged to.
+    pub(in crate::file) first: u64,
+    /// The last commit seen behind it.
+    pub(in crate::file) last: u64,
+}
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// `None` if it is not right.
+    pub(in crate::file) header: Option<Header>,
+    /// The frames of all transactions that count, in order.
+    pub(in crate::file) frames: Vec<FrameAt>,
+    /// The number of the last transaction that counts.
+    pub(in crate::file) last: Option<u64>,
+    pub(in crate::file) broken: Option<Broken>,
+}
+
+/// Finds what counts in a journal. `salt` and `base` are the superblock's, used where the header is not right.
+pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Scan> {
+    let length = file.metadata().at(path, "look at")?.len();
+    scan_source(file, length, path, salt, base)
+}
+
+/// As `scan`, of anything that can be read.
+pub(super) fn scan_source<F: FileExt>(
+    file: &F,
+    length: u64,
+    path: &Path,
+    salt: u64,
+    base: u64,
+) -> Result<Scan> {
+    let mut head = vec![0; HEADER as usize];
+    let read = read_up_to(file, &mut head, 0).at(path, "read")?;
+    head.truncate(read);
+    let decoded = Header::decode(path, &head)?;
+    let header = decoded.map(|(header, _)| header);
+    let mut cursor = Cursor {
+        file,
+        length,
+        salt: header.map_or(salt, |header| header.salt),
+        offset: HEADER,
+        previous: decoded.map(|(_, crc)| crc),
+        commit: header.map_or(base, |header| header.base).saturating_add(1),
+        order: 0,
+        last_page: None,
+    };
+    let mut scan = Scan { header, ..Scan::default() };
+    let mut open_transaction = Vec::new();
+    while let Some((at, is_commit)) = cursor.next_counted().at(path, "read")? {
+        open_transaction.push(at);
+        if is_commit {
+            scan.frames.append(&mut open_transaction);
+            scan.last = Some(cursor.commit);
+            cursor.commit = cursor.commit.saturating_add(1);
+            (cursor.order, cursor.last_page) = (0, None);
+        }
+    }
+    let Cursor { offset, salt, commit: first, .. } = cursor;
+    let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
+    scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
+    Ok(scan)
+}
+
+/// The state that decides whether the next frame counts.
+struct Cursor<'a, F> {
+    file: &'a F,
+    length: u64,
+    salt: u64,
+    offset: u64,
+    /// `None` before the first frame of a journal whose header is not right.
+    previous: Option<u32>,
+    commit: u64,
+    order: u32,
+    last_page: Option<u64>,
+}
+
+impl<F: FileExt> Cursor<'_, F> {
+    /// The frame at the cursor if it counts, and whether it is a COMMIT; the cursor moves behind it.
+    fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
+        let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
+        let in_sequence = self.previous.is_none_or(|crc| crc == raw.previous.get())
+            && raw.commit.get() == self.commit
+            && raw.order.get() == self.order;
+        let Some(content) = Content::parse(&raw, &payload).filter(|_| in_sequence) else { return Ok(None) };
+        let mut last = self.last_page;
+        for record in &content.records {
+            if last.is_some_and(|last| last >= record.page.0) {
+                return Ok(None);
+            }
+            last = Some(record.page.0);
+        }
+        self.last_page = last;
+        self.previous = Some(raw.crc.get());
+        self.order = self.order.saturating_add(1);
+        self.offset += at.length;
+        Ok(Some((at, content.commit.is_some())))
+    }
+
+    /// A frame that is right on its own: magic, salt, length and CRC.
+    fn frame_at(&self, offset: u64) -> io::Result<Option<(FrameAt, RawFrame, Vec<u8>)>> {
+        let mut head = [0; FRAME_HEADER];
+        if self.length.saturating_sub(offset) < FRAME_HEADER as u64
+            || read_up_to(self.file, &mut head, offset)? < FRAME_HEADER
+        {
+            return Ok(None);
+        }
+        let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
+        let payload = raw.payload.get() as usize;
+        let Some(length) = frame_length(&raw, self.salt, self.length - offset) else { return Ok(None) };
+        let mut bytes = vec![0; payload];
+        let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
+        let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
+        Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
+    }
+}
+
+/// The bytes of a frame with its padding, if all but its CRC is right on its own: magic, salt, and that it lies in
+/// the `room` there is.
+pub(super) fn frame_length(raw: &RawFrame, salt: u64, room: u64) -> Option<u64> {
+    let payload = raw.payload.get() as usize;
+    let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
+    let right = raw.magic == FRAME_MAGIC
+        && raw.salt == salt
+        && raw.reserved == [0; 16]
+        && payload <= MAX_PAYLOAD
+        && length <= room;
+    right.then_some(length)
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(super) fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// A frame's bytes as they are, padding and all.
+pub(in crate::file) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(at.length).map_err(io::Error::other)?];
+    file.read_exact_at(&mut bytes, at.offset)?;
+    Ok(bytes)
+}
+
+/// The payload of a frame, parsed.
+#[derive(Debug)]
+pub(in crate::file) struct Content<'a> {
+    pub(in crate::file) records: Vec<Record<'a>>,
+    pub(in crate::file) commit: Option<Commit<'a>>,
+}
+
+/// The changes of one page.
+#[derive(Debug)]
+pub(in crate::file) struct Record<'a> {
+    pub(in crate::file) page: PageId,
+    /// The page's checksum with these changes in it.
+    pub(in crate::file) crc: u32,
+    /// Empty where the words are the whole page.
+    indices: &'a [U16],
+    words: &'a [U64],
+}
+
+/// What a COMMIT frame adds.
+#[derive(Debug)]
+pub(in crate::file) struct Commit<'a> {
+    pub(in crate::file) counts: Counts,
+    pub(in crate::file) metadata: Option<&'a [u8]>,
+}
+
+impl<'a> Content<'a> {
+    /// Of a frame that was found to count, as [`read_frame`] gave it.
+    pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
+        let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
+        Self::parse(&raw, rest.get(..at.payload)?)
+    }
+
+    fn parse(raw: &RawFrame, payload: &'a [u8]) -> Option<Self> {
+        let mut rest = payload;
+        let mut records = Vec::new();
+        for _ in 0..raw.records.get() {
+            records.push(Record::parse(&mut rest)?);
+        }
+        let commit = match raw.flags.get() {
+            0 => None,
+            COMMIT => Some(Commit::parse(&mut rest)?),
+            _ => return None,
+        };
+        rest.is_empty().then_some(Self { records, commit })
+    }
+}
+
+impl<'a> Record<'a> {
+    fn parse(rest: &mut &'a [u8]) -> Option<Self> {
+        let (raw, after) = RawRecord::read_from_prefix(rest).ok()?;
+        let count = raw.count.get() as usize;
+        if count == 0 || count > BUCKETS_PER_PAGE as usize {
+            return None;
+        }
+        let whole = count == BUCKETS_PER_PAGE as usize;
+        let (indices, after) = after.split_at_checked(if whole { 0 } else { indices_size(count) })?;
+        let (words, after) = after.split_at_checked(8 * count)?;
+        let (indices, padding) =
+            <[U16]>::ref_from_prefix_with_elems(indices, if whole { 0 } else { count }).ok()?;
+        let ascending = indices.windows(2).all(|pair| pair.first() < pair.last());
+        let in_page = indices.last().is_none_or(|last| u32::from(last.get()) < BUCKETS_PER_PAGE);
+        if !ascending || !in_page || padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        *rest = after;
+        let words = <[U64]>::ref_from_bytes(words).ok()?;
+        Some(Self { page: PageId(raw.page.get()), crc: raw.crc.get(), indices, words })
+    }
+
+    /// The changed words, ascending by index in the page.
+    pub(in crate::file) fn words(&self) -> impl Iterator<Item = (u32, u64)> {
+        let whole = self.indices.is_empty();
+        let indices = self.indices.iter().map(|index| u32::from(index.get()));
+        let all = 0..if whole { BUCKETS_PER_PAGE } else { 0 };
+        all.chain(indices).zip(self.words.iter().map(|word| word.get()))
+    }
+}
+
+impl<'a> Commit<'a> {
+    fn parse(rest: &mut &'a [u8]) -> Option<Self> {
+        let (raw, after) = RawCommit::read_from_prefix(rest).ok()?;
+        let length = raw.metadata_length.get() as usize;
+        let (padded, after) = after.split_at_checked(length.checked_next_multiple_of(8)?)?;
+        let (metadata, padding) = padded.split_at_checked(length)?;
+        let metadata = match raw.has_metadata.get() {
+            0 if length == 0 => None,
+            1 => Some(metadata),
+            _ => return None,
+        };
+        if padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        *rest = after;
+        Some(Self { counts: raw.counts.into(), metadata })
+    }
+}

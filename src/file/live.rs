@@ -1,0 +1,346 @@
+//! The live area: what a writer tells readers of its file while it works. Volatile and never checksummed: after
+//! a crash, recovery writes it anew from the superblock and the journal.
+//!
+//! The **apply epoch** is odd while a commit is being applied anywhere, each region's **sequence** is odd while
+//! that region is, and the **copy sequence** while counters and metadata are stored. None ever goes back, so a reader
+//! that finds the same even number before and after its reads knows that nothing was stored in between.
+//! `format-spec/README.md`, sections 5.4 and 7.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::cuckoo::{Counts, RegionId};
+use crate::error::IoContext;
+use crate::format::{
+    Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
+    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
+};
+use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
+
+/// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
+const SUPERSEDED: u64 = u32::MAX as u64;
+const POISONED: u64 = SUPERSEDED << 32;
+
+const fn word(offset: u64) -> usize {
+    (offset / 8) as usize
+}
+
+const fn half(offset: u64) -> usize {
+    (offset / 4) as usize
+}
+
+/// Counters and metadata as of one commit, as the live area publishes them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Published {
+    pub(crate) commit: u64,
+    pub(crate) counts: Counts,
+    /// Encoded.
+    pub(crate) metadata: Vec<u8>,
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(crate) struct Live<M = MapMut>(M);
+
+impl Live {
+    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> crate::error::Result<Self> {
+        MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
+    }
+
+    /// Tells readers to look at the path before they answer; or takes it back.
+    pub(crate) fn set_superseded(&self, file: &File, superseded: bool) -> io::Result<()> {
+        self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
+    }
+
+    /// Tells readers that the writer gave up in the middle: they must open the file anew.
+    pub(crate) fn set_poisoned(&self, file: &File) -> io::Result<()> {
+        self.set_flag(POISONED, true, |at, word| write_word(file, at, word))
+    }
+}
+
+/// Stores a word of the live area by a write. Where a disk is full and its file system copies what is written, a store
+/// through a map would raise SIGBUS, and a write fails.
+fn write_word(file: &File, at: u64, word: u64) -> io::Result<()> {
+    file.write_all_at(&word.to_le_bytes(), LIVE + at)
+}
+
+impl<M: SharedMemory> Live<M> {
+    fn set_flag<E>(&self, flag: u64, set: bool, store: impl Fn(u64, u64) -> Result<(), E>) -> Result<(), E> {
+        let flags = self.0.word(word(LIVE_FLAGS));
+        store(LIVE_FLAGS, if set { flags | flag } else { flags & !flag })?;
+        M::fence(Ordering::SeqCst);
+        // For readers that look at flags only where the epoch is another.
+        let stepped = store(LIVE_EPOCH, self.0.word(word(LIVE_EPOCH)).wrapping_add(2));
+        M::fence(Ordering::SeqCst);
+        stepped
+    }
+
+    /// Applies a commit: `write` is called for each region, and readers see each one change at once.
+    pub(crate) fn apply<E>(
+        &self,
+        regions: impl IntoIterator<Item = RegionId>,
+        published: &Published,
+        mut write: impl FnMut(RegionId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.step_epoch(next_odd);
+        for region in regions {
+            self.step_sequence(region, next_odd);
+            write(region)?;
+            self.step_sequence(region, next_even);
+        }
+        self.publish(published);
+        self.step_epoch(next_even);
+        Ok(())
+    }
+
+    /// Recovers: `redo` may change any of the regions. Meanwhile all is odd, whatever a dead writer or a power
+    /// cut left here; then it is even, and higher than any reader can have seen.
+    pub(super) fn recover<E>(
+        &self,
+        regions: u64,
+        published: &Published,
+        redo: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let all = || (0..regions).map(|region| RegionId(region as u32));
+        self.step_epoch(next_odd);
+        all().for_each(|region| self.step_sequence(region, next_odd));
+        redo()?;
+        all().for_each(|region| self.step_sequence(region, next_even));
+        self.0.set_word(word(LIVE_FLAGS), 0);
+        self.publish(published);
+        self.step_epoch(next_even);
+        Ok(())
+    }
+
+    fn step_epoch(&self, step: fn(u64) -> u64) {
+        self.step(LIVE_EPOCH, step);
+    }
+
+    fn step(&self, at: u64, step: fn(u64) -> u64) {
+        M::fence(Ordering::SeqCst);
+        let number = self.0.word(word(at));
+        self.0.set_word(word(at), step(number));
+        M::fence(Ordering::SeqCst);
+    }
+
+    fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) {
+        M::fence(Ordering::SeqCst);
+        let index = half(LIVE_SEQUENCES) + region.0 as usize;
+        // The low half of the step: sequences wrap, after two thousand million commits to one region.
+        self.0.set_half(index, step(self.0.half(index).into()) as u32);
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// Stores the copy of commit number, counts and metadata.
+    pub(crate) fn publish(&self, published: &Published) {
+        self.step(LIVE_COPY, next_odd);
+        self.0.set_word(word(LIVE_COUNTERS), published.commit);
+        let counts = RawCounts::from(published.counts);
+        for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
+            self.0.set_word(index, from_bytes(bytes));
+        }
+        self.0.set_word(word(LIVE_METADATA_LENGTH), published.metadata.len() as u64);
+        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
+            self.0.set_word(index, from_bytes(bytes));
+        }
+        self.step(LIVE_COPY, next_even);
+    }
+}
+
+/// Makes the live area of a copy in memory, so far zeros, that of a file left alone since its superblock's commit.
+pub(crate) fn set_idle(memory: &MapMut, commit: u64) {
+    memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
+    memory.set_word(word(LIVE + LIVE_COUNTERS), commit);
+}
+
+/// From an even number the next, from an odd one (of a writer that died) the one after that.
+const fn next_odd(number: u64) -> u64 {
+    number.wrapping_add(1) | 1
+}
+
+/// The inverse case: even again, and higher than before.
+const fn next_even(number: u64) -> u64 {
+    (number | 1).wrapping_add(1)
+}
+
+/// Up to eight bytes as a little-endian word.
+fn from_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// The reader's side of the live area: its first words, which every lookup reads.
+pub(crate) trait LiveHead {
+    fn live_word(&self, offset: u64) -> u64;
+    fn fence(ordering: Ordering);
+
+    /// Whether no writer has the file, and the data holds every commit.
+    fn is_idle(&self) -> bool {
+        self.live_word(LIVE_STATE) == u64::from_le_bytes(STATE_IDLE)
+    }
+
+    /// Whether any flag is set that keeps readers from answering right away.
+    #[inline]
+    fn flagged(&self) -> bool {
+        self.live_word(LIVE_FLAGS) != 0
+    }
+
+    fn superseded(&self) -> bool {
+        self.live_word(LIVE_FLAGS) & SUPERSEDED != 0
+    }
+
+    fn poisoned(&self) -> bool {
+        self.live_word(LIVE_FLAGS) & POISONED != 0
+    }
+
+    /// Whether the file must be recovered before it is used, for all that the live area says: a writer died
+    /// with it, or gave up, or bits have rotted that no writer would have left so.
+    fn is_unsettled(&self) -> bool {
+        let is_even = |sequence: u64| sequence.is_multiple_of(2);
+        !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
+    }
+
+    /// Loads that follow in program order are not done before this one.
+    #[inline]
+    fn epoch(&self) -> u64 {
+        let epoch = self.live_word(LIVE_EPOCH);
+        Self::fence(Ordering::Acquire);
+        epoch
+    }
+
+    /// Whether the epoch is still the same, after all loads that come before in program order.
+    #[inline]
+    fn is_still(&self, epoch: u64) -> bool {
+        Self::fence(Ordering::Acquire);
+        self.epoch() == epoch
+    }
+
+    /// Whether nothing was applied around what was read since `epoch` was.
+    #[inline]
+    fn was_settled(&self, epoch: u64) -> bool {
+        epoch.is_multiple_of(2) && self.is_still(epoch)
+    }
+}
+
+/// The whole of it, inside a map of the file.
+pub(crate) trait LiveRead: LiveHead {
+    fn live_half(&self, offset: u64) -> u32;
+
+    /// As `epoch`, for one region.
+    #[inline]
+    fn sequence(&self, region: RegionId) -> u32 {
+        let sequence = self.live_half(LIVE_SEQUENCES + 4 * u64::from(region.0));
+        Self::fence(Ordering::Acquire);
+        sequence
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if the writer gave up, or once `wait`, which is called between, says that it has been too long.
+    #[inline]
+    fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+        wait: impl FnMut() -> bool,
+    ) -> Option<T> {
+        let epoch = self.epoch();
+        let outcome = look();
+        if certain(&outcome) || self.was_settled(epoch) {
+            return Some(outcome);
+        }
+        self.settled_slowly(region, look, certain, wait)
+    }
+
+    #[cold]
+    fn settled_slowly<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+        mut wait: impl FnMut() -> bool,
+    ) -> Option<T> {
+        loop {
+            let sequence = self.sequence(region);
+            if sequence.is_multiple_of(2) {
+                let outcome = look();
+                Self::fence(Ordering::Acquire);
+                if certain(&outcome) || self.sequence(region) == sequence {
+                    return Some(outcome);
+                }
+            }
+            if self.poisoned() || !wait() {
+                return None;
+            }
+        }
+    }
+
+    /// What the last commit published, unless one is being applied; the metadata as bytes.
+    fn published(&self) -> Option<Published> {
+        let epoch = self.epoch();
+        self.last_published().filter(|_| self.was_settled(epoch))
+    }
+
+    /// What the last commit published, also while the next one is being applied, but for the moment in which that one
+    /// is published.
+    fn last_published(&self) -> Option<Published> {
+        let copy = self.live_word(LIVE_COPY);
+        Self::fence(Ordering::Acquire);
+        let mut counts = RawCounts::new_zeroed();
+        for (offset, bytes) in (LIVE_COUNTERS + 8..).step_by(8).zip(counts.as_mut_bytes().chunks_exact_mut(8))
+        {
+            bytes.copy_from_slice(&self.live_word(offset).to_le_bytes());
+        }
+        let commit = self.live_word(LIVE_COUNTERS);
+        let length = (self.live_word(LIVE_METADATA_LENGTH) as usize).min(METADATA_LIMIT);
+        let words = (LIVE_METADATA..).step_by(8).take(length.div_ceil(8));
+        let mut metadata: Vec<u8> = words.flat_map(|offset| self.live_word(offset).to_le_bytes()).collect();
+        metadata.truncate(length);
+        Self::fence(Ordering::Acquire);
+        let is_whole = copy.is_multiple_of(2) && self.live_word(LIVE_COPY) == copy;
+        is_whole.then(|| Published { commit, counts: counts.into(), metadata })
+    }
+}
+
+/// The first words, as a map gives them.
+type Head<'a> = Words<'a, HEAD_WORDS>;
+
+const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS);
+
+impl LiveHead for Head<'_> {
+    #[inline]
+    fn live_word(&self, offset: u64) -> u64 {
+        Words::word(*self, word(offset))
+    }
+
+    #[inline]
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveHead for Map {
+    #[inline]
+    fn live_word(&self, offset: u64) -> u64 {
+        self.word(word(LIVE + offset))
+    }
+
+    #[inline]
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveRead for Map {
+    #[inline]
+    fn live_half(&self, offset: u64) -> u32 {
+        self.half(half(LIVE + offset))
+    }
+}
+
+#[cfg(test)]
+mod tests;

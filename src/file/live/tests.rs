@@ -1,0 +1,451 @@
+//! The protocol of sequences and epoch, in a model of memory.
+//!
+//! The code under test is the real one, above a memory that loom provides: a load may return any value that the
+//! memory model allows, and every order of the threads' steps is tried. Only what is written into regions is made
+//! up: two buckets a region, in one of which a key lies. The writer's own loads bypass loom: it is alone in storing,
+//! so it finds what it stored last; and loom 0.7 does not try all orders of a load by one thread with a store by
+//! another that has itself loaded the same word in between. `every_value_is_tried` fails if that should come back.
+//!
+//! Invariants checked, beside a commit, two commits, a commit to several regions, and a recovery of what a dead
+//! writer left:
+//!
+//! 1. A key that is stored all the time is never reported absent, although the writer moves it.
+//! 2. Counters are those of one commit.
+//! 3. A private replay that the file has left behind answers nothing.
+//! 4. A lookup that meets no writer, or one that has finished, comes to an end.
+//! 5. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::*;
+
+const KEY: u64 = 7;
+const REGIONS: usize = 2;
+const FIRST: RegionId = RegionId(0);
+const SECOND: RegionId = RegionId(1);
+
+/// A word, and what its only writer knows that it holds.
+struct Word(AtomicU64, std::sync::atomic::AtomicU64);
+
+impl Word {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value), value.into())
+    }
+
+    fn store(&self, value: u64) {
+        self.1.store(value, Ordering::Relaxed);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn load_own(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+/// The words of the live area that matter here, and the two buckets of each region.
+struct Words {
+    flags: Word,
+    epoch: Word,
+    copy: Word,
+    commit: Word,
+    inserted: Word,
+    sequences: [Word; REGIONS],
+    buckets: [[Word; 2]; REGIONS],
+}
+
+#[derive(Clone)]
+struct Memory(Arc<Words>);
+
+impl Memory {
+    /// Nothing is being applied; the key lies in the first bucket of each region.
+    fn new() -> Self {
+        Self(Arc::new(Words {
+            flags: Word::new(0),
+            epoch: Word::new(4),
+            copy: Word::new(2),
+            commit: Word::new(1),
+            inserted: Word::new(1),
+            sequences: std::array::from_fn(|_| Word::new(2)),
+            buckets: std::array::from_fn(|_| [Word::new(KEY), Word::new(0)]),
+        }))
+    }
+
+    fn word_at(&self, index: usize) -> Option<&Word> {
+        const FLAGS: usize = word(LIVE_FLAGS);
+        const EPOCH: usize = word(LIVE_EPOCH);
+        const COPY: usize = word(LIVE_COPY);
+        const COMMIT: usize = word(LIVE_COUNTERS);
+        const INSERTED: usize = word(LIVE_COUNTERS + 8);
+        match index {
+            FLAGS => Some(&self.0.flags),
+            EPOCH => Some(&self.0.epoch),
+            COPY => Some(&self.0.copy),
+            COMMIT => Some(&self.0.commit),
+            INSERTED => Some(&self.0.inserted),
+            _ => None,
+        }
+    }
+
+    fn half_at(&self, index: usize) -> &Word {
+        &self.0.sequences[index - half(LIVE_SEQUENCES)]
+    }
+
+    fn bucket(&self, region: RegionId, bucket: usize) -> &Word {
+        &self.0.buckets[region.0 as usize][bucket]
+    }
+
+    /// As an apply writes it: bucket by bucket.
+    fn write(&self, region: RegionId, buckets: [u64; 2]) {
+        for (bucket, word) in buckets.into_iter().enumerate() {
+            self.bucket(region, bucket).store(word);
+        }
+    }
+
+    fn contains(&self, region: RegionId) -> bool {
+        (0..2).any(|bucket| self.bucket(region, bucket).load() == KEY)
+    }
+}
+
+impl SharedMemory for Memory {
+    fn word(&self, index: usize) -> u64 {
+        self.word_at(index).map_or(0, Word::load_own)
+    }
+
+    fn half(&self, index: usize) -> u32 {
+        self.half_at(index).load_own() as u32
+    }
+
+    fn set_word(&self, index: usize, value: u64) {
+        if let Some(word) = self.word_at(index) {
+            word.store(value);
+        }
+    }
+
+    fn set_half(&self, index: usize, value: u32) {
+        self.half_at(index).store(value.into());
+    }
+
+    fn fence(ordering: Ordering) {
+        loom::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveHead for Memory {
+    fn live_word(&self, offset: u64) -> u64 {
+        self.word_at(word(offset)).map_or(0, Word::load)
+    }
+
+    fn fence(ordering: Ordering) {
+        loom::sync::atomic::fence(ordering);
+    }
+}
+
+impl LiveRead for Memory {
+    fn live_half(&self, offset: u64) -> u32 {
+        self.half_at(half(offset)).load() as u32
+    }
+}
+
+fn commit(number: u64) -> Published {
+    let counts = Counts { inserted: number, ..Counts::default() };
+    Published { commit: number, counts, metadata: Vec::new() }
+}
+
+/// Applies a commit that leaves these buckets in these regions.
+fn apply(memory: &Memory, number: u64, regions: &[RegionId], buckets: [u64; 2]) {
+    let write = |region| {
+        memory.write(region, buckets);
+        Ok::<_, Infallible>(())
+    };
+    Live(memory.clone()).apply(regions.iter().copied(), &commit(number), write).unwrap();
+}
+
+fn set_flag(memory: &Memory, flag: u64) {
+    let store = |at, value| {
+        SharedMemory::set_word(memory, word(at), value);
+        Ok::<_, Infallible>(())
+    };
+    Live(memory.clone()).set_flag(flag, true, store).unwrap();
+}
+
+/// A lookup as readers do it, that looks so many times more before it gives up.
+fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
+    let mut left = patience;
+    let wait = || {
+        thread::yield_now();
+        left = left.saturating_sub(1);
+        left > 0
+    };
+    memory.settled(region, || memory.contains(region), |found| *found, wait)
+}
+
+/// A look that finds out, if it can, at which epoch the file is calm, and tells the shortcut.
+fn find_calm(memory: &Memory, calm: &AtomicU64) {
+    let epoch = memory.epoch();
+    if !memory.flagged() && memory.was_settled(epoch) {
+        calm.store(epoch, Ordering::Release);
+    }
+}
+
+/// A lookup by the shortcut.
+fn shortcut(memory: &Memory, calm: &AtomicU64) -> Option<bool> {
+    let epoch = calm.load(Ordering::Acquire);
+    let found = memory.contains(FIRST);
+    memory.is_still(epoch).then_some(found)
+}
+
+/// Runs `reader` beside `writer` in every way there is; or, where that would take long, in every way in which each
+/// thread is interrupted at most so many times.
+fn explore(
+    interruptions: Option<usize>,
+    memory: impl Fn() -> Memory + Send + Sync + 'static,
+    writer: impl Fn(&Memory) + Send + Sync + Copy + 'static,
+    reader: impl Fn(&Memory) + Send + Sync + 'static,
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = interruptions;
+    model.check(move || {
+        let memory = memory();
+        let other = memory.clone();
+        let thread = thread::spawn(move || writer(&other));
+        reader(&memory);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn every_value_is_tried() {
+    let seen = Mutex::new(BTreeSet::new());
+    let seen = std::sync::Arc::new(seen);
+    let noted = seen.clone();
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        move |memory| {
+            noted.lock().unwrap().insert((memory.epoch(), memory.sequence(FIRST)));
+        },
+    );
+    // All but an old sequence under an epoch that was stored after the new one.
+    let all = [(4, 2), (4, 3), (4, 4), (5, 2), (5, 3), (5, 4), (6, 4)];
+    assert_eq!(*seen.lock().unwrap(), BTreeSet::from(all));
+}
+
+#[test]
+fn a_key_that_a_commit_moves_is_never_absent() {
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        |memory| assert_ne!(lookup(memory, FIRST, 2), Some(false)),
+    );
+}
+
+#[test]
+fn a_key_that_two_commits_move_there_and_back_is_never_absent() {
+    explore(
+        Some(3),
+        Memory::new,
+        |memory| {
+            apply(memory, 2, &[FIRST], [0, KEY]);
+            apply(memory, 3, &[FIRST], [KEY, 0]);
+        },
+        |memory| assert_ne!(lookup(memory, FIRST, 1), Some(false)),
+    );
+}
+
+#[test]
+fn a_key_in_the_second_region_of_a_commit_is_never_absent() {
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST, SECOND], [0, KEY]),
+        |memory| assert_ne!(lookup(memory, SECOND, 1), Some(false)),
+    );
+}
+
+#[test]
+fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
+    explore(
+        Some(3),
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        |memory| {
+            let calm = Arc::new(AtomicU64::new(4));
+            let (other, noted) = (memory.clone(), calm.clone());
+            let thread = thread::spawn(move || find_calm(&other, &noted));
+            assert_ne!(shortcut(memory, &calm), Some(false));
+            thread.join().unwrap();
+        },
+    );
+}
+
+#[test]
+fn the_shortcut_answers_nothing_once_a_flag_is_set() {
+    for flag in [SUPERSEDED, POISONED] {
+        // The bucket stands for what comes after: the rename, or whatever the writer leaves behind.
+        explore(
+            None,
+            Memory::new,
+            move |memory| {
+                set_flag(memory, flag);
+                memory.bucket(SECOND, 1).store(KEY);
+            },
+            |memory| {
+                let calm = AtomicU64::new(u64::MAX);
+                find_calm(memory, &calm);
+                let is_over = memory.bucket(SECOND, 1).load() == KEY;
+                loom::sync::atomic::fence(Ordering::Acquire);
+                assert!(!is_over || shortcut(memory, &calm).is_none());
+            },
+        );
+    }
+}
+
+#[test]
+fn what_a_dead_writer_left_is_never_believed_before_or_while_it_is_recovered() {
+    for region in [FIRST, SECOND] {
+        explore(
+            None,
+            // Dead in the middle of the first region; the journal moves the key of both.
+            || {
+                let memory = Memory::new();
+                SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
+                SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 3);
+                memory.bucket(FIRST, 0).store(0);
+                memory
+            },
+            |memory| {
+                let redo = || {
+                    memory.write(FIRST, [0, KEY]);
+                    memory.write(SECOND, [0, KEY]);
+                    Ok::<_, Infallible>(())
+                };
+                Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+            },
+            move |memory| assert_ne!(lookup(memory, region, 1), Some(false)),
+        );
+    }
+}
+
+#[test]
+fn counters_are_those_of_one_commit() {
+    let consistent = |memory: &Memory| {
+        if let Some(published) = memory.published() {
+            assert_eq!(published.commit, published.counts.inserted);
+        }
+    };
+    explore(None, Memory::new, |memory| apply(memory, 2, &[], [0, 0]), consistent);
+    explore(None, Memory::new, |memory| apply(memory, 2, &[FIRST], [0, KEY]), consistent);
+}
+
+#[test]
+fn counters_of_the_last_commit_are_those_of_one_and_can_be_had_while_the_next_is_applied() {
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        |memory| {
+            let applying = memory.sequence(FIRST) == 3;
+            match memory.last_published() {
+                Some(published) => assert_eq!(published.commit, published.counts.inserted),
+                // Published by then, or just being.
+                None => assert!(!applying || memory.live_word(LIVE_COPY) != 2),
+            }
+        },
+    );
+}
+
+#[test]
+fn a_private_replay_answers_nothing_once_the_file_goes_on() {
+    explore(
+        None,
+        || {
+            let memory = Memory::new();
+            // A dead writer's, so that there is something to replay.
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
+            memory
+        },
+        |memory| {
+            let live = Live(memory.clone());
+            live.recover(REGIONS as u64, &commit(2), || Ok::<_, Infallible>(())).unwrap();
+            apply(memory, 3, &[FIRST], [0, KEY]);
+        },
+        |memory| {
+            // The second bucket was replayed and is private; the first is read where it is.
+            let found = memory.bucket(FIRST, 0).load() == KEY;
+            assert!(found || !memory.is_still(5));
+        },
+    );
+}
+
+#[test]
+fn counters_are_those_of_one_commit_while_a_file_is_recovered() {
+    explore(
+        None,
+        || {
+            // Dead while it stored them; the regions are as they were.
+            let memory = Memory::new();
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
+            SharedMemory::set_word(&memory, word(LIVE_COUNTERS), 2);
+            memory
+        },
+        |memory| {
+            let redo = || Ok::<_, Infallible>(());
+            Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+        },
+        |memory| {
+            if let Some(published) = memory.published() {
+                assert_eq!(published.commit, published.counts.inserted);
+            }
+        },
+    );
+}
+
+#[test]
+fn recovery_never_leaves_an_epoch_or_a_sequence_that_was_seen_before() {
+    loom::model(|| {
+        for (epoch, sequence) in [(4, 2), (5, 2), (5, 3)] {
+            let memory = Memory::new();
+            SharedMemory::set_word(&memory, word(LIVE_EPOCH), epoch);
+            SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), sequence);
+            let redo = || {
+                assert!(memory.epoch() > epoch && memory.epoch() % 2 == 1);
+                assert!(memory.sequence(FIRST) > sequence && memory.sequence(FIRST) % 2 == 1);
+                Ok::<_, Infallible>(())
+            };
+            Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+            assert!(memory.epoch() > epoch + 1 && memory.epoch().is_multiple_of(2));
+            assert!(memory.sequence(FIRST) > sequence + 1 && memory.sequence(FIRST).is_multiple_of(2));
+        }
+    });
+}
+
+#[test]
+fn lookups_come_to_an_end() {
+    loom::model(|| {
+        let memory = Memory::new();
+        let other = memory.clone();
+        thread::spawn(move || apply(&other, 2, &[FIRST], [0, KEY])).join().unwrap();
+        assert_eq!(lookup(&memory, FIRST, 0), Some(true));
+        memory.write(FIRST, [0, 0]);
+        assert_eq!(lookup(&memory, FIRST, 0), Some(false));
+        // In the middle of another region: the sequence of this one vouches for it.
+        SharedMemory::set_word(&memory, word(LIVE_EPOCH), 7);
+        assert_eq!(lookup(&memory, FIRST, 0), Some(false));
+        SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 5);
+        assert_eq!(lookup(&memory, FIRST, 0), None);
+        set_flag(&memory, POISONED);
+        assert_eq!(lookup(&memory, FIRST, u32::MAX), None);
+    });
+}

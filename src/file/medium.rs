@@ -1,0 +1,125 @@
+//! Pages and checksums read by system calls. Through a map, a block that the medium cannot give back kills the
+//! process with SIGBUS; a call fails, so that the damage can be named, and mended.
+
+use std::fs::File;
+
+use zerocopy::IntoBytes;
+
+use super::unpublished::Region;
+use crate::cuckoo::RegionId;
+use crate::error::{IoContext, Result};
+use crate::format::{BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_EPOCH, PAGE, PAGES_PER_REGION, Page, PageId};
+use crate::system::{Disk, Files};
+
+/// The checksums of a region's pages.
+pub(crate) type Sums = [u32; PAGES_PER_REGION as usize];
+/// Something of each page of a region.
+pub(crate) type OfPages<T> = [T; PAGES_PER_REGION as usize];
+
+/// Bytes that are overwritten together: a medium that cannot read a block can take it whole.
+const BLOCK: usize = PAGE as usize;
+/// Bytes of the live area read at a time.
+const MANY: usize = 16 * BLOCK;
+
+/// A filter's file, as the medium gives it.
+#[derive(Clone, Copy)]
+pub(crate) struct Medium<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) geometry: Geometry,
+}
+
+impl Medium<'_> {
+    const fn page_at(self, id: PageId) -> u64 {
+        self.geometry.data() + id.0 * PAGE
+    }
+
+    const fn sum_at(self, id: PageId) -> u64 {
+        self.geometry.sums() + 4 * id.0
+    }
+
+    fn reads(self, into: &mut [u8], offset: u64) -> bool {
+        self.disk.read_at(self.file, into, offset).is_ok()
+    }
+
+    /// A page, and its checksum; `None` if either cannot be read.
+    pub(crate) fn page(self, id: PageId, into: &mut Page) -> Option<u32> {
+        let mut sum = 0_u32;
+        let reads = self.reads(sum.as_mut_bytes(), self.sum_at(id))
+            && self.reads(into.as_mut_bytes(), self.page_at(id));
+        reads.then_some(sum)
+    }
+
+    /// A region's pages, and the checksum of each that can be read.
+    pub(crate) fn region(self, region: RegionId, into: &mut Region) -> OfPages<Option<u32>> {
+        let (first, mut sums) = (PageId::new(region, 0), Sums::default());
+        if self.reads(sums.as_mut_bytes(), self.sum_at(first))
+            && self.reads(into.as_mut_bytes(), self.page_at(first))
+        {
+            return sums.map(Some);
+        }
+        let mut found = [None; PAGES_PER_REGION as usize];
+        let (pages, _) = into.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
+        for ((number, page), sum) in (0..).zip(pages).zip(&mut found) {
+            *sum = self.page(PageId::new(region, number), page);
+        }
+        found
+    }
+
+    /// Overwrites what cannot be read of a page and its checksum with zeros, which do not match each other: the page
+    /// can be read then, and is damaged.
+    pub(crate) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
+        let sums = self.sum_at(id) / PAGE * PAGE;
+        for offset in [sums, self.page_at(id)] {
+            self.mend_block(offset, &[0; BLOCK], files)?;
+        }
+        Ok(())
+    }
+
+    /// The same for the live area, which recovery then writes anew. Returns whether there was anything to mend.
+    ///
+    /// Only for whoever may recover the file. `epoch` is even, and one that no reader can have seen.
+    pub(crate) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
+        let (mut mended, end) = (false, self.geometry.sums());
+        let mut many = vec![0; MANY.min((end - LIVE) as usize)];
+        for offset in (LIVE..end).step_by(MANY) {
+            let many = many.get_mut(..MANY.min((end - offset) as usize)).unwrap_or_default();
+            if self.reads(many, offset) {
+                continue;
+            }
+            for offset in (offset..offset + many.len() as u64).step_by(BLOCK) {
+                let mut block = [0; BLOCK];
+                if offset == LIVE
+                    && let Some(place) = block.get_mut(LIVE_EPOCH as usize..LIVE_EPOCH as usize + 8)
+                {
+                    place.copy_from_slice(&epoch.to_le_bytes());
+                }
+                mended |= self.mend_block(offset, &block, files)?;
+            }
+        }
+        Ok(mended)
+    }
+
+    /// Whether all of the live area can be read.
+    pub(crate) fn reads_live(self) -> bool {
+        let end = self.geometry.sums();
+        (LIVE..end)
+            .step_by(MANY)
+            .all(|offset| self.reads(&mut vec![0; MANY.min((end - offset) as usize)], offset))
+    }
+
+    /// Writes `block` over one that cannot be read, and says whether it was one.
+    fn mend_block(self, offset: u64, block: &[u8; BLOCK], files: &Files) -> Result<bool> {
+        // Twice: a failure that passes is no reason to give anything up.
+        if (0..2).any(|_| self.reads(&mut [0; BLOCK], offset)) {
+            return Ok(false);
+        }
+        self.disk.write_at(self.file, block, offset).at(&files.data, "write over an unreadable block of")?;
+        Ok(true)
+    }
+}
+
+/// Whether the head of the live area can be read, which every opening looks at.
+pub(crate) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
+    disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
+}

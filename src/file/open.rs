@@ -1,0 +1,331 @@
+//! Opening: which locks are taken in which order, and who recovers.
+//!
+//! Invariants (`format-spec/README.md`, section 7):
+//!
+//! 1. The writer lock is touched only under the gate, tried and never waited for, and given up before the
+//!    gate. Held exclusively, it means that its owner has recovered the file.
+//! 2. Nothing is believed of a file before it is compared with what its name leads to *after* the lock: it may
+//!    have been replaced in between.
+//! 3. The folder is synced before anything depends on which file has the name.
+//! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
+//!
+//! Crash cases: an owner that dies frees both locks in any order. Its file still says that it is in use, and
+//! the next to open it recovers.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::journal;
+use super::journal::Journal;
+use super::live::LiveHead;
+use super::medium::check_live;
+use super::published::{Store, read_superblocks};
+use super::recover::recover;
+use crate::error::{Error, IoContext, Result};
+use crate::format::{LIVE, Superblocks};
+use crate::options::Verify;
+use crate::system::{
+    Deadline, Disk, Files, Held, Inode, Map, Presence, Rights, existing_lock_file, is_over, lock_file,
+};
+
+/// How often a waiting writer tries again.
+const POLL: Duration = Duration::from_millis(20);
+/// How long a writer waits at least for others who are just opening the file, or just dying with it.
+const OPENINGS: Duration = Duration::from_secs(1);
+const DYING: Duration = Duration::from_millis(100);
+/// How long a reader waits for them at least.
+const READERS_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a superblock is read again that a live writer may just be writing.
+const TORN_READS: u32 = 50;
+
+/// A file opened for writing, recovered, and marked as in use.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) store: Store,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) lock: Held,
+}
+
+/// Tries an opening until it succeeds or `wait` is over; each try is told until when it may wait for other openings.
+fn poll<T>(
+    path: &Path,
+    wait: Duration,
+    mut attempt: impl FnMut(Deadline) -> Result<Attempt<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    let (deadline, openings) = (start.checked_add(wait), start.checked_add(wait.max(OPENINGS)));
+    loop {
+        match attempt(openings)? {
+            Attempt::Done(opened) => return Ok(opened),
+            Attempt::StartOver if is_over(openings) => {
+                return Err(Error::Busy { path: path.to_owned(), op: "opened" });
+            }
+            Attempt::StartOver => thread::sleep(Duration::from_millis(1)),
+            Attempt::Locked if is_over(deadline) => return Err(Error::Locked { path: path.to_owned() }),
+            Attempt::Present if is_over(deadline) && start.elapsed() >= DYING => {
+                return Err(Error::Locked { path: path.to_owned() });
+            }
+            Attempt::Locked | Attempt::Present => thread::sleep(POLL),
+        }
+    }
+}
+
+enum Attempt<T> {
+    Done(T),
+    /// The file was replaced meanwhile, or an owner was just dying.
+    StartOver,
+    Locked,
+    /// A writer has the file, although nobody holds the writer lock: it is just dying, or the lock file was removed.
+    Present,
+}
+
+/// Opens an existing filter for writing; [`Error::NotFound`] where there is none.
+pub(crate) fn open_writer(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    verify: Verify,
+    wait: Duration,
+) -> Result<Owned> {
+    poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))
+}
+
+fn try_open_writer(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    verify: Verify,
+    deadline: Deadline,
+) -> Result<Attempt<Owned>> {
+    let path = &files.data;
+    let file = open_data(path, true)?;
+    // Looked at before any lock file is made beside it: a file that is no filter is left alone.
+    settled_superblocks(&file, path, true)?;
+    let gate = Held::gate_exclusive(&file, path, deadline)?;
+    let metadata = file.metadata().at(path, "look at")?;
+    let rights = Rights::of(&file).at(path, "look at")?;
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
+        return Ok(Attempt::Locked);
+    };
+    if files.inode()? != Some(Inode::of(&metadata)) {
+        return Ok(Attempt::StartOver);
+    }
+    if Presence::is_claimed(&file) {
+        return Ok(Attempt::Present);
+    }
+    files.check_single_name(&**disk, &file)?;
+    journal::check_place(files)?;
+    let mut store = Store::open(files.clone(), disk.clone(), file, verify)?;
+    reserve(&store)?;
+    // Protects: the name. What was renamed here must not come undone under commits that follow.
+    disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    let mut journal = None;
+    if store.needs_recovery()? {
+        journal = Some(recover(&mut store)?);
+    }
+    if verify == Verify::Eager {
+        store.verify_all()?;
+    }
+    let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
+        return Ok(Attempt::StartOver);
+    };
+    let Some(presence) = Presence::claim(&store.file, path)? else { return Ok(Attempt::Present) };
+    store.presence = Some(presence);
+    store.set_in_use(true)?;
+    drop(gate);
+    files.remove_stale(&**disk);
+    Ok(Attempt::Done(Owned { store, journal, lock }))
+}
+
+/// Takes room for bytes that a restored file may lack, or share with a copy: a store through a map that finds none on
+/// the disk ends the process.
+fn reserve(store: &Store) -> Result<()> {
+    let geometry = store.checkpoint.identity.geometry;
+    let reserved = store.disk.reserve(&store.file, geometry.file_length(), LIVE..geometry.sums());
+    reserved.at(&store.files.data, "allocate all of")
+}
+
+/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
+pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Held> {
+    poll(&files.data, wait, |_| {
+        // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
+        // it was recovered. While it is held, nobody else can publish one.
+        let Some(lock) = Held::try_shared(lock_file(files, &**disk, None)?, &files.lock)? else {
+            return Ok(Attempt::Locked);
+        };
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data.clone() });
+        }
+        let Some(lock) = lock.try_into_exclusive(&files.lock)? else { return Ok(Attempt::Locked) };
+        // The conversion gives up the lock for a moment.
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data.clone() });
+        }
+        journal::check_place(files)?;
+        files.remove_stale(&**disk);
+        Ok(Attempt::Done(lock))
+    })
+}
+
+fn open_data(path: &Path, write: bool) -> Result<File> {
+    // Opening a pipe would wait for its other end.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        return Err(Error::NotGowk { path: path.to_owned() });
+    }
+    match OpenOptions::new().read(true).write(write).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::NotFound { path: path.to_owned() })
+        }
+        outcome => outcome.at(path, "open"),
+    }
+}
+
+/// A file opened and mapped for reading.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) map: Map,
+    pub(crate) superblocks: Superblocks,
+    pub(crate) inode: Inode,
+    /// The file needs recovery, and this process may not write it: the journal is to be replayed privately,
+    /// while these locks keep writers away.
+    pub(crate) unrecovered: Option<Locks>,
+}
+
+/// The writer lock and the gate, given up in this order.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    _lock: Option<Held>,
+    _gate: Held,
+}
+
+/// Opens a filter for reading; recovers it first where that is needed and allowed.
+pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Opened> {
+    let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
+    let mut may_recover = true;
+    loop {
+        match try_open_reader(files, disk, may_recover, deadline)? {
+            Readable::Yes(opened) => return Ok(*opened),
+            Readable::StartOver => {}
+            Readable::NeedsRecovery => match recover_for_reading(files, disk, deadline) {
+                Err(Error::Io { source, .. }) if is_forbidden(&source) || is_full(&source) => {
+                    may_recover = false
+                }
+                outcome => outcome?,
+            },
+        }
+        if is_over(deadline) {
+            return Err(Error::Busy { path: files.data.clone(), op: "opened" });
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a sync failed for want of anything to sync: some file systems that are only read know no such call.
+pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ROFS))
+}
+
+enum Readable {
+    Yes(Box<Opened>),
+    StartOver,
+    NeedsRecovery,
+}
+
+fn try_open_reader(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    may_recover: bool,
+    deadline: Deadline,
+) -> Result<Readable> {
+    let path = &files.data;
+    let file = open_data(path, false)?;
+    let gate = Held::gate_shared(&file, path, deadline)?;
+    let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
+    let writer = matches!(lock, Some(None)) || Presence::is_claimed(&file);
+    let locks = Locks { _lock: lock.flatten(), _gate: gate };
+    let inode = Inode::of(&file.metadata().at(path, "look at")?);
+    if files.inode()? != Some(inode) {
+        return Ok(Readable::StartOver);
+    }
+    let superblocks = settled_superblocks(&file, path, writer)?;
+    let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
+    // Protects: the name. What is shown must not come undone.
+    sync_dir_if_allowed(files, &**disk)?;
+    let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
+    // Before it is looked at through the map: recovery writes anew what cannot be read of it.
+    let live = check_live(&opened.file, &**disk, path);
+    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
+        if may_recover {
+            return Ok(Readable::NeedsRecovery);
+        }
+        live?;
+        files.check_single_name(&**disk, &opened.file)?;
+        opened.unrecovered = Some(locks);
+    } else {
+        live?;
+    }
+    Ok(Readable::Yes(Box::new(opened)))
+}
+
+/// As a writer does, up to the recovery; then says that the file is not in use.
+fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) -> Result<()> {
+    let path = &files.data;
+    let file = open_data(path, true)?;
+    let gate = Held::gate_exclusive(&file, path, deadline)?;
+    let metadata = file.metadata().at(path, "look at")?;
+    let rights = Rights::of(&file).at(path, "look at")?;
+    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
+        return Ok(());
+    };
+    if files.inode()? == Some(Inode::of(&metadata)) && !Presence::is_claimed(&file) {
+        files.check_single_name(&**disk, &file)?;
+        journal::check_place(files)?;
+        let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
+        if store.needs_recovery()? {
+            reserve(&store)?;
+            recover(&mut store)?;
+            store.set_in_use(false)?;
+        }
+    }
+    drop(lock);
+    drop(gate);
+    Ok(())
+}
+
+/// The superblocks; read again where a live writer may be in the middle of writing one.
+fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
+    let mut tries = 0;
+    loop {
+        match read_superblocks(file, path)?.check(path) {
+            Err(Error::Superblocks { .. }) if writer && tries < TORN_READS => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Readers who may not open the folder go on without: they can sync nothing, and then see what others left.
+fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
+    match disk.sync_dir(&files.dir) {
+        Err(error) if is_forbidden(&error) || needs_no_sync(&error) => Ok(()),
+        outcome => outcome.at(&files.dir, "sync"),
+    }
+}
+
+#[cfg(test)]
+mod model;

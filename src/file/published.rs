@@ -1,0 +1,388 @@
+//! A filter file opened for writing: its pages, its superblocks, and applying a transaction to it.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. Nothing of a transaction is applied before the journal that holds it is synced.
+//! 2. The journal is retired only after the data it covers is synced, and both superblocks name that commit.
+//! 3. A page is verified before it is first changed: damage is never sealed under a fresh checksum.
+//!
+//! Crash cases: dying while applying leaves regions half-written; the journal redoes them. Dying between the
+//! two superblocks leaves them one checkpoint apart; the newer one counts, and the journal is behind it. Dying
+//! before the journal is reset leaves commits that the superblock has already; they are retired.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use zerocopy::IntoBytes;
+
+use super::journal::Journal;
+use super::live::{Live, LiveHead, LiveRead, Published};
+use super::medium::Medium;
+use super::overlay::{Overlay, RegionChange};
+use super::pages::Touched;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
+use crate::error::{Error, IoContext, Result};
+use crate::format::frame::Header;
+use crate::format::{
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
+    STATE_IN_USE, SUPERBLOCK, Sealer, Superblock,
+};
+use crate::options::Verify;
+use crate::system::{Disk, Files, Map, Presence, memory, random};
+
+/// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
+const PAGES_WORTH_ONE_WRITE: usize = 4;
+
+/// The raw superblocks of an open file.
+pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
+    let metadata = file.metadata().at(path, "look at")?;
+    if metadata.is_dir() {
+        return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
+    }
+    Ok(RawSuperblocks::read(metadata.len(), |bytes, offset| file.read_exact_at(bytes, offset)))
+}
+
+/// A published file, mapped and open for writing. Whoever has one holds the writer lock.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) files: Files,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) file: File,
+    pub(crate) map: Map,
+    pub(crate) live: Live,
+    pub(super) sealer: Sealer,
+    /// The first word of the regions.
+    data: usize,
+    /// Then the system reads nothing ahead by itself.
+    larger_than_memory: bool,
+    touched: Touched,
+    /// The newest superblock: the last checkpoint.
+    pub(crate) checkpoint: Superblock,
+    /// The slot it is in.
+    slot: usize,
+    /// The other slot was damaged at opening, and has not been written since.
+    pub(crate) other_damaged: bool,
+    /// Held by a writer, and not by whoever only recovers the file.
+    pub(crate) presence: Option<Presence>,
+    pub(crate) found: Found,
+}
+
+/// What was wrong with a file when it was opened, until a repair has told it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Found {
+    pub(crate) superblock: bool,
+    pub(crate) live: bool,
+}
+
+impl Store {
+    /// Checks and maps the file. Nothing is changed, but for blocks of the live area that cannot be read: so the caller
+    /// holds the locks of a recovery.
+    pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
+        let path = &files.data;
+        let superblocks = read_superblocks(&file, path)?.check(path)?;
+        let bits = superblocks.read_only_features;
+        if bits != 0 {
+            return Err(Error::Features { path: path.clone(), bits, access: "writing" });
+        }
+        let other_damaged = superblocks.other_damaged;
+        let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
+        // Even, and low enough never to come back to 0.
+        let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
+        let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
+        let live = mended || store.map.is_idle() && store.live_differs();
+        let found = Found { superblock: other_damaged, live };
+        Ok(Self { other_damaged, found, ..store })
+    }
+
+    /// From a file whose superblock is known.
+    pub(super) fn assemble(
+        files: Files,
+        disk: Arc<dyn Disk>,
+        file: File,
+        checkpoint: Superblock,
+        slot: usize,
+        verify: Verify,
+    ) -> Result<Self> {
+        let geometry = checkpoint.identity.geometry;
+        let map = Map::shared(&file, geometry).at(&files.data, "map")?;
+        let larger_than_memory = memory::is_exceeded_by(geometry.file_length());
+        if larger_than_memory {
+            map.expect_random_reads();
+        }
+        let live = Live::map(&file, &files.data, geometry)?;
+        let sealer = Sealer::new(&checkpoint.identity);
+        let touched = match verify {
+            Verify::Never => Touched::all(),
+            Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
+        };
+        let data = (geometry.data() / 8) as usize;
+        Ok(Self {
+            files,
+            disk,
+            file,
+            map,
+            live,
+            sealer,
+            data,
+            larger_than_memory,
+            touched,
+            checkpoint,
+            slot,
+            other_damaged: false,
+            presence: None,
+            found: Found::default(),
+        })
+    }
+
+    /// Whether the file must be recovered before it is used.
+    pub(crate) fn needs_recovery(&self) -> Result<bool> {
+        let unsettled = self.map.is_unsettled() || self.live_differs();
+        Ok(unsettled || super::journal::holds_anything(&self.files)?)
+    }
+
+    /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
+    fn live_differs(&self) -> bool {
+        self.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
+    }
+
+    /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
+    pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
+        let medium = self.medium();
+        let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
+        for (number, _) in (0..).zip(sums).filter(|(_, sum)| sum.is_none()) {
+            medium.mend_page(PageId::new(region, number), &self.files)?;
+        }
+        Ok(())
+    }
+
+    fn medium(&self) -> Medium<'_> {
+        let geometry = self.checkpoint.identity.geometry;
+        Medium { file: &self.file, disk: &*self.disk, geometry }
+    }
+
+    /// The page, read by a call, and whether it matches its checksum. What cannot be read is overwritten.
+    pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
+        let medium = self.medium();
+        let mut sum = medium.page(id, page);
+        if sum.is_none() {
+            medium.mend_page(id, &self.files)?;
+            sum = medium.page(id, page);
+        }
+        let intact = sum.is_some_and(|sum| self.sealer.crc(id, page) == sum);
+        if !intact {
+            self.touched.forget(id);
+        }
+        Ok(intact)
+    }
+
+    pub(super) fn verify_all(&self) -> Result<()> {
+        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.verify(id))
+    }
+
+    fn word_of(&self, id: PageId) -> usize {
+        self.data + (id.0 * PAGE / 8) as usize
+    }
+
+    fn sum_of(&self, id: PageId) -> usize {
+        (self.checkpoint.identity.geometry.sums() / 4 + id.0) as usize
+    }
+
+    /// The page as it is in the file, unverified.
+    pub(crate) fn read(&self, id: PageId, into: &mut Page) {
+        self.map.copy(self.word_of(id), into);
+    }
+
+    /// The page's checksum as it is in the file.
+    pub(super) fn sum(&self, id: PageId) -> u32 {
+        self.map.half(self.sum_of(id))
+    }
+
+    /// Checks the page against its checksum, unless that was done before.
+    #[inline]
+    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    /// Whether every page was found intact.
+    #[inline]
+    pub(crate) fn is_intact(&self) -> bool {
+        self.touched.is_complete()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])
+    }
+
+    /// The page as it is in the file, checked unless that was done before.
+    fn read_verified(&self, id: PageId, page: &mut Page) -> Result<()> {
+        self.read(id, page);
+        if self.touched.contains(id) {
+            return Ok(());
+        }
+        if self.sealer.crc(id, page) != self.sum(id) {
+            let region = id.region().0.into();
+            return Err(Error::Damaged { path: self.files.data.clone(), region, page: id.0 });
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    /// Has a region read in that will be needed soon, if there is such a one, and does not wait for it.
+    pub(crate) fn read_ahead(&self, region: RegionId) {
+        if self.larger_than_memory {
+            self.map.read_ahead(self.word_of(PageId::new(region, 0)), BUCKETS_PER_REGION as usize);
+        }
+    }
+
+    /// A region with the changes in it, its pages checked unless that was done before.
+    pub(crate) fn read_region(
+        &self,
+        region: RegionId,
+        changes: Option<&RegionChange>,
+        into: &mut [u64; BUCKETS_PER_REGION as usize],
+    ) -> Result<()> {
+        self.read_ahead(region);
+        let (pages, _) = into.as_chunks_mut();
+        for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
+            self.read_verified(PageId::new(region, number), page)?;
+            if let Some(change) = changes.and_then(|changes| changes.page(number)) {
+                change.apply_to(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// A bucket of a page that is intact.
+    #[inline]
+    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
+        let id = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE);
+        self.verify(id)?;
+        Ok(self.map.word(self.word_of(id) + usize::from(bucket) % BUCKETS_PER_PAGE as usize))
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
+        self.map.prefetch(self.word_of(PageId::new(region, 0)) + usize::from(bucket));
+    }
+
+    /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.
+    pub(crate) fn seal(
+        &self,
+        overlay: &mut Overlay,
+        mut each: impl FnMut(PageId, &super::overlay::PageChange, &Page) -> Result<()>,
+    ) -> Result<()> {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        for region in overlay.ascending() {
+            for (id, change) in overlay.region_mut(region).pages_mut(region) {
+                self.read(id, &mut page);
+                change.apply_to(&mut page);
+                change.crc = self.sealer.crc(id, &page);
+                each(id, change, &page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
+    pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
+        self.live
+            .apply(overlay.ascending(), published, |region| self.write_region(region, overlay.region(region)))
+    }
+
+    /// Writes the changed pages of a region and their checksums.
+    pub(super) fn write_region(&self, region: RegionId, change: Option<&RegionChange>) -> Result<()> {
+        let Some(change) = change else { return Ok(()) };
+        let changed: Vec<PageId> = change.pages(region).map(|(id, _)| id).collect();
+        let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return Ok(()) };
+        if changed.len() >= PAGES_WORTH_ONE_WRITE {
+            return self.write_pages(change, *first, *last);
+        }
+        changed.iter().try_for_each(|id| self.write_pages(change, *id, *id))
+    }
+
+    /// Writes the pages from `first` to `last`, all of one region; those unchanged are written as they are.
+    fn write_pages(&self, change: &RegionChange, first: PageId, last: PageId) -> Result<()> {
+        let path = &self.files.data;
+        let mut pages = [[0; BUCKETS_PER_PAGE as usize]; PAGES_PER_REGION as usize];
+        let mut sums = [0; PAGES_PER_REGION as usize];
+        let count = (last.0 - first.0 + 1) as usize;
+        for ((id, page), sum) in (first.0..=last.0).map(PageId).zip(&mut pages).zip(&mut sums) {
+            self.read(id, page);
+            *sum = self.sum(id);
+            if let Some(change) = change.page(id.in_region()) {
+                change.apply_to(page);
+                *sum = change.crc;
+            }
+        }
+        let data = 8 * self.word_of(first) as u64;
+        self.disk.write_at(&self.file, pages[..count].as_bytes(), data).at(path, "write")?;
+        let sums_at = 4 * self.sum_of(first) as u64;
+        self.disk.write_at(&self.file, sums[..count].as_bytes(), sums_at).at(path, "write")
+    }
+
+    /// Makes everything applied so far part of the file itself, and empties the journal.
+    pub(crate) fn checkpoint(
+        &mut self,
+        journal: &mut Journal,
+        published: &Published,
+        superblock: Superblock,
+    ) -> Result<()> {
+        debug_assert_eq!(superblock.commit, published.commit);
+        let salt = random(&self.files.data)?;
+        // Protects: the pages, before any superblock says that the journal is not needed for them.
+        self.sync()?;
+        let superblock = Superblock { salt, ..superblock };
+        self.write_superblocks(superblock)?;
+        journal.reset(&self.files, &*self.disk, self.journal_header())
+    }
+
+    /// Writes the newest slot again, byte for byte, to be synced before the other one is touched. That it can be
+    /// read proves nothing: its writer may have died before its sync, or after a failed one.
+    pub(super) fn rewrite_superblock(&self) -> Result<()> {
+        let path = &self.files.data;
+        let (mut bytes, offset) = (vec![0; SUPERBLOCK as usize], self.slot as u64 * SUPERBLOCK);
+        self.file.read_exact_at(&mut bytes, offset).at(path, "read")?;
+        self.disk.write_at(&self.file, &bytes, offset).at(path, "write again")
+    }
+
+    /// Writes both slots, the older or damaged one first: at any moment one of them is whole.
+    fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
+        let path = self.files.data.clone();
+        for _ in 0..2 {
+            let slot = 1 - self.slot;
+            let id = self.checkpoint.id + 1;
+            let next = Superblock { id, ..superblock.clone() };
+            self.disk
+                .write_at(&self.file, &next.encode(&path)?, slot as u64 * SUPERBLOCK)
+                .at(&path, "write")?;
+            // Protects: the slot just written, before the other one is.
+            self.sync()?;
+            (self.checkpoint, self.slot) = (next, slot);
+        }
+        self.other_damaged = false;
+        Ok(())
+    }
+
+    /// What the journal of this checkpoint begins with.
+    pub(crate) fn journal_header(&self) -> Header {
+        let Superblock { identity, commit, salt, .. } = &self.checkpoint;
+        Header { uuid: identity.uuid, generation: identity.geometry.generation, salt: *salt, base: *commit }
+    }
+
+    /// Says on the medium that the file is in use, or that it is not.
+    pub(crate) fn set_in_use(&self, in_use: bool) -> Result<()> {
+        let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
+        let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
+        written.at(&self.files.data, "write")?;
+        // In use: before anything else may be changed. Idle: after everything else is on the medium, with
+        // the live area that the next reader will believe.
+        self.sync()
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.disk.sync(&self.file).at(&self.files.data, "sync")
+    }
+}

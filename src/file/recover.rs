@@ -1,0 +1,233 @@
+//! Recovery: what a journal found at opening means, and redoing its transactions.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. Recovery runs under the gate exclusively and the writer lock shared; nobody else writes.
+//! 2. It is idempotent: dying in it, at any step, leaves what recovery makes whole.
+//! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a
+//!    failed one. They are written again and synced before anything is done on their word. The same goes for
+//!    the superblock that was found the newest.
+//! 4. All pages that the journal names are written again, even where they look right already: what is in the
+//!    page cache may be known to the medium, or not.
+//!
+//! Crash cases: a reset cut short leaves a journal without a header that counts, with nothing under the
+//! superblock's salt; a checkpoint cut short leaves commits that the superblock has; a publication cut short
+//! leaves the journal of the generation before, whose commits the new file has.
+
+use std::path::Path;
+
+use super::journal;
+use super::journal::{Content, FrameAt, Journal, Scan};
+use super::live::Published;
+use super::overlay::Overlay;
+use super::published::Store;
+use crate::cuckoo::Counts;
+use crate::error::{Error, IoContext, JournalDefect, Result};
+use crate::format::{Geometry, Metadata, Superblock, check_counts};
+use crate::system::Rights;
+
+/// How a journal's header relates to the superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kin {
+    /// Not right: only frames under the superblock's own salt were looked for.
+    NoHeader,
+    /// Of another filter.
+    Foreign,
+    /// Of an earlier generation.
+    Older,
+    /// Of a later generation.
+    Newer,
+    /// Of this generation, continuing another checkpoint.
+    OtherCheckpoint,
+    /// Continuing exactly this checkpoint.
+    Continues,
+}
+
+/// What the transactions that count are to the superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Holds {
+    Nothing,
+    /// Only commits that the superblock has.
+    Known,
+    /// Commits behind the superblock's.
+    Beyond,
+}
+
+/// What becomes of a journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    /// Emptied: the superblock has all it holds.
+    Retire,
+    /// Its transactions are redone.
+    Replay,
+    /// It and the file are left alone.
+    Refuse(Refusal),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    Foreign,
+    OtherHistory,
+    Broken,
+}
+
+/// The decision table of `format-spec/README.md`, section 6. `lost` are commits seen behind damage.
+pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
+    use Decision::{Refuse, Replay, Retire};
+    match (kin, counted, lost) {
+        (Kin::Foreign, Holds::Nothing, Holds::Nothing) => Retire,
+        (Kin::Foreign, _, _) => Refuse(Refusal::Foreign),
+        (Kin::NoHeader | Kin::Continues, _, Holds::Beyond) => Refuse(Refusal::Broken),
+        (_, _, Holds::Beyond) => Refuse(Refusal::OtherHistory),
+        (_, Holds::Nothing, _) => Retire,
+        (Kin::Newer, _, _) => Refuse(Refusal::OtherHistory),
+        (Kin::NoHeader | Kin::Continues, Holds::Beyond, _) => Replay,
+        (_, Holds::Beyond, _) => Refuse(Refusal::OtherHistory),
+        (_, Holds::Known, _) => Retire,
+    }
+}
+
+/// Looks at a journal beside a superblock.
+pub(crate) fn judge(scan: &Scan, superblock: &Superblock, path: &Path) -> Result<Decision> {
+    let Superblock { identity, commit: checkpoint, salt, .. } = superblock;
+    let generation = identity.geometry.generation;
+    let kin = match scan.header {
+        None => Kin::NoHeader,
+        Some(header) if header.uuid != identity.uuid => Kin::Foreign,
+        Some(header) if header.generation < generation => Kin::Older,
+        Some(header) if header.generation > generation => Kin::Newer,
+        Some(header) if header.salt == *salt && header.base == *checkpoint => Kin::Continues,
+        Some(_) => Kin::OtherCheckpoint,
+    };
+    let holds = |last: Option<u64>| match last {
+        None => Holds::Nothing,
+        Some(last) if last <= *checkpoint => Holds::Known,
+        Some(_) => Holds::Beyond,
+    };
+    let decision = decide(kin, holds(scan.last), holds(scan.broken.map(|broken| broken.last)));
+    let defect = match (decision, scan.broken) {
+        (Decision::Refuse(Refusal::Foreign), _) => JournalDefect::Foreign,
+        (Decision::Refuse(Refusal::Broken), Some(broken)) => {
+            JournalDefect::Broken { offset: broken.offset, first: broken.first, last: broken.last }
+        }
+        (Decision::Refuse(_), broken) => {
+            let last = scan.last.max(broken.map(|broken| broken.last)).unwrap_or(*checkpoint);
+            JournalDefect::OtherHistory { last, checkpoint: *checkpoint }
+        }
+        _ => return Ok(decision),
+    };
+    Err(Error::Journal { path: path.to_owned(), defect })
+}
+
+/// All transactions of a journal, merged.
+#[derive(Debug)]
+pub(crate) struct Redo {
+    pub(crate) overlay: Overlay,
+    pub(super) commit: u64,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
+}
+
+impl Redo {
+    /// What the superblock says, before any transaction.
+    pub(crate) fn nothing(superblock: &Superblock) -> Self {
+        let Superblock { commit, counts, metadata, .. } = superblock.clone();
+        Self { overlay: Overlay::default(), commit, counts, metadata }
+    }
+
+    /// Reads the frames that count; `seen` gets the bytes of each.
+    pub(crate) fn read(
+        superblock: &Superblock,
+        file: &std::fs::File,
+        path: &Path,
+        scan: &Scan,
+        mut seen: impl FnMut(FrameAt, &[u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let mut redo = Self::nothing(superblock);
+        for at in &scan.frames {
+            let bytes = journal::read_frame(file, *at).at(path, "read")?;
+            seen(*at, &bytes)?;
+            if redo.add(&bytes, *at, superblock.identity.geometry, path).is_none() {
+                let defect = JournalDefect::Broken {
+                    offset: at.offset,
+                    first: redo.commit.saturating_add(1),
+                    last: scan.last.unwrap_or(redo.commit),
+                };
+                return Err(Error::Journal { path: path.to_owned(), defect });
+            }
+        }
+        Ok(redo)
+    }
+
+    /// `None` if the frame, though whole, says what cannot be.
+    fn add(&mut self, bytes: &[u8], at: FrameAt, geometry: Geometry, path: &Path) -> Option<()> {
+        let content = Content::of_counted(bytes, at)?;
+        for record in &content.records {
+            if record.page.0 >= geometry.pages() {
+                return None;
+            }
+            let change = self.overlay.region_mut(record.page.region()).page_mut(record.page.in_region());
+            change.crc = record.crc;
+            for (index, word) in record.words() {
+                change.set(index, word);
+            }
+        }
+        if let Some(commit) = content.commit {
+            check_counts(path, &commit.counts, geometry).ok()?;
+            self.counts = commit.counts;
+            if let Some(metadata) = commit.metadata {
+                self.metadata = Metadata::decode(path, metadata).ok()?;
+            }
+            self.commit = self.commit.checked_add(1)?;
+        }
+        Some(())
+    }
+
+    pub(crate) fn published(&self, path: &Path) -> Result<Published> {
+        Ok(Published { commit: self.commit, counts: self.counts, metadata: self.metadata.encode(path)? })
+    }
+}
+
+/// Brings the file to its last commit, and leaves the journal empty and the live area settled.
+pub(super) fn recover(store: &mut Store) -> Result<Journal> {
+    let files = store.files.clone();
+    // Protects: which file has the name, and that the journal has one, before anything depends on it.
+    store.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    let mut redo = Redo::nothing(&store.checkpoint);
+    if let Some(file) = journal::open(&files, true)? {
+        let scan = journal::scan(&file, &files.journal, store.checkpoint.salt, store.checkpoint.commit)?;
+        if judge(&scan, &store.checkpoint, &files.journal)? == Decision::Replay {
+            let disk = store.disk.clone();
+            redo = Redo::read(&store.checkpoint, &file, &files.journal, &scan, |at, bytes| {
+                disk.write_at(&file, bytes, at.offset).at(&files.journal, "write again")
+            })?;
+            // Protects: the transactions about to be redone, should the power fail in the middle.
+            disk.sync(&file).at(&files.journal, "sync")?;
+        }
+    }
+    let regions = store.checkpoint.identity.geometry.regions();
+    let published = redo.published(&files.data)?;
+    store.live.recover(regions, &published, || redo_pages(store, &redo.overlay))?;
+    let model = Rights::of(&store.file).at(&files.data, "look at")?;
+    let mut journal = Journal::unread(&files, &*store.disk, &model)?;
+    let Redo { commit, counts, metadata, .. } = redo;
+    let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };
+    // Settled by the first sync of the checkpoint, before the other slot is written.
+    store.rewrite_superblock()?;
+    store.checkpoint(&mut journal, &published, superblock)?;
+    Ok(journal)
+}
+
+/// Writes every page that the journal names, changed words in it, under the checksum that the journal names.
+///
+/// Where page and checksum do not match then, the page was damaged outside of those words. It stays damaged,
+/// and is found so at its first touch; the rest goes on.
+fn redo_pages(store: &Store, overlay: &Overlay) -> Result<()> {
+    overlay.ascending().into_iter().try_for_each(|region| {
+        store.make_readable(region)?;
+        store.write_region(region, overlay.region(region))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! A filter file that nobody else can see yet: a new one being filled, or one doubled into.
+//!
+//! It is a temporary file in the filter's folder, written without a journal, and sealed and synced once when it
+//! is published. Dropping it removes it. `format-spec/README.md`, section 8.
+//!
+//! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
+//! file is removed by the next writer.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder, scope};
+
+use zerocopy::IntoBytes;
+
+use super::live::{Live, Published};
+use super::published::Store;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
+use crate::error::{Error, IoContext, Result};
+use crate::format::{
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
+    Superblock,
+};
+use crate::options::Verify;
+use crate::system::{Disk, Files, MapMut, Presence, Rights};
+
+/// Whether the file system has room for a new file.
+pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {
+    let needed = geometry.file_length();
+    let available = disk.available(&files.dir).at(&files.dir, "ask for the free space of")?;
+    if available >= needed {
+        return Ok(());
+    }
+    Err(Error::NoSpace { path: files.data.clone(), needed, available })
+}
+
+/// The buckets of one region.
+pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
+
+/// Bytes written after which the medium is set to work on them, while more are on their way.
+const FLUSH_AT: usize = 64 << 20;
+
+/// Up to this length, in bytes, empty filters are written out, for the sake of the page cache: it keeps a file that
+/// was written in pieces of a region in larger units than one whose pages came in one by one, by stores through
+/// a map. Commits were measured 1.4 times as fast then. What is larger would take too long to create.
+const FILL: u64 = 2 << 30;
+
+/// A file being filled region by region, ascending, before it is mapped.
+struct Filling<'a> {
+    files: &'a Files,
+    disk: &'a Arc<dyn Disk>,
+    file: &'a File,
+    identity: Identity,
+    sums: Vec<u32>,
+}
+
+impl Filling<'_> {
+    fn region(&mut self, region: RegionId, words: &Region) -> Result<()> {
+        let offset = self.identity.geometry.region_at(region);
+        let written = self.disk.write_at(self.file, words.as_bytes(), offset);
+        written.at(&self.files.data, "write the new file for")?;
+        let sealer = Sealer::new(&self.identity);
+        let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+        let numbered = (0..).zip(pages).map(|(number, page)| (PageId::new(region, number), page));
+        self.sums.extend(numbered.map(|(id, page)| sealer.crc(id, page)));
+        Ok(())
+    }
+}
+
+/// Checksums computed before they are written together.
+const SUMS_A_WRITE: usize = 16_384;
+
+/// An unpublished file, open for writing.
+#[derive(Debug)]
+pub(crate) struct Unpublished {
+    files: Files,
+    disk: Arc<dyn Disk>,
+    file: tempfile::NamedTempFile,
+    map: MapMut,
+    /// The first word of the regions.
+    data: usize,
+    /// The checksums of pages as they were filled; empty where nothing was.
+    sums: Vec<u32>,
+    /// One bit a page: it was changed since.
+    stale: Vec<AtomicU64>,
+    /// From its creation on: published, it is the writer's at once.
+    presence: Option<Presence>,
+    pub(crate) identity: Identity,
+}
+
+impl Unpublished {
+    /// An empty one, of its full length; with the permissions and the owner of `model` if there is one.
+    pub(crate) fn create(
+        files: &Files,
+        disk: &Arc<dyn Disk>,
+        identity: Identity,
+        model: Option<&Rights>,
+    ) -> Result<Self> {
+        let empty = [0; BUCKETS_PER_REGION as usize];
+        let to_fill = if identity.geometry.file_length() <= FILL { identity.geometry.regions() } else { 0 };
+        Self::fill(files, disk, identity, model, false, |write| {
+            (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
+        })
+    }
+
+    /// One whose regions `write` writes before it is mapped: cheaper than storing every word through the map.
+    /// With `flush`, the medium is set to work meanwhile.
+    pub(crate) fn fill(
+        files: &Files,
+        disk: &Arc<dyn Disk>,
+        identity: Identity,
+        model: Option<&Rights>,
+        flush: bool,
+        write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
+    ) -> Result<Self> {
+        let needed = identity.geometry.file_length();
+        check_room(files, &**disk, identity.geometry)?;
+        let file = files.temporary(&**disk, model)?;
+        let path = file.path();
+        let presence = Presence::claim(file.as_file(), path)?;
+        disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
+        let handle = file.as_file();
+        let sums = scope(|scope| -> Result<Vec<u32>> {
+            let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
+            let (due, flushes) = mpsc::channel();
+            let sync = move || flushes.iter().try_for_each(|()| disk.sync(handle));
+            // Where no thread can be had, the sync of the whole file does all the work.
+            let flusher = flush.then(|| Builder::new().spawn_scoped(scope, sync).ok()).flatten();
+            let mut written = 0;
+            let outcome = write(&mut |region, words| {
+                written += words.as_bytes().len();
+                if flush && written >= FLUSH_AT {
+                    written = 0;
+                    // Fails where there is no flusher, or once it has failed, which is told below.
+                    let _ = due.send(());
+                }
+                filling.region(region, words)
+            });
+            drop(due);
+            // Whatever the outcome: the scope would wait for the thread's work alone, and not for its end.
+            let joined = flusher.map(|flusher| flusher.join());
+            let panicked = |_| Err(std::io::Error::other("a thread panicked"));
+            let flushed = joined.map_or(Ok(()), |outcome| outcome.unwrap_or_else(panicked));
+            outcome?;
+            flushed.at(&files.data, "sync the new file for")?;
+            Ok(filling.sums)
+        })?;
+        let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
+        let data = (identity.geometry.data() / 8) as usize;
+        let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self {
+            files: files.clone(),
+            disk: disk.clone(),
+            map,
+            data,
+            sums,
+            stale,
+            presence,
+            file,
+            identity,
+        })
+    }
+
+    fn word_of(&self, region: RegionId) -> usize {
+        self.data + region.0 as usize * BUCKETS_PER_REGION as usize
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
+        self.map.word(self.word_of(region) + usize::from(bucket))
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
+        self.map.prefetch(self.word_of(region) + usize::from(bucket));
+    }
+
+    #[inline]
+    pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
+        self.map.set_word(self.word_of(region) + usize::from(bucket), word);
+        let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
+        if let Some(stale) = self.stale.get((page / 64) as usize) {
+            let bits = stale.load(Ordering::Relaxed);
+            // Only the transaction's thread stores, so that nothing can come in between.
+            stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// The checksum that the page had when it was filled, if it is still the same.
+    fn known_sum(&self, id: PageId) -> Option<u32> {
+        let stale = self.stale.get((id.0 / 64) as usize)?.load(Ordering::Relaxed) >> (id.0 % 64) & 1 != 0;
+        if stale { None } else { self.sums.get(id.0 as usize).copied() }
+    }
+
+    pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
+        self.map.copy(self.word_of(region), into);
+    }
+
+    fn write_sums(&self) -> Result<()> {
+        let geometry = self.identity.geometry;
+        let sealer = Sealer::new(&self.identity);
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let mut sums = Vec::with_capacity(SUMS_A_WRITE);
+        let mut offset = geometry.sums();
+        for id in (0..geometry.pages()).map(PageId) {
+            sums.push(self.known_sum(id).unwrap_or_else(|| {
+                self.map.copy(self.data + (id.0 * PAGE / 8) as usize, &mut page);
+                sealer.crc(id, &page)
+            }));
+            if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {
+                self.write(sums.as_bytes(), offset)?;
+                offset += 4 * sums.len() as u64;
+                sums.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.disk.write_at(self.file.as_file(), bytes, offset).at(&self.files.data, "write the new file for")
+    }
+
+    /// Makes the file whole under its temporary name, to be synced. May be repeated.
+    pub(crate) fn seal(&self, superblock: &Superblock, published: &Published) -> Result<()> {
+        self.write_sums()?;
+        let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
+        self.write(&superblock.encode(&self.files.data)?, 0)?;
+        self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.publish(published);
+        self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.disk.sync(self.file.as_file()).at(&self.files.data, "sync the new file for")
+    }
+
+    /// Gives a sealed file the filter's name. If this fails, the name is as it was.
+    pub(crate) fn rename(&self, replace: bool) -> Result<()> {
+        self.disk.rename(self.file.path(), &self.files.data, replace).at(&self.files.data, "publish")
+    }
+
+    /// The file as any other, after it was renamed.
+    pub(crate) fn into_store(self, superblock: Superblock) -> Result<Store> {
+        let Self { files, disk, file, presence, .. } = self;
+        let (file, temporary): (File, _) = file.into_parts();
+        // Its name has changed; there is nothing to remove.
+        let _ = temporary.keep();
+        // All checksums were computed here, from these very pages.
+        let mut store = Store::assemble(files, disk, file, superblock, 0, Verify::Never)?;
+        store.presence = presence;
+        Ok(store)
+    }
+
+    /// Where it will be published, and through what it is written.
+    pub(crate) fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
+        (&self.files, &self.disk)
+    }
+
+    pub(crate) fn rights(&self) -> Result<Rights> {
+        Rights::of(self.file.as_file()).at(self.file.path(), "look at")
+    }
+}

@@ -1,0 +1,139 @@
+//! The bytes of the journal: its header, its frames and their checksums.
+//!
+//! `format-spec/README.md`, section 6, is the home of this layout too.
+
+use std::path::Path;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::layout::VERSION;
+use super::superblock::RawCounts;
+use crate::error::{Error, JournalDefect, Result};
+
+pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
+pub(crate) const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
+/// Bytes of the journal's header; frames start behind it.
+pub(crate) const HEADER: u64 = 512;
+pub(crate) const HEADER_CRC_AT: usize = 508;
+/// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
+pub(crate) const FRAME_ALIGN: u64 = 512;
+pub(crate) const FRAME_HEADER: usize = 64;
+pub(crate) const FRAME_CRC_AT: usize = 60;
+pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
+pub(crate) const COMMIT: u32 = 1;
+
+/// What a journal continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) generation: u32,
+    /// Fresh with each checkpoint, so that frames from before it do not count.
+    pub(crate) salt: u64,
+    /// The commit of the checkpoint: the first transaction has the number after it.
+    pub(crate) base: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    pub(super) magic: [u8; 8],
+    pub(super) major: U16,
+    pub(super) minor: U16,
+    pub(super) generation: U32,
+    pub(super) uuid: [u8; 16],
+    pub(super) salt: U64,
+    base: U64,
+}
+const _: () = assert!(size_of::<RawHeader>() == 48);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct RawFrame {
+    pub(crate) magic: [u8; 8],
+    pub(crate) salt: U64,
+    pub(crate) commit: U64,
+    pub(crate) order: U32,
+    pub(crate) flags: U32,
+    pub(crate) payload: U32,
+    pub(crate) records: U32,
+    pub(crate) previous: U32,
+    pub(crate) reserved: [u8; 16],
+    pub(crate) crc: U32,
+}
+const _: () = {
+    assert!(size_of::<RawFrame>() == FRAME_HEADER);
+    assert!(std::mem::offset_of!(RawFrame, crc) == FRAME_CRC_AT);
+};
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct RawRecord {
+    pub(crate) page: U64,
+    pub(crate) crc: U32,
+    pub(crate) count: U32,
+}
+const _: () = assert!(size_of::<RawRecord>() == 16);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct RawCommit {
+    pub(crate) counts: RawCounts,
+    pub(crate) has_metadata: U32,
+    pub(crate) metadata_length: U32,
+}
+const _: () = assert!(size_of::<RawCommit>() == 296);
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER as usize] {
+        let raw = RawHeader {
+            magic: HEADER_MAGIC,
+            major: VERSION.0.into(),
+            minor: VERSION.1.into(),
+            generation: self.generation.into(),
+            uuid: self.uuid,
+            salt: self.salt.into(),
+            base: self.base.into(),
+        };
+        let mut bytes = [0; HEADER as usize];
+        bytes[..size_of::<RawHeader>()].copy_from_slice(raw.as_bytes());
+        let crc = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
+        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header and its CRC; `None` if it is not one.
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Option<(Self, u32)>> {
+        let Some((body, rest)) = bytes.split_at_checked(HEADER_CRC_AT) else { return Ok(None) };
+        let (Ok((crc, _)), Ok((raw, _))) = (U32::read_from_prefix(rest), RawHeader::read_from_prefix(body))
+        else {
+            return Ok(None);
+        };
+        if raw.magic != HEADER_MAGIC || crc.get() != crc32fast::hash(body) {
+            return Ok(None);
+        }
+        if raw.major.get() != VERSION.0 {
+            let defect = JournalDefect::Version(raw.major.get(), raw.minor.get());
+            return Err(Error::Journal { path: path.to_owned(), defect });
+        }
+        let header = Self {
+            uuid: raw.uuid,
+            generation: raw.generation.get(),
+            salt: raw.salt.get(),
+            base: raw.base.get(),
+        };
+        Ok(Some((header, crc.get())))
+    }
+}
+
+/// Bytes of the indices of `count` changed words, padded.
+pub(crate) const fn indices_size(count: usize) -> usize {
+    (2 * count).next_multiple_of(8)
+}
+
+pub(crate) fn frame_crc(raw: &RawFrame, payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(raw.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default());
+    hasher.update(payload);
+    hasher.finalize()
+}

@@ -1,0 +1,119 @@
+//! The layout of the file: the numbers that fix where everything lies.
+//!
+//! `format-spec/README.md`, section 5, is the home of the layout; the numbers here are compared with its tables
+//! by a test.
+
+use crate::cuckoo::{BUCKETS_PER_REGION, MAX_REGIONS, RegionId, SlotsPerBucket};
+
+/// The first bytes of every filter file.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
+/// The version that this build writes.
+pub(crate) const VERSION: (u16, u16) = (1, 0);
+/// The features that this build knows, of each mask: format 1.0 has none.
+pub(super) const KNOWN_FEATURES: u64 = 0;
+
+pub(crate) const PAGE: u64 = 4096;
+pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
+pub(crate) const PAGES_PER_REGION: u32 = 16;
+pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
+const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION);
+/// The highest id and commit number of a superblock: they go up by one, and cannot come near it.
+pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
+
+/// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
+pub(crate) const SUPERBLOCK: u64 = 65_536;
+pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
+/// Where metadata lies in a slot, and the most there may be.
+pub(super) const METADATA_AT: usize = 4096;
+pub(crate) const METADATA_LIMIT: usize = 49_152;
+/// Where a slot's own CRC-32 lies: the last four bytes.
+pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
+
+/// The live area's start, and in it the header, the copy of the metadata and the sequences.
+pub(crate) const LIVE: u64 = 2 * SUPERBLOCK;
+pub(crate) const LIVE_STATE: u64 = 0;
+/// Two flags, looked at together: superseded in the low half of the word, poisoned in the high half.
+pub(crate) const LIVE_FLAGS: u64 = 8;
+pub(crate) const LIVE_EPOCH: u64 = 16;
+/// The sequence of the copy of commit, counts and metadata.
+pub(crate) const LIVE_COPY: u64 = 24;
+pub(crate) const LIVE_COUNTERS: u64 = 1024;
+pub(crate) const LIVE_METADATA_LENGTH: u64 = 1320;
+pub(crate) const LIVE_METADATA: u64 = 4096;
+pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
+/// `LIVE_STATE` of a file that no writer has open and whose every commit is in the data: any other value means
+/// that it may be in use.
+pub(crate) const STATE_IDLE: [u8; 8] = *b"gowkidle";
+/// `LIVE_STATE` of a file that a writer has open, or died with.
+pub(crate) const STATE_IN_USE: [u8; 8] = *b"gowkbusy";
+
+const fn align(value: u64, to: u64) -> u64 {
+    value.div_ceil(to) * to
+}
+
+/// The numbers that fix where everything lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) slots: SlotsPerBucket,
+    /// n0, at least 1; `n0 << generation` is at most 2^32.
+    pub(crate) base_regions: u64,
+    pub(crate) generation: u32,
+}
+
+impl Geometry {
+    pub(crate) const fn regions(self) -> u64 {
+        self.base_regions << self.generation
+    }
+
+    pub(crate) const fn pages(self) -> u64 {
+        self.regions() * PAGES_PER_REGION as u64
+    }
+
+    /// All slots of all buckets.
+    pub(crate) const fn slots_in_all(self) -> u64 {
+        self.regions() * (BUCKETS_PER_REGION * self.slots.get()) as u64
+    }
+
+    /// Where the checksum table starts.
+    pub(crate) const fn sums(self) -> u64 {
+        LIVE + align(LIVE_SEQUENCES + 4 * self.regions(), PAGE)
+    }
+
+    /// Where the regions start.
+    pub(crate) const fn data(self) -> u64 {
+        align(self.sums() + align(4 * self.pages(), PAGE), REGION)
+    }
+
+    pub(crate) const fn file_length(self) -> u64 {
+        self.data() + self.regions() * REGION
+    }
+
+    pub(crate) const fn region_at(self, region: RegionId) -> u64 {
+        self.data() + region.0 as u64 * REGION
+    }
+
+    /// The geometry after one doubling; `None` past the format's last region.
+    pub(crate) fn doubled(self) -> Option<Self> {
+        let doubled = Self { generation: self.generation + 1, ..self };
+        (self.regions() * 2 <= MAX_REGIONS).then_some(doubled)
+    }
+}
+
+/// A data page's number, counted from the first region.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PageId(pub(crate) u64);
+
+impl PageId {
+    pub(crate) const fn new(region: RegionId, page: u32) -> Self {
+        Self(region.0 as u64 * PAGES_PER_REGION as u64 + page as u64)
+    }
+
+    pub(crate) const fn region(self) -> RegionId {
+        RegionId((self.0 / PAGES_PER_REGION as u64) as u32)
+    }
+
+    /// The page's number in its region.
+    pub(crate) const fn in_region(self) -> u32 {
+        (self.0 % PAGES_PER_REGION as u64) as u32
+    }
+}

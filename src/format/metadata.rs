@@ -1,0 +1,146 @@
+//! Names and bytes that a filter carries for its users, committed together with the keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::layout::METADATA_LIMIT;
+use crate::error::{Error, Expected, Result};
+
+/// Bytes before the name and the value of each entry: two lengths.
+const ENTRY_HEADER: usize = 8;
+
+/// A small map from name to bytes, at most 48 KiB in all, opaque to the filter.
+///
+/// It is committed atomically with the keys and carried through doublings: the place for the position of an
+/// ingest job, or anything else that must agree with what was inserted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Metadata {
+    entries: BTreeMap<String, Vec<u8>>,
+}
+
+impl Metadata {
+    /// The most that [`encoded_length`](Self::encoded_length) may be at a commit.
+    pub const LIMIT: usize = METADATA_LIMIT;
+
+    /// The bytes stored under `name`.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.entries.get(name).map(Vec::as_slice)
+    }
+
+    /// Stores `value` under `name`, replacing what was there. Whether it fits is checked by the commit.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
+        self.entries.insert(name.into(), value.into());
+    }
+
+    /// Removes `name`, and returns what it held.
+    pub fn remove(&mut self, name: &str) -> Option<Vec<u8>> {
+        self.entries.remove(name)
+    }
+
+    /// All entries, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.entries.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
+    /// The bytes that all entries take when encoded; at most 49,152 can be committed.
+    pub fn encoded_length(&self) -> usize {
+        self.entries.iter().map(|(name, value)| ENTRY_HEADER + name.len() + value.len()).sum()
+    }
+
+    /// By `format-spec/README.md`, section 5.3. Fails with [`Error::MetadataFull`] if that is too long.
+    pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
+        let needed = self.encoded_length();
+        let mut bytes = Vec::with_capacity(needed.min(METADATA_LIMIT));
+        for (name, value) in &self.entries {
+            let (Ok(name_length), Ok(value_length), true) =
+                (u16::try_from(name.len()), u32::try_from(value.len()), needed <= METADATA_LIMIT)
+            else {
+                let limit = METADATA_LIMIT;
+                return Err(Error::MetadataFull { path: path.to_owned(), needed, limit });
+            };
+            bytes.extend_from_slice(&name_length.to_le_bytes());
+            bytes.extend_from_slice(&[0; 2]);
+            bytes.extend_from_slice(&value_length.to_le_bytes());
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(value);
+        }
+        Ok(bytes)
+    }
+
+    /// The inverse of `encode`; names must be ascending and the last entry must end with the bytes.
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let mut entries = BTreeMap::new();
+        let mut rest = bytes;
+        let mut last: Option<String> = None;
+        while !rest.is_empty() {
+            let found = (bytes.len() - rest.len()) as u64;
+            let entry =
+                take_entry(&mut rest).filter(|(name, _)| last.as_ref().is_none_or(|last| last < name));
+            let Some((name, value)) = entry else {
+                let expected = Expected::Words("the end of well-formed entries");
+                return Err(Error::Field { path: path.to_owned(), field: "metadata", found, expected });
+            };
+            last = Some(name.clone());
+            entries.insert(name, value);
+        }
+        Ok(Self { entries })
+    }
+}
+
+fn take_entry(rest: &mut &[u8]) -> Option<(String, Vec<u8>)> {
+    let (header, after) = rest.split_first_chunk::<ENTRY_HEADER>()?;
+    let [n0, n1, 0, 0, v0, v1, v2, v3] = *header else { return None };
+    let name_length = usize::from(u16::from_le_bytes([n0, n1]));
+    let value_length = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+    let (name, after) = after.split_at_checked(name_length)?;
+    let (value, after) = after.split_at_checked(value_length)?;
+    *rest = after;
+    Some((std::str::from_utf8(name).ok()?.to_owned(), value.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut metadata = Metadata::default();
+        for (name, value) in entries {
+            metadata.set(*name, *value);
+        }
+        let bytes = metadata.encode(Path::new("f")).unwrap();
+        assert_eq!(Metadata::decode(Path::new("f"), &bytes).unwrap(), metadata);
+        assert_eq!(bytes.len(), metadata.encoded_length());
+        bytes
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        encoded(&[]);
+        encoded(&[("", b"")]);
+        encoded(&[("job", b"\x00\xff"), ("a", b""), ("b", &[7; 40_000])]);
+    }
+
+    #[test]
+    fn more_than_the_limit_is_refused_and_the_limit_itself_fits() {
+        encoded(&[("a", &vec![1; METADATA_LIMIT - ENTRY_HEADER - 1])]);
+        let mut metadata = Metadata::default();
+        metadata.set("a", vec![1; METADATA_LIMIT - ENTRY_HEADER]);
+        assert!(matches!(metadata.encode(Path::new("f")), Err(Error::MetadataFull { needed: 49_153, .. })));
+        let mut metadata = Metadata::default();
+        metadata.set("n".repeat(70_000), []);
+        assert!(matches!(metadata.encode(Path::new("f")), Err(Error::MetadataFull { .. })));
+    }
+
+    #[test]
+    fn every_cut_and_any_disorder_is_rejected() {
+        let bytes = encoded(&[("a", b"1"), ("b", b"22")]);
+        let first = ENTRY_HEADER + 2;
+        for cut in (1..bytes.len()).filter(|cut| *cut != first) {
+            assert!(Metadata::decode(Path::new("f"), &bytes[..cut]).is_err(), "{cut}");
+        }
+        let swapped = [&bytes[first..], &bytes[..first]].concat();
+        assert!(Metadata::decode(Path::new("f"), &swapped).is_err());
+        let doubled = [&bytes[..first], &bytes[..first]].concat();
+        assert!(Metadata::decode(Path::new("f"), &doubled).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! Pages and their checksums: what they are computed over, and what a sound page holds.
+
+use crc32fast::Hasher;
+use zerocopy::IntoBytes;
+
+use super::layout::{BUCKETS_PER_PAGE, PageId};
+use super::superblock::Identity;
+use crate::cuckoo::{Bucket, Counts, Width};
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("gowk keeps pages in memory as they are on the disk, and the format is little-endian");
+
+/// The buckets of one page.
+pub(crate) type Page = [u64; BUCKETS_PER_PAGE as usize];
+
+/// Computes page checksums for one file in one generation.
+///
+/// The uuid, the generation and the page's number go in before its bytes, so that a page of another file, of
+/// before a doubling, or from another place does not pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealer(Hasher);
+
+impl Sealer {
+    pub(crate) fn new(identity: &Identity) -> Self {
+        let mut hasher = Hasher::new();
+        hasher.update(&identity.uuid);
+        hasher.update(&identity.geometry.generation.to_le_bytes());
+        Self(hasher)
+    }
+
+    pub(crate) fn crc(&self, id: PageId, page: &Page) -> u32 {
+        let mut hasher = self.0.clone();
+        hasher.update(&id.0.to_le_bytes());
+        hasher.update(page.as_bytes());
+        hasher.finalize()
+    }
+}
+
+/// A page of the data section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DamagedPage {
+    /// Its number, counted from the first region in pages of 4096 bytes.
+    pub page: u64,
+    /// The region it belongs to.
+    pub region: u64,
+}
+
+/// Counts the entries of a page; false if a slot or a bucket is not as writers leave them.
+pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
+    let mut well_formed = true;
+    for word in page {
+        let bucket = Bucket::<W>::new(*word);
+        well_formed &= !bucket.has_stray_bits();
+        let mut universal = 0;
+        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+            match slot.tail_length() {
+                Some(length) => counts.by_tail[length as usize] += 1,
+                None if slot.is_universal() => universal += 1,
+                None => well_formed &= slot.is_empty(),
+            }
+        }
+        // Buckets are quarantined whole.
+        well_formed &= universal == 0 || universal == W::SLOTS;
+        counts.universal += u64::from(universal);
+    }
+    well_formed
+}

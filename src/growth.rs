@@ -1,0 +1,45 @@
+//! Whether a filter may double, and why not.
+
+use crate::cuckoo::{Counts, MAX_REGIONS, RegionId};
+use crate::error::GrowthRefusal;
+use crate::format::{Geometry, Policy};
+
+/// The part of the reachable load that must be reached before a filter doubles: below it, an insert that finds
+/// no room has met colliding or hostile keys, which doubling would not help against.
+pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
+/// The part of entries without a tail above which growth is refused unless allowed.
+const MOST_VOID: f64 = 0.5;
+
+/// Why a filter in this state must not double, if it must not. `crowded` is the region without room; `None`
+/// where the user asked for a doubling.
+pub(crate) fn refusal(
+    geometry: Geometry,
+    policy: &Policy,
+    counts: &Counts,
+    crowded: Option<RegionId>,
+    void_allowed: bool,
+) -> Option<GrowthRefusal> {
+    let slots = geometry.slots_in_all();
+    let load = (counts.entries() + counts.universal) as f64 / slots as f64;
+    let threshold = GROWTH_THRESHOLD * geometry.slots.headroom();
+    if let Some(region) = crowded
+        && load < threshold
+    {
+        return Some(GrowthRefusal::Crowded { region: region.0.into(), load, threshold });
+    }
+    let Some(doubled) = geometry.doubled() else { return Some(GrowthRefusal::Regions(MAX_REGIONS)) };
+    let (needed, limit) = (doubled.file_length(), policy.max_file_size);
+    if limit != 0 && needed > limit {
+        return Some(GrowthRefusal::FileSize { needed, limit });
+    }
+    let full = counts.doubled_and_full(geometry.slots, 2 * slots);
+    let expected = full.expected_false_positive_rate(geometry.slots, 2 * slots);
+    if policy.max_rate != 0.0 && expected > policy.max_rate {
+        return Some(GrowthRefusal::Rate { expected, limit: policy.max_rate });
+    }
+    let (void, entries) = (counts.void(), counts.entries());
+    if !void_allowed && void as f64 > MOST_VOID * entries as f64 {
+        return Some(GrowthRefusal::Void { void, entries });
+    }
+    None
+}

@@ -1,0 +1,81 @@
+//! The shortcut of lookups: what most of them in most filters take, in line with the caller, and no more.
+//!
+//! A lookup waits for memory, and how many of them a processor has under way meanwhile depends on how few of its
+//! registers each takes: instructions that do nothing, added to a lookup in 1 GiB, cost up to 1 ns each. So whatever
+//! holds for longer than a lookup is found out once: that every page is intact, that n = 4, and that nothing is
+//! going on.
+//!
+//! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
+//! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
+//! no flag was set when some lookup found it: a lookup that began after that, and finds the same epoch after its reads,
+//! met neither.
+
+use std::sync::atomic::Ordering;
+
+use super::view::{Shortcut, View};
+use crate::cuckoo::{Bucket, BucketId, Four, HashKind, KeyHash, Place, Slot, SlotsPerBucket};
+use crate::file::LiveHead;
+
+impl View {
+    /// To be told of an epoch that a lookup has found calm.
+    pub(super) fn found_calm(&self, epoch: u64) {
+        let Shortcut { of_keys, of_hashes, calm, .. } = &self.shortcut;
+        if calm.load(Ordering::Relaxed) != epoch {
+            calm.store(epoch, Ordering::Release);
+        }
+        let is_open = of_hashes.load(Ordering::Relaxed) != 0;
+        let four = self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
+        if !is_open && four && self.touched.is_complete() {
+            if self.hasher().kind == HashKind::Xxh3 {
+                of_keys.store(self.reader, Ordering::Release);
+            }
+            of_hashes.store(self.reader, Ordering::Release);
+        }
+    }
+
+    /// Whether a key is present, unless that takes more than the shortcut, or the view is not of this reader.
+    #[inline(always)]
+    pub(super) fn contains_in_line(&self, reader: u64, key: &[u8]) -> Option<bool> {
+        if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
+            return None;
+        }
+        let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
+        Some(first.either_matches(second, query))
+    }
+
+    /// As `contains_in_line`.
+    #[inline(always)]
+    pub(super) fn contains_hash_in_line(&self, reader: u64, hash: KeyHash) -> Option<bool> {
+        if self.shortcut.of_hashes.load(Ordering::Acquire) != reader {
+            return None;
+        }
+        let ([first, second], query) = self.calm_buckets(hash)?;
+        Some(first.either_matches(second, query))
+    }
+
+    /// As `contains_in_line`: the number of entries that match.
+    #[inline(always)]
+    pub(super) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
+        if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
+            return None;
+        }
+        let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
+        let universal = first.has_universal() | second.has_universal();
+        let count = first.matches(query).count() + second.matches(query).count();
+        (!universal).then_some(count)
+    }
+
+    /// Both buckets of a key, and what is stored of it there; `None` unless the epoch stayed calm.
+    #[inline(always)]
+    fn calm_buckets(&self, hash: KeyHash) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
+        let calm = self.shortcut.calm.load(Ordering::Acquire);
+        let (buckets, rem) = self.map.region_of(hash);
+        let place = Place::<Four>::new(hash.local(), rem);
+        let second = BucketId(place.first.0 ^ self.shortcut.offsets[place.fingerprint.tag() as usize]);
+        let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
+        self.map.live_head().is_still(calm).then_some((both, place.fingerprint))
+    }
+}
+
+#[cfg(test)]
+mod tests;

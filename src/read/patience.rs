@@ -1,0 +1,31 @@
+//! Waiting for a writer that is applying a commit.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Waits longer and longer, until [`PATIENCE`] is over.
+#[derive(Default)]
+pub(crate) struct Patience {
+    start: Option<Instant>,
+    pause: Duration,
+}
+
+impl Patience {
+    /// Waits once more; false once it has been too long.
+    pub(crate) fn wait(&mut self) -> bool {
+        if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return false;
+        }
+        if self.pause.is_zero() {
+            thread::yield_now();
+            self.pause = Duration::from_micros(1);
+        } else {
+            thread::sleep(self.pause);
+            self.pause = (self.pause * 2).min(Duration::from_millis(5));
+        }
+        true
+    }
+}

@@ -1,0 +1,345 @@
+//! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
+//! the file. How a view is looked into: `settled.rs`.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use super::recent;
+use super::ring::BLOCK;
+use super::view::View;
+use crate::cuckoo::{KeyHash, KeyHasher};
+use crate::error::{Error, IoContext, Result};
+use crate::format::Metadata;
+use crate::format::frame::HEADER;
+use crate::info::{Facts, Info};
+use crate::options::Options;
+use crate::system::{Files, on_threads};
+
+/// With fewer keys, starting a thread costs more than it saves.
+const KEYS_WORTH_A_THREAD: usize = 32_768;
+/// How long a call waits for a settled view in all.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
+///
+/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one is cheap:
+/// the superblocks and the checksums of pages are verified, the latter as they are touched
+/// ([`Verify`](crate::Verify)); nothing else is read.
+///
+/// Each thread keeps the mapping that it last looked something up in, as sharing it would slow every lookup down: until
+/// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
+/// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
+/// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    number: u64,
+    shared: Arc<Shared>,
+}
+
+/// The number of the next reader opened in this process; 0 is none.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+#[derive(Debug)]
+struct Shared {
+    number: u64,
+    files: Files,
+    options: Options,
+    /// The hash function when the reader was opened, for which callers hold hashes.
+    hasher: KeyHasher,
+    view: ArcSwap<View>,
+    reopening: Mutex<()>,
+}
+
+impl Reader {
+    /// Opens a filter for reading, with [`Options::new`].
+    ///
+    /// Recovers the file first if its last writer died, which needs permission to write; a process without it
+    /// replays the journal into memory of its own. Fails with [`Error::NotFound`] where there is no filter,
+    /// and with whatever is wrong with the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().read(path)
+    }
+
+    pub(super) fn open_with(
+        path: &Path,
+        options: &Options,
+        open: impl FnOnce(&Files, &Options) -> Result<View>,
+    ) -> Result<Self> {
+        let files = Files::new(path)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let view = open(&files, options)?.of_reader(number);
+        let hasher = view.hasher();
+        let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
+        let options = options.clone();
+        Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
+    }
+
+    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader: to be called by a
+    /// thread that may not look anything up for long. Its next lookup takes a little longer.
+    pub fn release_thread() {
+        recent::let_go(|_| true);
+    }
+
+    /// The hash of a key under the seed of the filter, as it was when this reader was opened.
+    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+        self.shared.hasher.hash(key).ok_or_else(|| self.caller_hashes())
+    }
+
+    fn caller_hashes(&self) -> Error {
+        Error::CallerHashes { path: self.shared.files.data.clone() }
+    }
+
+    /// Whether the key is present, as of the last commit: false only if it was never inserted, or was removed.
+    /// An absent key is found present at the rate that [`Info::expected_false_positive_rate`] gives.
+    ///
+    /// Fails with [`Error::CallerHashes`] if the caller hashes this filter's keys, with [`Error::Damaged`] at a
+    /// damaged page unless told to answer "present" there ([`OnDamage`](crate::OnDamage)), with
+    /// [`Error::Busy`] if a writer stopped in the middle of a commit and does not go on, and with whatever is
+    /// wrong with a file that has taken this one's place.
+    // In line always: it is shorter than it looks, and behind a call, lookups take a seventh more.
+    #[inline(always)]
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        if let Some(view) = recent::take() {
+            let found = view.contains_in_line(self.number, key);
+            recent::put_back(view);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        self.contains_otherwise(key)
+    }
+
+    #[inline(never)]
+    fn contains_otherwise(&self, key: &[u8]) -> Result<bool> {
+        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, view.hasher().hash(key)?)) {
+            return Ok(found);
+        }
+        let on_damage = self.shared.options.on_damage;
+        self.look(|view| match view.hasher().hash(key) {
+            Some(hash) => view.contains(hash, on_damage),
+            None => Some(Err(self.caller_hashes())),
+        })
+    }
+
+    /// As [`contains`](Self::contains), for a key hashed before. Fails with [`Error::Replaced`] if another
+    /// filter with another seed has taken this one's place since.
+    #[inline(always)]
+    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
+        if let Some(view) = recent::take() {
+            let found = view.contains_hash_in_line(self.number, hash);
+            recent::put_back(view);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        self.contains_hash_otherwise(hash)
+    }
+
+    #[inline(never)]
+    fn contains_hash_otherwise(&self, hash: KeyHash) -> Result<bool> {
+        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, hash)) {
+            return Ok(found);
+        }
+        let on_damage = self.shared.options.on_damage;
+        self.look(|view| match self.check_hasher(view) {
+            Ok(()) => view.contains(hash, on_damage),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    fn check_hasher(&self, view: &View) -> Result<()> {
+        if view.hasher() == self.shared.hasher {
+            return Ok(());
+        }
+        Err(Error::Replaced { path: self.shared.files.data.clone() })
+    }
+
+    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
+    /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
+    /// says. Errors as for [`contains`](Self::contains).
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+        let hash =
+            |view: &View, key: &K| view.hasher().hash(key.as_ref()).ok_or_else(|| self.caller_hashes());
+        self.contains_all(keys, hash, |key| self.contains(key.as_ref()), found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
+        self.contains_all(hashes, hash, |hash| self.contains_hash(*hash), found)
+    }
+
+    fn contains_all<T: Sync>(
+        &self,
+        items: &[T],
+        hash: impl Fn(&View, &T) -> Result<KeyHash> + Sync,
+        one: impl Fn(&T) -> Result<bool> + Sync,
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
+        found.clear();
+        found.resize(items.len(), false);
+        let threads = self.shared.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
+        let part = items.len().div_ceil(threads).max(1);
+        let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
+        let look_up = |(items, found): (&[T], &mut [bool])| -> Result<()> {
+            for (items, found) in items.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+                let uncertain =
+                    self.look(|view| Some(view.contains_block(items, |item| hash(view, item), found)))?;
+                for index in uncertain {
+                    found[index] = one(&items[index])?;
+                }
+            }
+            Ok(())
+        };
+        on_threads(parts, look_up).into_iter().collect()
+    }
+
+    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count
+    /// too, so this is never too low. Errors as for [`contains`](Self::contains).
+    #[inline]
+    pub fn count(&self, key: &[u8]) -> Result<u32> {
+        if let Some(view) = recent::take() {
+            let count = view.count_in_line(self.number, key);
+            recent::put_back(view);
+            if let Some(count) = count {
+                return Ok(count);
+            }
+        }
+        self.count_otherwise(key)
+    }
+
+    #[inline(never)]
+    fn count_otherwise(&self, key: &[u8]) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(self.number, view.hasher().hash(key)?)) {
+            return Ok(count);
+        }
+        self.look(|view| match view.hasher().hash(key) {
+            Some(hash) => view.count(hash),
+            None => Some(Err(self.caller_hashes())),
+        })
+    }
+
+    /// As [`count`](Self::count), for a key hashed before.
+    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(self.number, hash)) {
+            return Ok(count);
+        }
+        self.look(|view| match self.check_hasher(view) {
+            Ok(()) => view.count(hash),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The filter as of its last commit.
+    pub fn info(&self) -> Result<Info> {
+        let journal = &self.shared.files.journal;
+        let journal_length = match journal.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
+        };
+        self.look(|view| {
+            let published = view.last_published()?;
+            Some(published.map(|(published, _)| {
+                Info::from(Facts {
+                    identity: view.superblock.identity,
+                    policy: view.superblock.policy,
+                    counts: published.counts,
+                    commit: published.commit,
+                    journal_length,
+                })
+            }))
+        })
+    }
+
+    /// The metadata as of the last commit.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.look(|view| Some(view.last_published()?.map(|(_, metadata)| metadata)))
+    }
+
+    /// The current view of the file.
+    pub(crate) fn view(&self) -> Result<Arc<View>> {
+        self.current(Instant::now())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.shared.files.data
+    }
+
+    /// Answers from the view that this thread keeps, if it does.
+    fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
+        let view = recent::take()?;
+        let answer = answer(&view);
+        recent::put_back(view);
+        answer
+    }
+
+    /// Answers from a current view, opening the file anew as often as it takes.
+    fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
+        let start = Instant::now();
+        loop {
+            let view = self.current(start)?;
+            if let Some(answer) = answer(&view) {
+                self.remember(view);
+                return answer;
+            }
+            self.reopen(&view)?;
+            if start.elapsed() > DEADLINE {
+                return Err(self.busy());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Keeps the view for this thread's next lookup, unless it asks for more care than `quick` takes.
+    fn remember(&self, view: Arc<View>) {
+        if !view.is_plain() || view.hasher() != self.shared.hasher {
+            return;
+        }
+        recent::keep(view);
+    }
+
+    fn current(&self, start: Instant) -> Result<Arc<View>> {
+        loop {
+            let view = self.shared.view.load_full();
+            if view.is_current(&self.shared.files)? {
+                return Ok(view);
+            }
+            self.reopen(&view)?;
+            if start.elapsed() > DEADLINE {
+                return Err(self.busy());
+            }
+        }
+    }
+
+    fn busy(&self) -> Error {
+        Error::Busy { path: self.shared.files.data.clone(), op: "read" }
+    }
+
+    /// Opens the file anew, unless another thread has done so since `seen`.
+    pub(crate) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+        let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::ptr_eq(seen, &self.shared.view.load()) {
+            let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
+            self.shared.view.store(Arc::new(view));
+        }
+        Ok(())
+    }
+}
+
+impl Options {
+    /// Opens the filter for reading.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
+        Reader::open_with(path.as_ref(), self, View::open)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        recent::let_go(|view| view.reader == self.number);
+    }
+}

@@ -1,0 +1,177 @@
+//! Lookups in one opening of the file: two buckets, and whether anything was applied to them meanwhile.
+//!
+//! The invariant (`format-spec/README.md`, section 7): "absent" is answered only if nothing was applied around
+//! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
+//! "Present" needs no check.
+
+use super::patience::Patience;
+use super::view::View;
+use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_width};
+use crate::error::{Error, Result};
+use crate::file::{LiveHead, LiveRead};
+use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
+use crate::options::OnDamage;
+
+/// A region of a view, verified page by page as it is touched.
+struct ViewRegion<'a> {
+    view: &'a View,
+    region: RegionId,
+}
+
+impl<W: Width> Buckets<W> for ViewRegion<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
+        let bucket = u32::from(id.0);
+        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
+        self.view.verify(page)?;
+        Ok(Bucket::new(
+            self.view.contents().word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize),
+        ))
+    }
+}
+
+/// Both buckets of a key, and whether nothing was applied while they were loaded.
+struct Glance<W> {
+    first: Bucket<W>,
+    second: Bucket<W>,
+    query: Slot<W>,
+    settled: bool,
+}
+
+impl<W: Width> Glance<W> {
+    fn contains(self) -> Option<bool> {
+        let Self { first, second, query, settled } = self;
+        // "Present" is certain while something is being applied, "absent" is not.
+        let found = first.either_matches(second, query);
+        (found | settled).then_some(found)
+    }
+
+    fn count(self) -> Option<u32> {
+        let Self { first, second, query, settled } = self;
+        let universal = first.has_universal() | second.has_universal();
+        let count = first.matches(query).count() + second.matches(query).count();
+        (settled & !universal).then_some(count)
+    }
+}
+
+/// Lookups in one opening of the file.
+impl View {
+    #[inline]
+    pub(super) fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])?;
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
+        let sum = self.read(id, into);
+        if self.sealer.crc(id, into) == sum {
+            return Ok(());
+        }
+        let region = id.region().0.into();
+        Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+    }
+
+    pub(super) fn verify_all(&self) -> Result<()> {
+        (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
+            if id.in_region() == 0 {
+                self.comes_to(id.region());
+            }
+            // Until the next opening, which a caller would have to make for lack of anything better.
+            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
+        })
+    }
+
+    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
+    /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
+    /// that the file has left behind.
+    #[inline]
+    pub(crate) fn settled<T>(
+        &self,
+        region: RegionId,
+        mut look: impl FnMut() -> T,
+        certain: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        if self.is_replayed() {
+            let epoch = self.map.epoch();
+            let outcome = look();
+            return (certain(&outcome) || self.was_settled(epoch)).then_some(outcome);
+        }
+        let mut patience = Patience::default();
+        self.map.settled(region, look, certain, || patience.wait())
+    }
+
+    /// The answer, unless it takes more than a look at two buckets of pages verified before; `None` also if the
+    /// view is not of `reader`.
+    pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
+        if self.reader != reader {
+            return None;
+        }
+        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
+    }
+
+    /// As `contains_quickly`.
+    pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
+        if self.reader != reader {
+            return None;
+        }
+        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
+    }
+
+    /// Of a view that is not a private replay; `None` where a page must be verified first, and while a flag asks for
+    /// more care.
+    fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
+        let (region, rem) = hash.region(self.map.regions());
+        let place = Place::<W>::new(hash.local(), rem);
+        let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
+        if !(self.touched.contains(page(place.first)) && self.touched.contains(page(place.second()))) {
+            return None;
+        }
+        let (head, buckets) = (self.map.live_head(), self.map.region(region)?);
+        let epoch = head.epoch();
+        if head.flagged() {
+            return None;
+        }
+        let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
+        let settled = head.was_settled(epoch);
+        if settled {
+            self.found_calm(epoch);
+        }
+        Some(Glance { first, second, query: place.fingerprint, settled })
+    }
+
+    pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(self.map.regions());
+        let found = with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |found| matches!(found, Ok(true)))
+        })?;
+        Some(match found {
+            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
+            outcome => outcome,
+        })
+    }
+
+    pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = hash.region(self.map.regions());
+        with_width!(geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || region::count(&mut ViewRegion { view: self, region }, place);
+            self.settled(region, look, |_| false)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

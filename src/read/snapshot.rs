@@ -1,0 +1,84 @@
+//! All regions of a filter as of one commit, for copies: read beside a writer, and again where commits came in between.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::patience::Patience;
+use super::reader::DEADLINE;
+use super::view::View;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
+use crate::error::Result;
+use crate::file::{LiveHead, Published, Region, Sums};
+use crate::format::Metadata;
+
+/// How many whole copies are made in vain, at least, before commits that come in between are too many.
+const TRIES: u32 = 5;
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The attempts at one copy: as long as lookups wait, and longer where a copy itself takes so long.
+pub(crate) struct Attempts {
+    start: Instant,
+    torn: u32,
+    pause: Duration,
+}
+
+impl Attempts {
+    pub(crate) fn first() -> Self {
+        Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
+    }
+
+    /// Waits before another one; false if there have been enough.
+    pub(crate) fn again(&mut self, failed: InVain) -> bool {
+        self.torn += u32::from(failed == InVain::Torn);
+        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TRIES) {
+            return false;
+        }
+        thread::sleep(self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
+}
+
+/// Why an attempt has copied nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InVain {
+    /// A commit was being applied all the time: its writer is stopped, or dead.
+    NotBegun,
+    /// A commit came in between.
+    Torn,
+}
+
+impl View {
+    /// As `published`, but waits for a commit that is being applied as long as a lookup does.
+    pub(crate) fn settled_published(&self) -> Option<Result<(Published, Metadata)>> {
+        let mut patience = Patience::default();
+        loop {
+            let published = self.published();
+            if published.is_some() || self.map.poisoned() || !patience.wait() {
+                return published;
+            }
+        }
+    }
+}
+
+/// Hands over all regions with their checksums, in order and verified.
+pub(crate) fn copy_regions(
+    view: &View,
+    write: &mut dyn FnMut(RegionId, &Region, &Sums) -> Result<()>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let regions = view.superblock.identity.geometry.regions();
+    let (mut words, mut sums) = ([0; BUCKETS_PER_REGION as usize], Sums::default());
+    for number in 0..regions {
+        let region = RegionId(number as u32);
+        view.comes_to(region);
+        let Some(found) = view.settled_region(region, &mut words) else { return Err(view.busy("copied")) };
+        for (sum, found) in sums.iter_mut().zip(found) {
+            *sum = found?;
+        }
+        write(region, &words, &sums)?;
+        progress(number + 1, regions);
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Reading a whole file and saying what is wrong with it.
+
+use super::reader::Reader;
+use super::view::{Source, View};
+use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
+use crate::error::{Error, Result};
+use crate::file::{LiveHead, LiveRead, Medium, OfPages, Published, Region, read_superblocks};
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PAGES_PER_REGION, Page, PageId, Superblock, tally};
+
+/// What [`Reader::verify`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Data pages read.
+    pub pages: u64,
+    /// Those that do not match their checksum, ascending.
+    pub damaged: Vec<DamagedPage>,
+    /// Those that match their checksum but hold what no writer stores, ascending.
+    pub malformed: Vec<DamagedPage>,
+    /// One of the two superblocks is damaged; the other serves.
+    pub superblock_damaged: bool,
+    /// Entries found are not those that the filter counts, although every page is intact.
+    pub counts_differ: bool,
+    /// No writer has the file, but its live area is of another commit than its superblock, which shows that a write was
+    /// lost; or a block of it cannot be read. The superblock counts.
+    pub live_differs: bool,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        let Self { pages: _, damaged, malformed, superblock_damaged, counts_differ, live_differs } = self;
+        let sound = damaged.is_empty() && malformed.is_empty();
+        sound && !superblock_damaged && !counts_differ && !live_differs
+    }
+}
+
+impl Reader {
+    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page that the
+    /// medium cannot give back, or whose checksum it cannot, is damaged too.
+    ///
+    /// `progress` is told the pages read, and all there are. Beside a busy writer each page is judged at a
+    /// moment when nothing is being applied to it; the counters are compared only if no commit came between.
+    /// Fails only where the file cannot be read at all, or with [`Error::Busy`].
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
+        let view = self.view()?;
+        let geometry = view.superblock.identity.geometry;
+        let before = view.settled_published();
+        let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
+        let mut found = Counts::default();
+        let mut words = [0; BUCKETS_PER_REGION as usize];
+        for region in (0..geometry.regions()).map(|region| RegionId(region as u32)) {
+            view.comes_to(region);
+            let Some(outcomes) = view.settled_region(region, &mut words) else {
+                return Err(Error::Busy { path: self.path().to_owned(), op: "verified" });
+            };
+            let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+            for (page, outcome) in pages.iter().zip(outcomes) {
+                let place = DamagedPage { page: report.pages, region: region.0.into() };
+                if outcome.is_err() {
+                    report.damaged.push(place);
+                } else if !with_width!(geometry.slots, W => tally::<W>(page, &mut found)) {
+                    report.malformed.push(place);
+                }
+                report.pages += 1;
+                progress(report.pages, geometry.pages());
+            }
+        }
+        report.live_differs =
+            view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());
+        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.published())
+            && before.commit == after.commit
+            && report.damaged.is_empty()
+        {
+            report.counts_differ =
+                (found.by_tail, found.universal) != (after.counts.by_tail, after.counts.universal);
+        }
+        Ok(report)
+    }
+}
+
+impl View {
+    /// The pages of a region, each as of some moment at which nothing was being applied to it, with its checksum or
+    /// what is wrong with it; `None` if the file must be opened anew first. Read by calls: what the medium cannot give
+    /// back is damaged.
+    pub(crate) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
+        let first = self.read_region(region, into);
+        let mut outcomes = [const { Ok(0) }; PAGES_PER_REGION as usize];
+        let (pages, _) = into.as_chunks_mut();
+        for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
+            let id = PageId::new(region, number);
+            // A page that matches its checksum is right, whatever is going on.
+            *outcome = match sum.filter(|sum| self.sealer.crc(id, page) == *sum) {
+                Some(sum) => Ok(sum),
+                None => self.settled(region, || self.read_from_medium(id, page), Result::is_ok)?,
+            };
+        }
+        Some(outcomes)
+    }
+
+    fn read_region(&self, region: RegionId, into: &mut Region) -> OfPages<Option<u32>> {
+        let ids = (0..PAGES_PER_REGION).map(|number| PageId::new(region, number));
+        let (Some(medium), false) = (self.medium(), ids.clone().any(|id| self.is_replaced(id))) else {
+            let (pages, _) = into.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
+            let mut sums = [None; PAGES_PER_REGION as usize];
+            for ((id, page), sum) in ids.zip(pages).zip(&mut sums) {
+                *sum = self.read_page(id, page);
+            }
+            return sums;
+        };
+        medium.region(region, into)
+    }
+
+    fn medium(&self) -> Option<Medium<'_>> {
+        let Source { file, disk } = self.source.as_ref()?;
+        Some(Medium { file, disk: &**disk, geometry: self.superblock.identity.geometry })
+    }
+
+    /// A page and its checksum, `None` if they cannot be read; those that a private replay has changed from memory.
+    fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
+        match self.medium() {
+            Some(medium) if !self.is_replaced(id) => medium.page(id, into),
+            _ => Some(self.read(id, into)),
+        }
+    }
+
+    fn read_from_medium(&self, id: PageId, into: &mut Page) -> Result<u32> {
+        let sum = self.read_page(id, into).filter(|sum| self.sealer.crc(id, into) == *sum);
+        let region = id.region().0.into();
+        sum.ok_or_else(|| Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+    }
+
+    /// Whether the live area of an idle file is of another commit than `superblock`.
+    pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
+        let differs = |published: Published| published.commit != superblock.commit;
+        !self.is_replayed() && self.map.is_idle() && LiveRead::published(&self.map).is_some_and(differs)
+    }
+
+    /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and
+    /// the superblock.
+    pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
+        let Source { file, .. } = self.source.as_ref()?;
+        // Whoever brings a newer superblock changes the epoch before.
+        let epoch = self.map.epoch();
+        let newest = read_superblocks(file, &self.path).and_then(|raw| raw.check(&self.path)).ok()?.newest;
+        (self.differs_from(&newest) && self.map.was_settled(epoch)).then_some((epoch, newest))
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that changes a disk, behind one trait: the seam at which tests record, fail and cut the power.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::format::frame::MAX_PAYLOAD;
+
+/// Bytes of commits in the journal after which they are checkpointed.
+const CHECKPOINT_AT: u64 = 64 << 20;
+
+/// The operations that gowk performs on files and folders, other than reading through maps.
+///
+/// Stores through a memory map are not among them: they go to the live area, which is volatile by
+/// specification, and to unpublished files, which nobody reads before they are synced and renamed.
+pub trait Disk: Debug + Send + Sync {
+    /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
+    fn create(&self, path: &Path, mode: u32) -> io::Result<File>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Fills `bytes` from `offset` on. What is verified, repaired and copied is read so; lookups read through a map.
+    fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(bytes, offset)
+    }
+    /// Cuts or extends a file.
+    fn set_len(&self, file: &File, length: u64) -> io::Result<()>;
+    /// Makes a file `length` bytes long with room for all of them on the disk, reading as zeros.
+    fn allocate(&self, file: &File, length: u64) -> io::Result<()>;
+    /// Returns once the file's contents and length are on the medium.
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Gives a file another name, over what has it if `replace`, else failing with `AlreadyExists`.
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Returns once the names in a folder are on the medium.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Bytes that files in a folder may still take.
+    fn available(&self, dir: &Path) -> io::Result<u64>;
+
+    /// Takes the room on the disk that a file does not have yet for all its bytes from 0 to `length`, and for those in
+    /// `own` even if it shares them with a copy; the bytes stay as they are. Where the file system cannot say so, it
+    /// is left alone.
+    fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
+        let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
+        if has_holes {
+            supported(fallocate(file, FallocateFlags::empty(), 0, length))?;
+        }
+        #[cfg(target_os = "linux")]
+        supported(fallocate(file, FallocateFlags::UNSHARE_RANGE, own.start, own.end - own.start))?;
+        Ok(())
+    }
+
+    /// Bytes of payload in a journal frame, at most; what does not fit goes into a further frame.
+    fn frame_limit(&self) -> usize {
+        MAX_PAYLOAD
+    }
+
+    /// Bytes of commits in the journal after which they are checkpointed.
+    fn checkpoint_at(&self) -> u64 {
+        CHECKPOINT_AT
+    }
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
+        // Not fs2's: it looks for the reason in `errno`, which `posix_fallocate` leaves as it was.
+        if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
+            return Ok(());
+        }
+        // The file system has no such call: fill the file, so that no later write runs out of room.
+        fill(file, length)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        if replace {
+            return std::fs::rename(from, to);
+        }
+        let from = tempfile::TempPath::try_from_path(from)?;
+        from.persist_noclobber(to).map_err(|failed| {
+            // The caller still owns the file, and decides what becomes of it.
+            let tempfile::PathPersistError { error, path } = failed;
+            let _ = path.keep();
+            error
+        })
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        fs2::available_space(dir)
+    }
+}
+
+/// Calls again where a signal came in between.
+fn fallocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, from, length))?)
+}
+
+/// Whether the file system knows what was asked of it.
+fn supported(outcome: io::Result<()>) -> io::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+fn fill(file: &File, length: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 16];
+    let mut offset = 0;
+    while offset < length {
+        let piece = zeros.len().min(usize::try_from(length - offset).unwrap_or(usize::MAX));
+        file.write_all_at(&zeros[..piece], offset)?;
+        offset += piece as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! The locks of a filter. The kernel frees all of them when their owner dies.
+//!
+//! * The **gate** is a `flock` on the data file itself, held only while opening (and recovering).
+//! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed or removed. It is only touched under
+//!   the gate, and tried, never waited for. *Held exclusively* means: its owner has recovered the file and writes.
+//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but of
+//!   the file whatever its name: it holds where somebody removed `FILE-lock`, or has the file under another name.
+//! * The **turn** is a lock on another byte of it. Who waits for the gate exclusively has it, and openings that come
+//!   later wait behind it. Without it readers that keep coming, each for a moment, would hold the gate among them for
+//!   ever.
+//!
+//! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has none, the other two
+//! locks still do their work.
+//!
+//! A lock is given up explicitly: a mapping keeps its descriptor's lock alive even when the descriptor is
+//! closed.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fs2::FileExt;
+
+use super::disk::Disk;
+use super::files::Files;
+use super::rights::{self, Rights};
+use crate::error::{Error, IoContext, Result};
+
+/// How often a lock is tried again, at first and at last.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LAST_PAUSE: Duration = Duration::from_millis(5);
+
+/// A lock on a file, given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Held(File);
+
+/// Until when a lock is waited for; `None` is for as long as it takes.
+pub(crate) type Deadline = Option<Instant>;
+
+pub(crate) fn is_over(deadline: Deadline) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+impl Held {
+    /// The gate, shared; [`Error::Stalled`] if others keep it exclusively until the deadline.
+    pub(crate) fn gate_shared(file: &File, path: &Path, deadline: Deadline) -> Result<Self> {
+        let own = file.try_clone().at(path, "lock")?;
+        until(path, deadline, || {
+            let Some(_turn) = ByteLock::try_shared(file, TURN).at(path, "lock")? else { return Ok(None) };
+            let free = contended(uninterrupted(|| FileExt::try_lock_shared(&own))).at(path, "lock")?;
+            Ok(free.then_some(()))
+        })?;
+        Ok(Self(own))
+    }
+
+    /// The gate, exclusively; the file is open for writing. [`Error::Stalled`] if others keep it until the deadline.
+    pub(crate) fn gate_exclusive(file: &File, path: &Path, deadline: Deadline) -> Result<Self> {
+        let own = file.try_clone().at(path, "lock")?;
+        let _turn = until(path, deadline, || ByteLock::try_exclusive(file, TURN).at(path, "lock"))?;
+        until(path, deadline, || {
+            let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&own))).at(path, "lock")?;
+            Ok(free.then_some(()))
+        })?;
+        Ok(Self(own))
+    }
+
+    /// A shared lock, unless somebody holds it exclusively.
+    pub(crate) fn try_shared(file: File, path: &Path) -> Result<Option<Self>> {
+        let free = contended(uninterrupted(|| FileExt::try_lock_shared(&file))).at(path, "lock")?;
+        Ok(free.then_some(Self(file)))
+    }
+
+    /// A shared lock made exclusive, unless somebody else holds one too; it is then lost, as the conversion is
+    /// not atomic.
+    pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
+        let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.0))).at(path, "lock")?;
+        Ok(free.then_some(self))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Cannot fail on a descriptor that holds a lock; and if it did, the lock would go with the process.
+        let _ = FileExt::unlock(&self.0);
+    }
+}
+
+/// Tries until there is an outcome, longer and longer apart.
+fn until<T>(path: &Path, deadline: Deadline, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(outcome) = attempt()? {
+            return Ok(outcome);
+        }
+        if is_over(deadline) {
+            return Err(Error::Stalled { path: path.to_owned() });
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn contended(outcome: io::Result<()>) -> io::Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// That a living writer has the data file; taken back when dropped.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    _byte: ByteLock,
+}
+
+impl Presence {
+    /// Says so of a file open for writing; `None` if another one has said it.
+    pub(crate) fn claim(file: &File, path: &Path) -> Result<Option<Self>> {
+        Ok(ByteLock::try_exclusive(file, PRESENCE).at(path, "lock")?.map(|byte| Self { _byte: byte }))
+    }
+
+    /// Whether another open file says so.
+    pub(crate) fn is_claimed(file: &File) -> bool {
+        byte::is_held(file, PRESENCE)
+    }
+}
+
+/// The bytes of the data file whose locks mean something: `format-spec/README.md`, section 7.1.
+pub(crate) const PRESENCE: u64 = crate::format::LIVE;
+pub(crate) const TURN: u64 = PRESENCE + 1;
+
+/// A lock on one byte of a file, given up when dropped.
+#[derive(Debug)]
+struct ByteLock(File, u64);
+
+impl ByteLock {
+    fn try_shared(file: &File, at: u64) -> io::Result<Option<Self>> {
+        let own = file.try_clone()?;
+        Ok(byte::try_lock(&own, at, false)?.then_some(Self(own, at)))
+    }
+
+    fn try_exclusive(file: &File, at: u64) -> io::Result<Option<Self>> {
+        let own = file.try_clone()?;
+        Ok(byte::try_lock(&own, at, true)?.then_some(Self(own, at)))
+    }
+}
+
+impl Drop for ByteLock {
+    fn drop(&mut self) {
+        byte::unlock(&self.0, self.1);
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod byte {
+    use std::fs::File;
+    use std::io;
+
+    use nix::errno::Errno;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+
+    fn range(kind: i32, at: u64) -> libc::flock {
+        libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: at as libc::off_t,
+            l_len: 1,
+            l_pid: 0,
+        }
+    }
+
+    /// Whether the lock is had, or the system has no such locks.
+    pub(super) fn try_lock(file: &File, at: u64, exclusive: bool) -> io::Result<bool> {
+        let range = range(if exclusive { libc::F_WRLCK } else { libc::F_RDLCK }, at);
+        match super::uninterrupted(|| {
+            fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(drop).map_err(io::Error::from)
+        }) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+                Some(Errno::EINVAL | Errno::ENOLCK | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    pub(super) fn unlock(file: &File, at: u64) {
+        // As for `Held`.
+        let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, at)));
+    }
+
+    /// Whether another open file description has the lock exclusively.
+    pub(super) fn is_held(file: &File, at: u64) -> bool {
+        let mut range = range(libc::F_RDLCK, at);
+        fcntl(file, FcntlArg::F_OFD_GETLK(&mut range)).is_ok()
+            && range.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod byte {
+    use std::fs::File;
+    use std::io;
+
+    pub(super) fn try_lock(_: &File, _: u64, _: bool) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(super) fn unlock(_: &File, _: u64) {}
+
+    pub(super) fn is_held(_: &File, _: u64) -> bool {
+        false
+    }
+}
+
+/// The file of the writer lock, with the rights of `model` where it does not exist yet.
+pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<File> {
+    loop {
+        match OpenOptions::new().read(true).write(true).open(&files.lock) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            outcome => return outcome.at(&files.lock, "open"),
+        }
+        match rights::create(disk, &files.lock, model) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            outcome => return outcome.at(&files.lock, "create"),
+        }
+    }
+}
+
+/// The file of the writer lock for a reader, who needs no more than to open it; `None` where there is none, and
+/// so no writer either.
+pub(crate) fn existing_lock_file(files: &Files) -> Result<Option<File>> {
+    match File::open(&files.lock) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at(&files.lock, "open"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

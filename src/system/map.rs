@@ -1,0 +1,294 @@
+//! Memory maps, and the only unsafe code of the crate.
+//!
+//! Two invariants make it sound:
+//!
+//! 1. Mapped memory is only ever touched through atomics. Another process may change a mapped file at any
+//!    time; a `&[u8]` or `&[u64]` over it would let the compiler assume that it does not.
+//! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
+//!    published file. A foreign process that does causes SIGBUS on access: the specification names this
+//!    (section 10), and no check here could prevent it.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId};
+use crate::format::{Geometry, LIVE, PAGE, REGION};
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "gowk reads files through maps that are read-only, in loads of 8 bytes: 32-bit targets may not"
+);
+
+const PAGE_BYTES: usize = PAGE as usize;
+/// The words of a region, and those at the start of the live area that every lookup reads.
+const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
+pub(crate) const HEAD_WORDS: usize = 4;
+
+const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
+
+/// The mapping of a filter's whole file, which is only read.
+///
+/// Invariant: its regions, from `start` on, and the head of its live area lie within it.
+#[derive(Debug)]
+pub(crate) struct Map {
+    raw: MmapRaw,
+    start: Start,
+    regions: u64,
+}
+
+/// The first region: kept, as each lookup would have to find it.
+#[derive(Debug)]
+struct Start(*const [AtomicU64; REGION_WORDS]);
+
+// SAFETY: it points into the mapping that it is kept with, which any thread may read, through atomics.
+unsafe impl Send for Start {}
+// SAFETY: as above.
+unsafe impl Sync for Start {}
+
+impl Map {
+    /// A file, as all processes see it.
+    pub(crate) fn shared(file: &File, geometry: Geometry) -> io::Result<Self> {
+        Self::new(options(geometry.file_length())?.map_raw_read_only(file)?, geometry)
+    }
+
+    /// What was made to look like such a file, not to be changed any more.
+    pub(crate) fn of_memory(map: MapMut, geometry: Geometry) -> io::Result<Self> {
+        Self::new(map.0, geometry)
+    }
+
+    fn new(raw: MmapRaw, geometry: Geometry) -> io::Result<Self> {
+        let (data, regions) = (geometry.data(), geometry.regions());
+        let end = regions.checked_mul(REGION).and_then(|length| length.checked_add(data));
+        let fits = end.is_some_and(|end| end <= raw.len() as u64) && LIVE + 8 * HEAD_WORDS as u64 <= data;
+        if !fits || !data.is_multiple_of(PAGE) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let start = Start(raw.as_ptr().wrapping_add(data as usize).cast());
+        Ok(Self { raw, start, regions })
+    }
+
+    pub(crate) const fn regions(&self) -> u64 {
+        self.regions
+    }
+
+    /// The 64-bit word number `index`, relaxed; stored little-endian.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        u64::from_le(words(&self.raw)[index].load(Ordering::Relaxed))
+    }
+
+    /// The 32-bit half word number `index`, relaxed; stored little-endian.
+    #[inline]
+    pub(crate) fn half(&self, index: usize) -> u32 {
+        u32::from_le(halves(&self.raw)[index].load(Ordering::Relaxed))
+    }
+
+    /// The first words of the live area.
+    #[inline]
+    pub(crate) fn live_head(&self) -> Words<'_, HEAD_WORDS> {
+        // SAFETY: as for `words`; by the invariant of the type these lie within the mapping, at a multiple of 8.
+        Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
+    }
+
+    /// The buckets of a region, to be read without a look at the mapping's length each; `None` if there is no
+    /// such region.
+    #[inline]
+    pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
+        if u64::from(region.0) >= self.regions {
+            return None;
+        }
+        // SAFETY: as for `words`; by the invariant of the type so many regions lie within the mapping, each at a
+        // multiple of the page size.
+        Some(Words(unsafe { &*self.start.0.add(region.0 as usize) }))
+    }
+
+    /// The region of a key, as `region` gives it, and the fraction left over.
+    #[inline]
+    pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
+        let product = u128::from(hash.position()) * u128::from(self.regions);
+        // SAFETY: as for `region`: a 64-bit fraction of so many is below that.
+        (Words(unsafe { &*self.start.0.add((product >> 64) as usize) }), product as u64)
+    }
+
+    /// Copies consecutive words, each read atomically, the whole not.
+    pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
+        copy(&self.raw, index, into);
+    }
+
+    /// Asks for the cache line of a word, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        prefetch(&self.raw, index);
+    }
+
+    /// Tells the system that pages will be read in no order, so that reading ahead would only push out others.
+    pub(crate) fn expect_random_reads(&self) {
+        // Advice: where the system does not take it, reads are right all the same.
+        let _ = self.raw.advise(Advice::Random);
+    }
+
+    /// Has the pages read in that hold the words from `index` on, and does not wait for it.
+    pub(crate) fn read_ahead(&self, index: usize, words: usize) {
+        let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
+        // Past the end, and wherever else the system does not take it, nothing comes of it.
+        let _ = self.raw.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
+    }
+}
+
+/// Consecutive words of a [`Map`].
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a, const N: usize>(&'a [AtomicU64; N]);
+
+impl<const N: usize> Words<'_, N> {
+    /// As [`Map::word`], counted from the first of these, modulo their number.
+    #[inline]
+    pub(crate) fn word(self, index: usize) -> u64 {
+        u64::from_le(self.0[index % N].load(Ordering::Relaxed))
+    }
+}
+
+/// A mapping that is read and written.
+#[derive(Debug)]
+pub(crate) struct MapMut(MmapRaw);
+
+impl MapMut {
+    /// `length` bytes of a file from `offset` on (a multiple of the page size); stores reach the file.
+    pub(crate) fn shared(file: &File, offset: u64, length: u64) -> io::Result<Self> {
+        options(length)?.offset(offset).map_raw(file).map(Self)
+    }
+
+    /// The first `length` bytes of a file; what is stored stays in this mapping.
+    pub(crate) fn private(file: &File, length: u64) -> io::Result<Self> {
+        // SAFETY: `map_copy` is unsafe because the file may change under a `&[u8]`; the result is turned into
+        // a raw mapping before any reference to its memory exists, and read through atomics only.
+        // Nothing is reserved for the copies: a journal changes few pages, and the file may exceed the memory.
+        let map = unsafe { options(length)?.no_reserve_swap().map_copy(file)? };
+        Ok(Self(MmapRaw::from(map)))
+    }
+
+    /// Memory of no file, all zeros, in huge pages where the system has them: few entries of the processor's
+    /// address cache then cover all of it.
+    pub(crate) fn anonymous(length: u64) -> io::Result<Self> {
+        let map = options(length)?.map_anon()?;
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(Advice::HugePage);
+        Ok(Self(MmapRaw::from(map)))
+    }
+
+    /// As [`Map::word`].
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// As [`Map::half`].
+    #[inline]
+    fn half(&self, index: usize) -> u32 {
+        u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// As [`Map::copy`].
+    pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
+        copy(&self.0, index, into);
+    }
+
+    /// As [`Map::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        prefetch(&self.0, index);
+    }
+
+    #[inline]
+    pub(crate) fn set_word(&self, index: usize, value: u64) {
+        words(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Stores consecutive words.
+    pub(crate) fn set_words(&self, index: usize, values: &[u64]) {
+        for (word, value) in words(&self.0)[index..index + values.len()].iter().zip(values) {
+            word.store(value.to_le(), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_half(&self, index: usize, value: u32) {
+        halves(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
+/// What the writer's side of the live area does to shared memory; a test puts a model of memory in its place.
+pub(crate) trait SharedMemory {
+    fn word(&self, index: usize) -> u64;
+    fn half(&self, index: usize) -> u32;
+    fn set_word(&self, index: usize, value: u64);
+    fn set_half(&self, index: usize, value: u32);
+    fn fence(ordering: Ordering);
+}
+
+impl SharedMemory for MapMut {
+    fn word(&self, index: usize) -> u64 {
+        Self::word(self, index)
+    }
+
+    fn half(&self, index: usize) -> u32 {
+        Self::half(self, index)
+    }
+
+    fn set_word(&self, index: usize, value: u64) {
+        Self::set_word(self, index, value);
+    }
+
+    fn set_half(&self, index: usize, value: u32) {
+        Self::set_half(self, index, value);
+    }
+
+    fn fence(ordering: Ordering) {
+        std::sync::atomic::fence(ordering);
+    }
+}
+
+fn options(length: u64) -> io::Result<MmapOptions> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut options = MmapOptions::new();
+    options.len(length);
+    Ok(options)
+}
+
+fn words(map: &MmapRaw) -> &[AtomicU64] {
+    // SAFETY: the mapping is readable, `len` bytes long, page-aligned (so aligned for 8 bytes), and lives as
+    // long as the borrow of `map`. Every access through the slice is atomic; stores are offered by `MapMut`
+    // alone, whose mappings are writable. Relaxed loads of 8 bytes are allowed on read-only memory, on targets
+    // of 64 bits.
+    unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 8) }
+}
+
+fn halves(map: &MmapRaw) -> &[AtomicU32] {
+    // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that
+    // could race: half words are the sequences and the checksum table, words are the rest, the flags too.
+    unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 4) }
+}
+
+#[inline]
+fn prefetch(map: &MmapRaw, index: usize) {
+    let word = map.as_ptr().wrapping_add(index.wrapping_mul(8));
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address, mapped or not, has no effect that a program can see; SSE is part of
+    // every x86-64 processor.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
+    }
+    // Elsewhere the standard library has no stable prefetch yet; lookups are right without.
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
+fn copy(map: &MmapRaw, index: usize, into: &mut [u64]) {
+    let length = into.len();
+    for (to, from) in into.iter_mut().zip(&words(map)[index..index + length]) {
+        *to = u64::from_le(from.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,137 @@
+//! Files beside the filter that are not published yet, and what becomes of those that a dead writer leaves.
+//!
+//! Name and first bytes of a temporary file say the same random number, so that nothing else is ever taken for one.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::disk::Disk;
+use super::files::{Files, Inode};
+use super::lock::Presence;
+use super::random::random;
+use super::rights::{self, Rights};
+use crate::error::{Error, IoContext, Result};
+use crate::format::{MAGIC, VERSION};
+
+/// What stands between FILE's name and the number in a temporary file's name.
+pub(crate) const TEMPORARY: &str = "-gowk-new-";
+/// What a temporary file begins with until it is whole, before its number.
+const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
+
+fn temporary_head(number: u64) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&TEMPORARY_MAGIC);
+    head[8..].copy_from_slice(&number.to_le_bytes());
+    head
+}
+
+/// What it begins with once it is whole.
+fn superblock_head() -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..10].copy_from_slice(&VERSION.0.to_le_bytes());
+    head[10..12].copy_from_slice(&VERSION.1.to_le_bytes());
+    head
+}
+
+/// Whether a file with the name of a temporary file is one that nobody works on any more.
+fn is_stale(number: u64, path: &Path) -> bool {
+    // Not followed, and not waited for: neither is made by gowk.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
+        return false;
+    }
+    let mut found = [0; 16];
+    let Ok(length) = file.read_at(&mut found, 0) else { return false };
+    let (head, sealed) = (temporary_head(number), superblock_head());
+    // A power cut leaves of each write any bytes, of a file that was never synced none.
+    let mut ours = found.iter().zip(head.iter().zip(sealed)).take(length);
+    ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
+}
+
+impl Files {
+    /// A new file beside the filter, to be renamed over it; removed when dropped.
+    ///
+    /// Its name and its first bytes say the same random number, so that nothing else is ever taken for one.
+    pub(crate) fn temporary(
+        &self,
+        disk: &dyn Disk,
+        model: Option<&Rights>,
+    ) -> Result<tempfile::NamedTempFile> {
+        let number = random(&self.dir)?;
+        let refused = "create a temporary file in";
+        let file = tempfile::Builder::new()
+            .prefix(&self.temporary_prefix())
+            .suffix(&format!("{number:016x}"))
+            .rand_bytes(0)
+            .make_in(&self.dir, |path| rights::create(disk, path, model))
+            .at(&self.dir, refused)?;
+        disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
+        // Protects: the head, by which the next writer knows the file, before anything is allocated.
+        disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
+        Ok(file)
+    }
+
+    fn temporary_prefix(&self) -> OsString {
+        let mut prefix = self.data.file_name().unwrap_or_default().to_owned();
+        prefix.push(TEMPORARY);
+        prefix
+    }
+
+    /// The numbers and paths of all files that are named as temporary ones of this filter are.
+    fn temporary_names(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let prefix = self.temporary_prefix();
+        let prefix = prefix.as_encoded_bytes();
+        let number = |name: &[u8]| {
+            let digits = str::from_utf8(name.strip_prefix(prefix)?).ok()?;
+            let number = u64::from_str_radix(digits, 16).ok()?;
+            (digits == format!("{number:016x}")).then_some(number)
+        };
+        let named = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry.ok()?;
+            Some((number(entry.file_name().as_encoded_bytes())?, entry.path()))
+        };
+        Ok(self.dir.read_dir()?.filter_map(named).collect())
+    }
+
+    /// Removes the temporary files of writers that died. Only for the holder of the writer lock.
+    ///
+    /// What is not certainly one of ours stays, and so does what cannot be looked into or removed: it is in nobody's
+    /// way.
+    pub(crate) fn remove_stale(&self, disk: &dyn Disk) {
+        for (number, path) in self.temporary_names().unwrap_or_default() {
+            if is_stale(number, &path) {
+                let _ = disk.remove(&path);
+            }
+        }
+    }
+
+    /// Writers need a file with one name: publishing replaces the name, and others would keep the old file.
+    ///
+    /// Where files cannot be renamed without replacing others, publishing gives the new file a second name and takes
+    /// the temporary one away; who dies in between leaves both. The temporary one is removed here, if this process
+    /// may, and else it is not counted.
+    pub(crate) fn check_single_name(&self, disk: &dyn Disk, file: &File) -> Result<()> {
+        let metadata = file.metadata().at(&self.data, "look at")?;
+        if metadata.nlink() <= 1 {
+            return Ok(());
+        }
+        let mut links = metadata.nlink();
+        for (_, path) in self.temporary_names().unwrap_or_default() {
+            if path.symlink_metadata().is_ok_and(|other| Inode::of(&other) == Inode::of(&metadata)) {
+                let _ = disk.remove(&path);
+                links = links.saturating_sub(1);
+            }
+        }
+        if links <= 1 { Ok(()) } else { Err(Error::HardLinks { path: self.data.clone(), links }) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

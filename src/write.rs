@@ -1,0 +1,23 @@
+//! Changes: the one process that writes, its open transaction, and the ways by which that becomes part of the file.
+//!
+//! Uses [`file`](crate::file) and the wings below it, and [`read`](crate::read) to copy a filter.
+//!
+//! Invariants (`format-spec/README.md`, sections 6 and 8):
+//!
+//! 1. All changes belong to a transaction; nobody but its writer sees them before it is committed.
+//! 2. A commit is durable and visible as a whole when it returns.
+//! 3. After a failure whose outcome is unknown the writer is poisoned: it does nothing more, and says so.
+
+mod commit;
+mod copy;
+mod doubling;
+mod partition;
+mod pending;
+mod repair;
+mod scratch;
+mod target;
+mod transaction;
+mod writer;
+
+pub use repair::Repair;
+pub use writer::Writer;

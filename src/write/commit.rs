@@ -1,0 +1,300 @@
+//! Committing: through the journal into the published file, or by publishing the transaction's own file.
+//!
+//! Invariants (`format-spec/README.md`, section 6):
+//!
+//! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
+//! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
+//! 3. After a failed sync, or a failed write while applying, nobody knows what the disk holds. The writer is
+//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A
+//!    sync is never repeated. The error says what is known: [`Error::Unknown`] before the commit is durable for
+//!    certain, [`Error::AfterCommit`] from then on, and any other error where nothing of it can be found.
+//!
+//! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
+//! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
+
+use super::pending::Pending;
+use super::transaction::{Transaction, Work};
+use crate::cuckoo::Counts;
+use crate::error::{Error, IoContext, Result};
+use crate::file::{Journal, Published, Store, Unpublished};
+use crate::format::frame::Header;
+use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
+use crate::options::Options;
+use crate::system::{Files, Held, Inode, Rights, random};
+
+/// All that an open writer has.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) transaction: Transaction,
+    /// What rolling back returns to.
+    pub(super) committed: Committed,
+    pub(super) policy: Policy,
+    /// Opened before the first commit, or by recovery.
+    pub(super) journal: Option<Journal>,
+    pub(super) lock: Held,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Committed {
+    pub(super) commit: u64,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
+    /// What a new filter was created as, for rolling back before its first commit.
+    pub(super) identity: Identity,
+}
+
+/// How a step of a commit failed.
+pub(super) enum Failure {
+    /// Nothing happened; the transaction is whole.
+    Clean(Error),
+    /// What the disk holds is unknown.
+    Poison(Error),
+}
+
+impl Failure {
+    /// Of making the journal ready: nothing relies on it yet, but a sync that failed is not to be tried again.
+    fn before_append(error: Error) -> Self {
+        match error {
+            Error::Io { op: "sync", .. } => Self::Poison(error),
+            error => Self::Clean(error),
+        }
+    }
+}
+
+pub(super) fn published(
+    commit: u64,
+    counts: Counts,
+    metadata: &Metadata,
+    files: &Files,
+) -> Result<Published> {
+    Ok(Published { commit, counts, metadata: metadata.encode(&files.data)? })
+}
+
+fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superblock {
+    Superblock {
+        policy,
+        commit: committed.commit,
+        counts: committed.counts,
+        metadata: committed.metadata.clone(),
+        ..store.checkpoint.clone()
+    }
+}
+
+/// The journal of a store that needed no recovery.
+pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
+    let model = Rights::of(&store.file).at(&store.files.data, "look at")?;
+    Journal::create(&store.files, &*store.disk, &model, store.journal_header())
+}
+
+impl Open {
+    /// What is left of the writer, nothing if it is poisoned, and how the commit went.
+    pub(super) fn commit(
+        mut self: Box<Self>,
+        files: &Files,
+        options: &Options,
+    ) -> (Option<Box<Self>>, Result<()>) {
+        let next = Committed {
+            commit: self.committed.commit + 1,
+            counts: self.transaction.counts,
+            metadata: self.transaction.metadata.clone(),
+            identity: *self.transaction.work.identity(),
+        };
+        // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
+        // A file that says so would not open again.
+        let checked = check_counts(&files.data, &next.counts, next.identity.geometry);
+        if let Err(error) = checked.and_then(|()| self.check_name(files)) {
+            return (Some(self), Err(error));
+        }
+        if matches!(self.transaction.work, Work::Unpublished(..)) {
+            return self.publish(files, options, next);
+        }
+        match self.commit_journaled(files, next) {
+            Ok(()) => (Some(self), Ok(())),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Fails if another file has the name, which a publication would replace, and beside which a commit would be lost.
+    fn check_name(&self, files: &Files) -> Result<()> {
+        let Some(store) = self.transaction.work.store() else { return Ok(()) };
+        let own = Inode::of(&store.file.metadata().at(&files.data, "look at")?);
+        match files.inode()? {
+            Some(found) if found != own => Err(Error::NameTaken { path: files.data.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
+        match failure {
+            Failure::Clean(error) => (Some(self), Err(error)),
+            Failure::Poison(error) => {
+                if let Some(store) = self.transaction.work.store() {
+                    // If this fails too, no reader has seen anything of the transaction, or the epoch is odd.
+                    let _ = store.live.set_poisoned(&store.file);
+                }
+                (None, Err(error))
+            }
+        }
+    }
+
+    /// Makes the published file, if there is one, hold all that was committed.
+    pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
+        let (Work::Published(store, _) | Work::Unpublished(_, Some(store))) = &mut self.transaction.work
+        else {
+            return Ok(());
+        };
+        let Committed { commit, counts, metadata, .. } = &self.committed;
+        let published = published(*commit, *counts, metadata, files)?;
+        let superblock = superblock(store, &self.committed, self.policy);
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store)?),
+        };
+        store.checkpoint(journal, &published, superblock)
+    }
+
+    /// Through the journal, then into the file.
+    fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
+        let Work::Published(store, pending) = &mut self.transaction.work else { return Ok(()) };
+        let metadata_changed = next.metadata != self.committed.metadata;
+        if pending.is_empty() && next.counts == self.committed.counts && !metadata_changed {
+            return Ok(());
+        }
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let journal = match &mut self.journal {
+            Some(journal) => journal,
+            none => none.insert(journal_of(store).map_err(Failure::before_append)?),
+        };
+        let disk = store.disk.clone();
+        let overlay = pending.sorted();
+        let mut append = journal.begin(files, &*disk, next.commit);
+        let appended = store
+            .seal(overlay, |id, change, page| append.page(id, change, page))
+            .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&published.metadata)));
+        let unknown = Error::unknown(&files.data, next.commit);
+        if let Err(error) = appended {
+            let cut = journal.cut_back(files, &*disk);
+            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(unknown(error)) });
+        }
+        // Protects: the whole transaction, before anything of it reaches the data file.
+        journal.sync(files, &*disk).map_err(|error| Failure::Poison(unknown(error)))?;
+        let after = Error::after_commit(&files.data, next.commit);
+        let after = |error| Failure::Poison(after(error));
+        store.apply(overlay, &published).map_err(after)?;
+        pending.clear();
+        self.committed = next;
+        if journal.length() > disk.checkpoint_at() {
+            self.checkpoint(files).map_err(after)?;
+        }
+        Ok(())
+    }
+
+    /// By giving the transaction's own file the filter's name.
+    fn publish(
+        mut self: Box<Self>,
+        files: &Files,
+        options: &Options,
+        next: Committed,
+    ) -> (Option<Box<Self>>, Result<()>) {
+        let superblock = match self.prepare(files, &next) {
+            Ok(superblock) => superblock,
+            Err(failure) => return self.failed(failure),
+        };
+        let Work::Unpublished(file, old) = self.transaction.work else { return (None, Ok(())) };
+        let marked = old.as_ref().map_or(Ok(()), |old| old.live.set_superseded(&old.file, true));
+        let renamed = marked.at(&files.data, "write").and_then(|()| file.rename(old.is_some()));
+        if let Err(error) = renamed {
+            if let Some(old) = &old {
+                // Where it stays set, readers look at the name before each answer, and find this file.
+                let _ = old.live.set_superseded(&old.file, false);
+            }
+            self.transaction.work = Work::Unpublished(file, old);
+            return self.failed(Failure::Clean(error));
+        }
+        // Protects: the new file's name, before the journal of the old one is emptied.
+        let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
+        let synced = synced.map_err(Error::unknown(&files.data, next.commit));
+        let after = Error::after_commit(&files.data, next.commit);
+        let journal = synced.and_then(|()| match (self.journal.take(), &old) {
+            (Some(journal), None) => Ok(journal),
+            (journal, _) => continued(journal, files, &file, &superblock).map_err(&after),
+        });
+        match journal.and_then(|journal| Ok((journal, file.into_store(superblock).map_err(&after)?))) {
+            Ok((journal, store)) => {
+                self.committed = next;
+                self.journal = Some(journal);
+                self.transaction.work = Work::Published(Box::new(store), Pending::default());
+                (Some(self), Ok(()))
+            }
+            // The old file stays superseded: readers go by the name, whatever it leads to.
+            Err(error) => (None, Err(error)),
+        }
+    }
+
+    /// All that a publication does before the rename.
+    fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, Failure> {
+        let Work::Unpublished(file, old) = &self.transaction.work else {
+            return Err(Failure::Clean(Error::Poisoned { path: files.data.clone() }));
+        };
+        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let superblock = Superblock {
+            id: 2,
+            identity: file.identity,
+            policy: self.policy,
+            commit: next.commit,
+            salt: random(&files.data).map_err(Failure::Clean)?,
+            counts: next.counts,
+            metadata: next.metadata.clone(),
+        };
+        file.seal(&superblock, &published).map_err(Failure::Clean)?;
+        // Protects: all of the file, before it has the filter's name.
+        file.sync().map_err(Failure::Poison)?;
+        if old.is_none() {
+            // A journal that somebody left here when he removed its filter must not meet the new one.
+            let journal = continued(self.journal.take(), files, file, &superblock);
+            self.journal = Some(journal.map_err(Failure::Poison)?);
+        }
+        Ok(superblock)
+    }
+
+    /// As after the last commit.
+    pub(super) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
+        let Committed { counts, metadata, identity, .. } = self.committed.clone();
+        let work = match self.transaction.work {
+            Work::Published(store, mut pending) => {
+                pending.clear();
+                Work::Published(store, pending)
+            }
+            Work::Unpublished(_, Some(store)) => Work::Published(store, Pending::default()),
+            Work::Unpublished(file, None) => {
+                drop(file);
+                let file = Unpublished::create(files, &options.disk, identity, None)?;
+                Work::Unpublished(Box::new(file), None)
+            }
+        };
+        self.transaction = Transaction::new(work, counts, metadata);
+        Ok(self)
+    }
+}
+
+/// The journal, emptied, as the one of an unpublished file; created where there is none.
+fn continued(
+    journal: Option<Journal>,
+    files: &Files,
+    file: &Unpublished,
+    next: &Superblock,
+) -> Result<Journal> {
+    let (_, disk) = file.surroundings();
+    let header = Header {
+        uuid: next.identity.uuid,
+        generation: next.identity.geometry.generation,
+        salt: next.salt,
+        base: next.commit,
+    };
+    if let Some(mut journal) = journal {
+        journal.reset(files, &**disk, header)?;
+        return Ok(journal);
+    }
+    let model = file.rights()?;
+    Journal::create(files, &**disk, &model, header)
+}

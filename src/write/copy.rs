@@ -1,0 +1,73 @@
+//! A whole copy of a filter, with a uuid of its own.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::writer::Writer;
+use crate::error::{Error, IoContext, Result};
+use crate::file::Unpublished;
+use crate::format::Identity;
+use crate::options::Options;
+use crate::read::{Attempts, InVain, Reader, View, copy_regions};
+use crate::system::{Files, Rights, new_uuid};
+
+impl Reader {
+    /// Copies the filter, as of one commit, to a file that must not exist. The copy has its own uuid; seed,
+    /// keys, counters and metadata are the same.
+    ///
+    /// `progress` is told the regions copied, and all there are. Fails with [`Error::Damaged`] at the first
+    /// damaged page, with [`Error::Exists`] or [`Error::Locked`] where the destination is taken, and with
+    /// [`Error::Busy`] if for a minute, and for five whole copies, commits have kept coming in between.
+    pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let mut attempts = Attempts::first();
+        loop {
+            let view = self.view()?;
+            let failed = match self.try_copy(&view, destination.as_ref(), progress)? {
+                Ok(writer) => {
+                    let mut writer = writer;
+                    writer.commit()?;
+                    return writer.close();
+                }
+                Err(failed) => failed,
+            };
+            if failed == InVain::NotBegun {
+                // The writer may have died: opening recovers.
+                self.reopen(&view)?;
+            }
+            if !attempts.again(failed) {
+                return Err(Error::Busy { path: self.path().to_owned(), op: "copied" });
+            }
+        }
+    }
+
+    fn try_copy(
+        &self,
+        view: &View,
+        destination: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Result<Writer, InVain>> {
+        let Some(published) = view.settled_published() else { return Ok(Err(InVain::NotBegun)) };
+        let (before, metadata) = published?;
+        let superblock = &view.superblock;
+        let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
+        let options = Options::new();
+        let files = Files::new(destination)?;
+        let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
+        let fill = |files: &Files| {
+            Unpublished::fill(files, &options.disk, identity, Some(&model), true, |write| {
+                copy_regions(view, &mut |region, words, _| write(region, words), progress)
+            })
+        };
+        let copied = Writer::create_filled(files, &options, superblock.policy, before.counts, metadata, fill);
+        let unchanged = match view.published() {
+            Some(Ok((after, _))) => after == before && self.view()?.is_same_as(view),
+            _ => false,
+        };
+        match copied {
+            Ok(writer) if unchanged => Ok(Ok(writer)),
+            // What was read may be torn between two commits; only an undisturbed failure is one.
+            Ok(_) | Err(Error::Busy { .. }) => Ok(Err(InVain::Torn)),
+            Err(error) => Err(error),
+        }
+    }
+}

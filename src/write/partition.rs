@@ -1,0 +1,341 @@
+//! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
+//!
+//! Within a region keys keep their order, and regions do not depend on each other: the outcome is that of
+//! taking one key after the other, on one thread or on many, but for doublings. A region without room sets
+//! its remaining keys aside, and those of other regions still go in before the filter doubles.
+
+use super::scratch::Scratch;
+use super::target::Target;
+use crate::cuckoo::{
+    BucketId, BucketsMut, Inserted, KeyHash, Place, RegionId, Search, Slot, TAIL_LENGTHS, Width, region,
+};
+use crate::error::Result;
+use crate::system::on_threads;
+
+/// Keys between prefetch and insert.
+const AHEAD: usize = 16;
+/// With so many keys for a published region, unpacking it first is cheaper than finding each changed bucket.
+const KEYS_WORTH_UNPACKING: usize = 200;
+/// With fewer keys, starting a thread costs more than it saves.
+const KEYS_WORTH_A_THREAD: usize = 8192;
+/// Regions that one thread has to itself: their pages share a word of the bits that tell which have changed.
+const REGIONS_TOGETHER: u64 = 4;
+
+/// A key of a batch, on its way into its region.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    pub(super) region: RegionId,
+    /// Which key of the batch it is.
+    pub(super) index: u32,
+    fingerprint: u32,
+    first: BucketId,
+}
+
+impl Item {
+    #[inline]
+    pub(super) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
+        let (region, rem) = hash.region(regions);
+        let Place { first, fingerprint } = Place::<W>::new(hash.local(), rem);
+        Self { region, index, fingerprint: fingerprint.0, first }
+    }
+
+    #[inline]
+    pub(super) const fn place<W: Width>(self) -> Place<W> {
+        Place { first: self.first, fingerprint: Slot::new(self.fingerprint) }
+    }
+}
+
+/// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// As hashed: for each thread that hashes, the items for each thread that takes them.
+    hashed: Vec<Vec<Vec<Item>>>,
+    /// For each thread that takes them, two to sort with.
+    sorted: Vec<[Vec<Item>; 2]>,
+}
+
+/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The
+/// result is in the first buffer.
+fn sort_by_region(items: &[&[Item]], regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
+    let bits = u64::BITS - regions.saturating_sub(1).leading_zeros();
+    pass(items, 0, from);
+    for shift in (8..bits).step_by(8) {
+        pass(&[from], shift, to);
+        std::mem::swap(from, to);
+    }
+}
+
+/// Sorts by one digit of the region.
+fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
+    const DIGITS: usize = 256;
+    let digit = |item: &Item| (item.region.0 >> shift) as usize % DIGITS;
+    let mut starts = [0_usize; DIGITS];
+    items.iter().copied().flatten().for_each(|item| starts[digit(item)] += 1);
+    let mut start = 0;
+    for place in &mut starts {
+        (*place, start) = (start, start + *place);
+    }
+    to.resize(start, Item { region: RegionId(0), index: 0, fingerprint: 0, first: BucketId(0) });
+    for item in items.iter().copied().flatten() {
+        let place = &mut starts[digit(item)];
+        to[*place] = *item;
+        *place += 1;
+    }
+}
+
+/// What is done with each key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// A copy of it is stored.
+    Insert,
+    /// It is stored unless it is found already.
+    InsertUnique,
+    /// One copy of it is removed.
+    Remove,
+}
+
+/// How a batch is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub(crate) mode: Mode,
+    pub(super) max_kicks: u32,
+    pub(super) threads: usize,
+}
+
+/// What became of the keys of a batch, by their indices.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    /// Entries stored.
+    pub(super) entries: u64,
+    /// Keys answered without an entry: found already, or beyond the limit of copies.
+    pub(super) skipped: u64,
+    /// Entries removed, by the length of their tail.
+    pub(super) removed: [u64; TAIL_LENGTHS],
+    /// Keys inserted that were not found before, or removed.
+    pub(super) done: Vec<u32>,
+    /// Keys with as many copies as fit.
+    pub(super) at_limit: Vec<u32>,
+    /// Keys not taken, as their region has no room.
+    pub(super) left: Vec<u32>,
+}
+
+impl Outcomes {
+    fn append(&mut self, mut other: Self) {
+        self.entries += other.entries;
+        self.skipped += other.skipped;
+        for (count, other) in self.removed.iter_mut().zip(other.removed) {
+            *count += other;
+        }
+        self.done.append(&mut other.done);
+        self.at_limit.append(&mut other.at_limit);
+        self.left.append(&mut other.left);
+    }
+
+    /// Takes keys of one region; `ahead` is called once for each.
+    fn take<W: Width, B: BucketsMut<W>>(
+        &mut self,
+        buckets: &mut B,
+        items: &[Item],
+        manner: Manner,
+        search: &mut Search,
+        mut ahead: impl FnMut(),
+    ) -> Result<(), B::Error> {
+        for (number, item) in items.iter().enumerate() {
+            ahead();
+            let place = item.place::<W>();
+            match manner.mode {
+                Mode::Insert => {}
+                Mode::InsertUnique => {
+                    if region::contains(buckets, place)? {
+                        self.skipped += 1;
+                        continue;
+                    }
+                }
+                Mode::Remove => {
+                    if let Some(tail) = region::remove(buckets, place)? {
+                        self.removed.get_mut(tail as usize).into_iter().for_each(|count| *count += 1);
+                        self.done.push(item.index);
+                    }
+                    continue;
+                }
+            }
+            match region::insert(buckets, place, manner.max_kicks, search)? {
+                Inserted::Stored => self.entries += 1,
+                Inserted::Quarantined => {}
+                Inserted::DuplicateLimit => {
+                    self.skipped += 1;
+                    self.at_limit.push(item.index);
+                    continue;
+                }
+                Inserted::NoPath => {
+                    self.left.extend(items[number..].iter().map(|item| item.index));
+                    return Ok(());
+                }
+            }
+            if manner.mode == Mode::InsertUnique {
+                self.done.push(item.index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the keys of a batch are divided among threads: each has some regions to itself.
+#[derive(Clone, Copy)]
+struct Division {
+    parts: usize,
+    regions: u64,
+}
+
+impl Division {
+    fn new(keys: usize, regions: u64, threads: usize) -> Self {
+        let most = (keys / KEYS_WORTH_A_THREAD).min(regions.div_ceil(REGIONS_TOGETHER) as usize);
+        Self { parts: threads.min(most).max(1), regions }
+    }
+
+    fn part_of(self, region: RegionId) -> usize {
+        let together = self.regions.div_ceil(REGIONS_TOGETHER);
+        (u64::from(region.0) / REGIONS_TOGETHER * self.parts as u64 / together) as usize
+    }
+}
+
+/// Hashes the keys of `indices` by `hash`, on as many threads as the manner says, into `buffers`. Nothing else is
+/// changed: `hash` may be the user's, and may panic.
+pub(crate) fn hash_all<W: Width>(
+    regions: u64,
+    indices: &[u32],
+    hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+    manner: Manner,
+    buffers: &mut Buffers,
+) -> Result<()> {
+    let division = Division::new(indices.len(), regions, manner.threads);
+    let parts = division.parts;
+    let Buffers { hashed, sorted } = buffers;
+    hashed.resize_with(parts, Vec::new);
+    sorted.resize_with(parts, Default::default);
+    hashed.iter_mut().flatten().for_each(Vec::clear);
+    let chunks = indices.chunks(indices.len().div_ceil(parts).max(1));
+    let work = chunks.zip(hashed.iter_mut()).collect();
+    let outcomes = on_threads(work, |(indices, hashed): (&[u32], &mut Vec<Vec<Item>>)| -> Result<()> {
+        hashed.resize_with(parts, Vec::new);
+        for index in indices {
+            let item = Item::new::<W>(hash(*index)?, regions, *index);
+            hashed[division.part_of(item.region)].push(item);
+        }
+        Ok(())
+    });
+    outcomes.into_iter().collect()
+}
+
+/// Takes the keys that [`hash_all`] has put into `buffers`; tells what became of them, and what went wrong,
+/// whereupon the rest was left out.
+pub(crate) fn take_hashed<W: Width>(
+    target: Target<'_>,
+    regions: u64,
+    manner: Manner,
+    buffers: &mut Buffers,
+) -> (Outcomes, Result<()>) {
+    let Buffers { hashed, sorted } = buffers;
+    let division = Division { parts: sorted.len(), regions };
+    let (mut all, mut failed) = (Outcomes::default(), Ok(()));
+    target.divide(
+        division.parts,
+        |region| division.part_of(region),
+        |targets| {
+            let work = targets.into_iter().zip(sorted).enumerate().collect();
+            let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
+                #[cfg(test)]
+                assert!(!tests::BUG.get(), "a bug");
+                // Of a thread that had nothing to hash, there is none.
+                let of_part: Vec<&[Item]> =
+                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
+                sort_by_region(&of_part, regions, buffers);
+                let mut outcomes = Outcomes::default();
+                let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
+                (outcomes, outcome)
+            };
+            for (outcomes, outcome) in on_threads(work, take) {
+                all.append(outcomes);
+                failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
+            }
+        },
+    );
+    (all, failed)
+}
+
+/// Takes keys sorted by region.
+fn take_part<W: Width>(
+    target: &mut Target<'_>,
+    items: &[Item],
+    manner: Manner,
+    outcomes: &mut Outcomes,
+) -> Result<()> {
+    let mut search = Search::new();
+    let mut scratch = None;
+    let mut coming = items.get(AHEAD..).unwrap_or_default();
+    for items in items.chunk_by(|a, b| a.region == b.region) {
+        let Some(Item { region, .. }) = items.first().copied() else { continue };
+        let mut next = coming.iter();
+        coming = coming.get(items.len()..).unwrap_or_default();
+        if let Target::Published(store, overlay) = target
+            && items.len() >= KEYS_WORTH_UNPACKING
+        {
+            let scratch = scratch.get_or_insert_with(Scratch::new);
+            let change = overlay.region_mut(region);
+            // A damaged page is met again below by the keys that need it, and by no others.
+            if scratch.unpack(store, region, change).is_ok() {
+                let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
+                scratch.pack(change);
+                continue;
+            }
+        }
+        let buffer = target.buffer();
+        let mut view = target.view_mut(region);
+        outcomes.take::<W, _>(&mut view, items, manner, &mut search, || {
+            if let Some(item) = next.next() {
+                let place = item.place::<W>();
+                buffer.prefetch(item.region, place.first);
+                buffer.prefetch(item.region, place.second());
+            }
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, Options, Reader};
+    use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    thread_local! {
+        /// Whether taking keys on this thread panics, as a bug would.
+        pub(super) static BUG: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_commit_after_a_bug_has_lost_changes_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let keys: Vec<_> = (0..60_000_u64).map(u64::to_le_bytes).collect();
+        let mut writer = Options::new().capacity(200_000).threads(2).create(&path).unwrap();
+        writer.commit().unwrap();
+        assert!(writer.insert_batch(&keys[..20_000]).unwrap().is_empty());
+        BUG.set(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&keys[20_000..])));
+        BUG.set(false);
+        assert!(outcome.is_err());
+        let committed = writer.commit();
+        drop(writer);
+        let reader = Reader::open(&path).unwrap();
+        let absent = keys[..20_000].iter().filter(|key| !reader.contains(*key).unwrap()).count();
+        match committed {
+            Ok(()) => assert_eq!(absent, 0, "keys absent that were inserted before"),
+            Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{error}"),
+        }
+        let report = reader.verify(&mut |_, _| {}).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        // Whoever opens it next has what was committed before.
+        Options::new().open_existing(&path).unwrap().insert(b"next").unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! The open transaction's changes, as they come: buckets changed one by one in a table of their own, so that a change
+//! costs one look into memory, and those changed in bulk by region and page.
+//!
+//! Finding the page of a bucket takes three looks, each of which waits for the one before, and its first change makes
+//! the page. Sorted at the end, the pages are made and filled in order, each while it is in the cache.
+
+use std::convert::Infallible;
+
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
+use crate::file::{Overlay, Store};
+use crate::format::BUCKETS_PER_PAGE;
+use crate::system::Words;
+
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    overlay: Overlay,
+    /// The words of buckets changed since, by the bucket's number in the file; they count, and not those of the
+    /// overlay.
+    single: Table,
+}
+
+/// A hash table of numbers and words, in which a change that follows a lookup finds the cache line there already.
+#[derive(Debug, Default)]
+struct Table {
+    /// A power of two of them, at most half of them used: a number and one more, and its word; or 0.
+    places: Vec<[u64; 2]>,
+    used: usize,
+}
+
+/// Of the first places that there are.
+const FIRST_PLACES: usize = 64;
+
+impl Table {
+    /// Where a number is, or belongs; there are places.
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        // By 2^64 over the golden ratio; of the product not the lowest bits, which few bits of the number reach.
+        let mask = self.places.len() - 1;
+        let mut place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & mask;
+        while self.places[place][0] != 0 && self.places[place][0] != number + 1 {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<u64> {
+        if self.used == 0 {
+            return None;
+        }
+        let [key, word] = self.places[self.place(number)];
+        if key == 0 { None } else { Some(word) }
+    }
+
+    #[inline]
+    fn insert(&mut self, number: u64, word: u64) {
+        if self.used * 2 >= self.places.len() {
+            self.enlarge();
+        }
+        let place = self.place(number);
+        self.used += usize::from(self.places[place][0] == 0);
+        self.places[place] = [number + 1, word];
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enlarge(&mut self) {
+        let places = vec![[0; 2]; (self.places.len() * 2).max(FIRST_PLACES)];
+        let before = std::mem::replace(&mut self.places, places);
+        for [key, word] in before {
+            if key != 0 {
+                let place = self.place(key - 1);
+                self.places[place] = [key, word];
+            }
+        }
+    }
+
+    /// Keeps its memory for what comes, as making it anew takes time, unless it was made for much more than it held.
+    fn empty(&mut self) {
+        if self.used * 16 < self.places.len() {
+            self.places = Vec::new();
+        } else {
+            self.places.fill([0; 2]);
+        }
+        self.used = 0;
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Ascending.
+    fn sorted(&self) -> Vec<(u64, u64)> {
+        let used = self.places.iter().filter(|[key, _]| *key != 0);
+        let mut all: Vec<_> = used.map(|[key, word]| (key - 1, *word)).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all
+    }
+}
+
+/// A region as the transaction sees it, where all pages are intact and all changes single.
+pub(super) struct Direct<'a> {
+    words: Words<'a, { BUCKETS_PER_REGION as usize }>,
+    region: RegionId,
+    changes: &'a mut Table,
+}
+
+impl<W: Width> Buckets<W> for Direct<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        let word = self.changes.get(number(self.region, id));
+        Ok(Bucket::new(word.unwrap_or_else(|| self.words.word(id.0.into()))))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for Direct<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.changes.insert(number(self.region, id), bucket.0);
+    }
+}
+
+const fn number(region: RegionId, bucket: BucketId) -> u64 {
+    region.0 as u64 * BUCKETS_PER_REGION as u64 + bucket.0 as u64
+}
+
+impl Pending {
+    /// A bucket's word, if it is changed.
+    #[inline]
+    pub(super) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
+        if let Some(word) = self.single.get(number(region, bucket)) {
+            return Some(word);
+        }
+        if self.overlay.is_new() { None } else { self.overlay.get(region, bucket) }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, region: RegionId, bucket: BucketId, word: u64) {
+        self.single.insert(number(region, bucket), word);
+    }
+
+    /// All changes, by region and page.
+    pub(super) fn sorted(&mut self) -> &mut Overlay {
+        if self.single.is_empty() {
+            return &mut self.overlay;
+        }
+        let single = self.single.sorted();
+        self.single.empty();
+        for changes in
+            single.chunk_by(|(a, _), (b, _)| a / BUCKETS_PER_PAGE as u64 == b / BUCKETS_PER_PAGE as u64)
+        {
+            let Some((first, _)) = changes.first() else { continue };
+            let region = RegionId((first / u64::from(BUCKETS_PER_REGION)) as u32);
+            let page = (first % u64::from(BUCKETS_PER_REGION)) as u32 / BUCKETS_PER_PAGE;
+            let page = self.overlay.region_mut(region).page_mut(page);
+            for (number, word) in changes {
+                page.set((number % u64::from(BUCKETS_PER_PAGE)) as u32, *word);
+            }
+        }
+        &mut self.overlay
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.single.is_empty() && self.overlay.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.overlay = Overlay::default();
+        self.single.empty();
+    }
+
+    /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
+    #[inline]
+    pub(super) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
+        if !self.overlay.is_new() || !store.is_intact() {
+            return None;
+        }
+        Some(Direct { words: store.map.region(region)?, region, changes: &mut self.single })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn buckets_keep_what_was_last_set_before_and_after_they_are_sorted() {
+        let mut pending = Pending::default();
+        let mut model = BTreeMap::new();
+        let mut state = 1u64;
+        assert!(pending.is_empty());
+        for step in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (region, bucket) =
+                (RegionId((state >> 60) as u32 * 7), BucketId((state >> 33) as u16 % 8192));
+            if step % 1000 == 999 {
+                pending.sorted();
+            }
+            pending.set(region, bucket, step);
+            model.insert(number(region, bucket), step);
+            assert!(!pending.is_empty());
+        }
+        let regions = (0..16).map(|region| RegionId(region * 7));
+        let all = || regions.clone().flat_map(|region| (0..8192).map(move |id| (region, BucketId(id))));
+        let check = |pending: &Pending| {
+            for (region, bucket) in all() {
+                assert_eq!(pending.get(region, bucket), model.get(&number(region, bucket)).copied());
+            }
+        };
+        check(&pending);
+        let pages = pending.sorted().pages().map(|(_, page)| page.len()).sum::<usize>();
+        assert_eq!(pages, model.len());
+        check(&pending);
+        pending.clear();
+        assert!(pending.is_empty() && all().all(|(region, bucket)| pending.get(region, bucket).is_none()));
+    }
+}

@@ -1,0 +1,58 @@
+//! One region of a published file unpacked, with the open transaction's changes in it: for inserting many keys.
+
+use std::convert::Infallible;
+
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
+use crate::error::Result;
+use crate::file::{CHANGED, RegionChange, Store};
+use crate::format::BUCKETS_PER_PAGE;
+
+pub(super) struct Scratch {
+    words: Box<[u64; BUCKETS_PER_REGION as usize]>,
+    /// One bit a bucket: it differs from the file.
+    changed: [u64; BUCKETS_PER_REGION as usize / 64],
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self { words: Box::new([0; _]), changed: [0; _] }
+    }
+
+    /// Takes over a region and what is changed in it already. Fails if a page of it is damaged.
+    pub(super) fn unpack(&mut self, store: &Store, region: RegionId, change: &RegionChange) -> Result<()> {
+        store.read_region(region, Some(change), &mut self.words)?;
+        let (pages, _) = self.changed.as_chunks_mut();
+        for (number, page) in (0..).zip(pages) {
+            *page = change.page(number).map_or([0; CHANGED], |page| *page.changed());
+        }
+        Ok(())
+    }
+
+    /// Gives the changes back.
+    pub(super) fn pack(&self, change: &mut RegionChange) {
+        let (words, _) = self.words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+        let (changed, _) = self.changed.as_chunks::<CHANGED>();
+        for (number, (changed, words)) in (0..).zip(changed.iter().zip(words)) {
+            if changed.iter().any(|bits| *bits != 0) {
+                change.page_mut(number).replace(changed, words);
+            }
+        }
+    }
+}
+
+impl<W: Width> Buckets<W> for Scratch {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        Ok(Bucket::new(self.words[usize::from(id.0)]))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for Scratch {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.words[usize::from(id.0)] = bucket.0;
+        self.changed[usize::from(id.0) / 64] |= 1 << (id.0 % 64);
+    }
+}

@@ -1,0 +1,198 @@
+//! The open transaction: what it changes, as its writer sees it and nobody else.
+
+use super::partition;
+use super::partition::{Buffers, Manner, Outcomes};
+use super::pending::{Direct, Pending};
+use super::target::{RegionView, Target};
+use crate::cuckoo::{Counts, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
+use crate::error::Result;
+use crate::file::{Store, Unpublished};
+use crate::format::{Identity, Metadata};
+
+/// Where changes go.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Over a published file, which stays as it is until the commit.
+    Published(Box<Store>, Pending),
+    /// Straight into a file that the commit publishes, in the place of the old one if there is one.
+    Unpublished(Box<Unpublished>, Option<Box<Store>>),
+}
+
+impl Work {
+    /// What the file is that the transaction works on.
+    #[inline]
+    pub(super) fn identity(&self) -> &Identity {
+        match self {
+            Self::Published(store, _) => &store.checkpoint.identity,
+            Self::Unpublished(file, _) => &file.identity,
+        }
+    }
+
+    fn direct(&mut self, region: RegionId) -> Option<Direct<'_>> {
+        match self {
+            Self::Published(store, pending) => pending.direct(store, region),
+            Self::Unpublished(..) => None,
+        }
+    }
+
+    fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut Pending> {
+        match self {
+            Self::Published(store, pending) => RegionView::Published(store, region, pending),
+            Self::Unpublished(file, _) => RegionView::Unpublished(file, region),
+        }
+    }
+
+    /// The published file, if there is one yet.
+    pub(super) fn store(&self) -> Option<&Store> {
+        match self {
+            Self::Published(store, _) => Some(store),
+            Self::Unpublished(_, old) => old.as_deref(),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    fn of(work: &'a mut Work) -> Self {
+        match work {
+            Work::Published(store, pending) => Self::Published(store, pending.sorted()),
+            Work::Unpublished(file, _) => Self::Unpublished(file),
+        }
+    }
+}
+
+/// Everything a transaction can change.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) work: Work,
+    pub(super) counts: Counts,
+    pub(super) metadata: Metadata,
+    search: Search,
+}
+
+impl Transaction {
+    pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
+        Self { work, counts, metadata, search: Search::new() }
+    }
+
+    fn region_of(&self, hash: KeyHash) -> (RegionId, u64) {
+        hash.region(self.work.identity().geometry.regions())
+    }
+
+    fn view(&self, region: RegionId) -> RegionView<'_, &Pending> {
+        match &self.work {
+            Work::Published(store, pending) => RegionView::Published(store, region, pending),
+            Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
+        }
+    }
+
+    pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
+        let (id, rem) = self.region_of(hash);
+        with_width!(self.work.identity().geometry.slots, W => {
+            region::contains(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+        })
+    }
+
+    pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
+        let (id, rem) = self.region_of(hash);
+        with_width!(self.work.identity().geometry.slots, W => {
+            region::count(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+        })
+    }
+
+    /// Stores one more copy; the region is the key's.
+    pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<(Inserted, RegionId)> {
+        let (id, rem) = self.region_of(hash);
+        let slots = self.work.identity().geometry.slots;
+        let inserted = with_width!(slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            match self.work.direct(id) {
+                Some(mut direct) => {
+                    let Ok(inserted) = region::insert(&mut direct, place, max_kicks, &mut self.search);
+                    inserted
+                }
+                None => region::insert(&mut self.work.view_mut(id), place, max_kicks, &mut self.search)?,
+            }
+        });
+        match inserted {
+            Inserted::Stored => self.stored(1),
+            Inserted::DuplicateLimit => self.skipped(1),
+            Inserted::Quarantined | Inserted::NoPath => {}
+        }
+        Ok((inserted, id))
+    }
+
+    /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
+    pub(crate) fn hash_all(
+        &self,
+        indices: &[u32],
+        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        manner: Manner,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        let geometry = self.work.identity().geometry;
+        with_width!(geometry.slots, W => {
+            partition::hash_all::<W>(geometry.regions(), indices, hash, manner, buffers)
+        })
+    }
+
+    /// Takes the keys that `hash_all` has hashed; after an error, some of them.
+    pub(crate) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
+        let geometry = self.work.identity().geometry;
+        let target = Target::of(&mut self.work);
+        let (outcomes, outcome) = with_width!(geometry.slots, W => {
+            partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
+        });
+        self.stored(outcomes.entries);
+        self.skipped(outcomes.skipped);
+        (0..).zip(outcomes.removed).for_each(|(tail, entries)| self.removed(tail, entries));
+        (outcomes, outcome)
+    }
+
+    fn stored(&mut self, entries: u64) {
+        let slots = self.work.identity().geometry.slots;
+        // Totals that a hostile file gives must not overflow.
+        self.counts.inserted = self.counts.inserted.saturating_add(entries);
+        self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
+    }
+
+    /// Entries with tails of that length were removed.
+    fn removed(&mut self, tail: u32, entries: u64) {
+        if let Some(count) = self.counts.by_tail.get_mut(tail as usize) {
+            *count = count.saturating_sub(entries);
+            self.counts.removed = self.counts.removed.saturating_add(entries);
+        }
+    }
+
+    /// Inserts were answered without storing entries.
+    pub(super) fn skipped(&mut self, inserts: u64) {
+        self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
+    }
+
+    /// Goes on in `file`, which holds all this one does after a doubling.
+    pub(super) fn moved_to(self, file: Unpublished) -> Self {
+        let old = match self.work {
+            Work::Published(store, _) => Some(store),
+            Work::Unpublished(_, old) => old,
+        };
+        Self { work: Work::Unpublished(Box::new(file), old), counts: self.counts.doubled(), ..self }
+    }
+
+    /// Removes one copy; false if there was none.
+    pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
+        let (id, rem) = self.region_of(hash);
+        let removed = with_width!(self.work.identity().geometry.slots, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            match self.work.direct(id) {
+                Some(mut direct) => {
+                    let Ok(removed) = region::remove(&mut direct, place);
+                    removed
+                }
+                None => region::remove(&mut self.work.view_mut(id), place)?,
+            }
+        });
+        if let Some(tail) = removed {
+            self.removed(tail, 1);
+        }
+        Ok(removed.is_some())
+    }
+}

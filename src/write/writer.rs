@@ -1,0 +1,578 @@
+//! The one process that changes a filter: what users call.
+
+use std::path::Path;
+
+use super::commit::{Committed, Failure, Open, journal_of, published};
+use super::doubling;
+use super::doubling::Parent;
+use super::partition::{Buffers, Manner, Mode};
+use super::pending::Pending;
+use super::repair::{Repair, find_damage, quarantine};
+use super::transaction::{Transaction, Work};
+use crate::cuckoo::{Counts, Inserted, KeyHash, KeyHasher, RegionId};
+use crate::error::{Error, GrowthRefusal, IoContext, Result};
+use crate::file::{Found, Journal, Owned, Store, Unpublished, check_room, lock_absent, open_writer};
+use crate::format::{Growth, Identity, Metadata, Policy, Superblock};
+use crate::growth;
+use crate::info::{Facts, Info};
+use crate::options::Options;
+use crate::system::{Files, Held, Rights};
+
+/// Keys of a batch partitioned at a time, which bounds the memory that takes.
+const BLOCK: usize = 1 << 22;
+
+/// A filter open for writing: one at a time over all processes.
+///
+/// All changes belong to a transaction: this writer sees them at once, and nobody else before
+/// [`commit`](Self::commit). Dropping the writer rolls the open transaction back and closes the file;
+/// [`close`](Self::close) does the same and reports errors.
+///
+/// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
+/// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
+/// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
+/// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
+/// `AsRef` or where progress is told, leaves the transaction whole.
+#[derive(Debug)]
+pub struct Writer {
+    files: Files,
+    options: Options,
+    /// `None` once poisoned or closed.
+    open: Option<Box<Open>>,
+}
+
+impl Writer {
+    fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
+        loop {
+            match Self::open_existing(path, options) {
+                Err(Error::NotFound { .. }) => {}
+                outcome => return outcome,
+            }
+            match Self::create(path, options, false) {
+                // Somebody else was faster.
+                Err(Error::Exists { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        options.check_rates()?;
+        let files = Files::new(path)?;
+        let Owned { store, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let writer = Self::over(files, options, store, journal, lock);
+        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
+        Ok(writer)
+    }
+
+    fn over(files: Files, options: &Options, store: Store, journal: Option<Journal>, lock: Held) -> Self {
+        let Superblock { identity, policy, commit, counts, metadata, .. } = store.checkpoint.clone();
+        let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
+        let work = Work::Published(Box::new(store), Pending::default());
+        let transaction = Transaction::new(work, counts, metadata);
+        let open = Open { transaction, committed, policy, journal, lock };
+        Self { files, options: options.clone(), open: Some(Box::new(open)) }
+    }
+
+    pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
+        let files = Files::new(path)?;
+        let (identity, policy) = options.design(path)?;
+        if force && files.inode()?.is_some() {
+            return Self::replace(files, options, identity, policy);
+        }
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data });
+        }
+        // Asked before a lock file is made for nothing, and again when the file is.
+        check_room(&files, &*options.disk, identity.geometry)?;
+        let counts = Counts::default();
+        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, None);
+        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
+    }
+
+    /// A new filter whose first commit will publish what `fill` makes.
+    pub(super) fn create_filled(
+        files: Files,
+        options: &Options,
+        policy: Policy,
+        counts: Counts,
+        metadata: Metadata,
+        fill: impl FnOnce(&Files) -> Result<Unpublished>,
+    ) -> Result<Self> {
+        let lock = lock_absent(&files, &options.disk, options.wait)?;
+        let file = fill(&files)?;
+        let identity = file.identity;
+        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
+        let committed =
+            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
+        let open = Open { transaction, committed, policy, journal: None, lock };
+        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
+    }
+
+    /// Publishes an empty filter over an existing one.
+    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
+        let Owned { mut store, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let mut journal = match journal {
+            Some(journal) => journal,
+            None => journal_of(&store)?,
+        };
+        let published =
+            published(store.checkpoint.commit, store.checkpoint.counts, &store.checkpoint.metadata, &files)?;
+        let superblock = store.checkpoint.clone();
+        store.checkpoint(&mut journal, &published, superblock)?;
+        let model = Rights::of(&store.file).at(&files.data, "look at")?;
+        let file = Unpublished::create(&files, &options.disk, identity, Some(&model))?;
+        let mut writer = Self::over(files, options, store, Some(journal), lock);
+        if let Some(mut open) = writer.open.take() {
+            open.transaction = open.transaction.moved_to(file);
+            open.transaction.counts = Counts::default();
+            open.transaction.metadata = Metadata::default();
+            open.policy = policy;
+            writer.open = Some(open);
+        }
+        writer.commit()?;
+        Ok(writer)
+    }
+
+    fn open(&self) -> Result<&Open> {
+        self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    fn open_mut(&mut self) -> Result<&mut Open> {
+        self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    /// Changes the open transaction. Should that panic, some of the changes may be lost or not counted: what is open
+    /// is not put back then, so that the writer is poisoned.
+    #[inline]
+    fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
+        let mut open = self.take()?;
+        let outcome = change(&mut open.transaction);
+        self.open = Some(open);
+        Ok(outcome)
+    }
+
+    /// The hash of a key under this filter's seed.
+    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+        let hash = self.open()?.transaction.work.identity().hasher.hash(key);
+        hash.ok_or_else(|| Error::CallerHashes { path: self.files.data.clone() })
+    }
+
+    /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
+    /// present at the rate that [`Info::expected_false_positive_rate`] gives.
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.contains_hash(self.hash(key)?)
+    }
+
+    /// As [`contains`](Self::contains).
+    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
+        self.open()?.transaction.contains(hash)
+    }
+
+    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it
+    /// count too, so this is never too low.
+    pub fn count(&self, key: &[u8]) -> Result<u32> {
+        self.count_hash(self.hash(key)?)
+    }
+
+    /// As [`count`](Self::count).
+    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
+        self.open()?.transaction.count(hash)
+    }
+
+    /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
+    ///
+    /// Doubles the filter if it has no room. Fails with [`Error::DuplicateLimit`] if the copies that fit are
+    /// stored already, and with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not
+    /// double; the transaction stays whole.
+    pub fn insert(&mut self, key: &[u8]) -> Result<()> {
+        self.insert_hash(self.hash(key)?)
+    }
+
+    /// As [`insert`](Self::insert).
+    pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
+        loop {
+            let max_kicks = self.options.max_kicks;
+            match self.change(|transaction| transaction.insert(hash, max_kicks))?? {
+                (Inserted::Stored | Inserted::Quarantined, _) => return Ok(()),
+                (Inserted::DuplicateLimit, _) => {
+                    let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
+                    return Err(Error::DuplicateLimit { path: self.files.data.clone(), limit });
+                }
+                (Inserted::NoPath, region) => self.make_room(region)?,
+            }
+        }
+    }
+
+    /// Stores the key unless it is found already; returns whether it was stored.
+    ///
+    /// A key that is taken for another one is not stored of its own. Such skipped inserts are counted, and
+    /// removals are refused from then on: they could take the entry that the skipped key lives on. Errors as
+    /// for [`insert`](Self::insert).
+    pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
+        self.insert_unique_hash(self.hash(key)?)
+    }
+
+    /// As [`insert_unique`](Self::insert_unique).
+    pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        let transaction = &mut self.open_mut()?.transaction;
+        if transaction.contains(hash)? {
+            transaction.skipped(1);
+            return Ok(false);
+        }
+        self.insert_hash(hash).map(|()| true)
+    }
+
+    /// Removes one copy of the key; returns false if there was none.
+    ///
+    /// Remove only what was inserted: removing a key that was not can take the entry of another key that
+    /// matches it, which is then lost. Fails with [`Error::UnsafeRemove`] if the filter has answered inserts
+    /// without storing; [`remove_unchecked`](Self::remove_unchecked) goes on all the same.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.remove_hash(self.hash(key)?)
+    }
+
+    /// As [`remove`](Self::remove).
+    pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        self.check_removals()?;
+        self.remove_hash_unchecked(hash)
+    }
+
+    fn check_removals(&self) -> Result<()> {
+        match self.open()?.transaction.counts.unrecorded {
+            0 => Ok(()),
+            unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
+        }
+    }
+
+    /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
+    /// removed entry are lost with it.
+    pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
+        self.remove_hash_unchecked(self.hash(key)?)
+    }
+
+    /// As [`remove_unchecked`](Self::remove_unchecked).
+    pub fn remove_hash_unchecked(&mut self, hash: KeyHash) -> Result<bool> {
+        self.change(|transaction| transaction.remove(hash))?
+    }
+
+    /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
+    /// their index and with the reason: copies beyond the limit, or no room.
+    ///
+    /// Equal keys go in in their order, others as it suits the memory: where the filter doubles on the way,
+    /// keys from behind the one that had no room may have gone in before. Works on as many threads as
+    /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
+    /// a whole on any other error; what was inserted before it then belongs to the transaction still.
+    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
+        self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
+    }
+
+    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
+    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
+        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Insert, |_| {})
+    }
+
+    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
+    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one
+    /// answer a key: it was stored; also after an error.
+    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
+        &mut self,
+        keys: &[K],
+        stored: &mut Vec<bool>,
+    ) -> Result<Vec<(usize, Error)>> {
+        stored.clear();
+        stored.resize(keys.len(), false);
+        self.take_all(keys, Self::hash_key, Mode::InsertUnique, |index| stored[index] = true)
+    }
+
+    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
+    pub fn insert_unique_hash_batch(
+        &mut self,
+        hashes: &[KeyHash],
+        stored: &mut Vec<bool>,
+    ) -> Result<Vec<(usize, Error)>> {
+        stored.clear();
+        stored.resize(hashes.len(), false);
+        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |index| stored[index] = true)
+    }
+
+    /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast; `removed` gets one
+    /// answer a key: a copy was removed; also after an error, which some keys may not have been reached before.
+    /// Works on as many threads as [`Options::threads`] says. Errors as for [`remove`](Self::remove).
+    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
+        self.remove_all(keys, Self::hash_key, removed)
+    }
+
+    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
+    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
+        self.remove_all(hashes, |_, _, hash| Ok(*hash), removed)
+    }
+
+    fn remove_all<K: Sync>(
+        &mut self,
+        keys: &[K],
+        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
+        removed: &mut Vec<bool>,
+    ) -> Result<()> {
+        removed.clear();
+        removed.resize(keys.len(), false);
+        self.check_removals()?;
+        self.take_all(keys, hash, Mode::Remove, |index| removed[index] = true).map(drop)
+    }
+
+    fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
+        hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
+    }
+
+    /// Takes all keys, and tells `done` the indices of those that a unique insert stored, or that were removed.
+    fn take_all<K: Sync>(
+        &mut self,
+        keys: &[K],
+        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
+        mode: Mode,
+        mut done: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>> {
+        let hasher = self.open()?.transaction.work.identity().hasher;
+        let path = self.files.data.clone();
+        let mut buffers = Buffers::default();
+        let mut refused = Vec::new();
+        for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
+            let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
+            let indices = (0..keys.len() as u32).collect();
+            let done = |index: u32| done(base + index as usize);
+            let refuse = |index: u32, error| refused.push((base + index as usize, error));
+            self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
+        }
+        refused.sort_by_key(|(index, _)| *index);
+        Ok(refused)
+    }
+
+    fn take_block(
+        &mut self,
+        mut indices: Vec<u32>,
+        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        mode: Mode,
+        buffers: &mut Buffers,
+        mut done: impl FnMut(u32),
+        mut refuse: impl FnMut(u32, Error),
+    ) -> Result<()> {
+        let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
+        loop {
+            self.open()?.transaction.hash_all(&indices, hash, manner, buffers)?;
+            let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
+            outcomes.done.into_iter().for_each(&mut done);
+            outcome?;
+            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
+            for index in outcomes.at_limit {
+                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
+            }
+            indices = outcomes.left;
+            indices.sort_unstable();
+            let Some(first) = indices.first() else { return Ok(()) };
+            let regions = self.open()?.transaction.work.identity().geometry.regions();
+            match self.make_room(hash(*first)?.region(regions).0) {
+                Ok(()) => {}
+                Err(error) if error.refuses_one_key() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // It must not double: what does not fit is refused key by key.
+        for index in indices {
+            let hash = hash(index)?;
+            let outcome = match mode {
+                Mode::Insert => self.insert_hash(hash).map(|()| false),
+                Mode::InsertUnique => self.insert_unique_hash(hash),
+                Mode::Remove => self.remove_hash_unchecked(hash),
+            };
+            match outcome {
+                Ok(true) => done(index),
+                Ok(false) => {}
+                Err(error) if error.refuses_one_key() => refuse(index, error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The metadata as the transaction has it.
+    pub fn metadata(&self) -> Result<&Metadata> {
+        Ok(&self.open()?.transaction.metadata)
+    }
+
+    /// The metadata to change, committed and rolled back with the keys.
+    pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
+        Ok(&mut self.open_mut()?.transaction.metadata)
+    }
+
+    /// The filter as the open transaction has it.
+    pub fn info(&self) -> Result<Info> {
+        let Open { transaction, committed, policy, journal, .. } = self.open()?;
+        Ok(Info::from(Facts {
+            identity: *transaction.work.identity(),
+            policy: *policy,
+            counts: transaction.counts,
+            commit: committed.commit,
+            journal_length: journal.as_ref().map_or(0, Journal::length),
+        }))
+    }
+
+    /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback
+    /// undoes it. Refused with [`Error::Growth`] where a limit forbids it.
+    pub fn grow(&mut self) -> Result<()> {
+        self.grow_with(&mut |_, _| {})
+    }
+
+    /// As [`grow`](Self::grow); `progress` is told the regions done, and all there are, after each.
+    pub fn grow_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.double(None, progress)
+    }
+
+    /// Gives up what is damaged, so that the rest serves: see [`Repair`]. Rolls the open transaction back, and
+    /// commits.
+    ///
+    /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
+    /// Fails as [`commit`](Self::commit) does.
+    pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+        self.rollback()?;
+        let transaction = &mut self.open_mut()?.transaction;
+        let Work::Published(store, pending) = &mut transaction.work else { return Ok(Repair::default()) };
+        // `progress` may panic: nothing is changed before it was told all.
+        let (quarantined, counts) = find_damage(store, &transaction.counts, progress)?;
+        quarantine(&quarantined, store.checkpoint.identity.geometry.slots, pending.sorted());
+        let recounted = quarantined.is_empty() && counts != transaction.counts;
+        let (Found { superblock, live }, unwritten) = (std::mem::take(&mut store.found), store.other_damaged);
+        transaction.counts = counts;
+        self.commit()?;
+        if unwritten {
+            self.checkpoint()?;
+        }
+        Ok(Repair { quarantined, superblock, live, recounted })
+    }
+
+    /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB
+    /// of journal. Opening the filter after a crash is faster then. Fails with [`Error::AfterCommit`], which
+    /// has what is wrong with the disk, and the writer is then poisoned.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        let mut open = self.take()?;
+        match open.checkpoint(&self.files) {
+            Ok(()) => {
+                self.open = Some(open);
+                Ok(())
+            }
+            Err(error) => {
+                let error = Error::after_commit(&self.files.data, open.committed.commit)(error);
+                let (left, outcome) = open.failed(Failure::Poison(error));
+                self.open = left;
+                outcome
+            }
+        }
+    }
+
+    fn make_room(&mut self, region: RegionId) -> Result<()> {
+        let path = &self.files.data;
+        let Open { transaction, policy, .. } = self.open()?;
+        if policy.growth == Growth::Never {
+            let counts = &transaction.counts;
+            let slots = transaction.work.identity().geometry.slots_in_all();
+            let load = (counts.entries() + counts.universal) as f64 / slots as f64;
+            return Err(Error::Full { path: path.clone(), region: region.0.into(), load });
+        }
+        let progress = self.options.progress.clone();
+        self.double(Some(region), &mut |done, all| progress.tell(done, all))
+    }
+
+    fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let void_allowed = self.options.void_growth;
+        let Open { transaction, policy, .. } = self.open()?;
+        let geometry = transaction.work.identity().geometry;
+        let reason: Option<GrowthRefusal> =
+            growth::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
+        if let Some(reason) = reason {
+            return Err(Error::Growth { path: self.files.data.clone(), reason });
+        }
+        let source = match &mut self.open_mut()?.transaction.work {
+            Work::Published(store, pending) => Parent::Published(store, pending.sorted()),
+            Work::Unpublished(file, _) => Parent::Unpublished(file),
+        };
+        let doubled = doubling::double(source, progress)?;
+        if let Some(mut open) = self.open.take() {
+            open.transaction = open.transaction.moved_to(doubled);
+            self.open = Some(open);
+        }
+        Ok(())
+    }
+
+    /// Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does
+    /// nothing.
+    ///
+    /// [`Error::Unknown`] says that the outcome is unknown until the filter is opened again, and
+    /// [`Error::AfterCommit`] that the commit is durable, but was not applied. Every later call then fails with
+    /// [`Error::Poisoned`]. After any other error the commit is not there: the transaction is whole, and may be
+    /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
+    pub fn commit(&mut self) -> Result<()> {
+        let open = self.take()?;
+        let (open, outcome) = open.commit(&self.files, &self.options);
+        self.open = open;
+        outcome
+    }
+
+    /// Forgets all changes since the last commit. Fails only where a filter not yet published cannot be made
+    /// anew; the writer is then closed.
+    pub fn rollback(&mut self) -> Result<()> {
+        self.open = Some(self.take()?.rolled_back(&self.files, &self.options)?);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Box<Open>> {
+        self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    /// Rolls the open transaction back, makes the file whole without its journal, and gives up the lock. Fails
+    /// with [`Error::AfterCommit`]: what was committed is durable.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let mut open = open;
+        let after = Error::after_commit(&self.files.data, open.committed.commit);
+        if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
+            open.checkpoint(&self.files).map_err(&after)?;
+        }
+        let Open { transaction, lock, .. } = *open;
+        let closed = transaction.work.store().map_or(Ok(()), |store| store.set_in_use(false));
+        // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
+        drop(transaction);
+        drop(lock);
+        closed.map_err(&after)
+    }
+}
+
+impl Options {
+    /// Opens the filter for writing, or creates it where there is none.
+    ///
+    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
+    /// has the filter, and with whatever is wrong with the file or the options.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_or_create(path.as_ref(), self)
+    }
+
+    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
+    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_existing(path.as_ref(), self)
+    }
+
+    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::create(path.as_ref(), self, self.force)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // What fails here is left to the recovery of the next opening; `close` reports it.
+        let _ = self.shut();
+    }
+}
