@@ -23,11 +23,12 @@ mod temporary;
 mod threads;
 
 pub(crate) use disk::{Disk, SystemDisk};
-pub(crate) use files::{Files, Inode};
+pub(crate) use files::{Files, Inode, is_layered};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 pub(crate) use memory::{Paging, REGIONS_AHEAD};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use rights::Rights;
+#[cfg(feature = "ingest")]
 pub(crate) use temporary::TEMPORARY;
 pub(crate) use threads::on_threads;

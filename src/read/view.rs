@@ -23,7 +23,7 @@ use crate::format::{
     BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PAGE, Page, PageId, Sealer, Superblock, check_counts,
 };
 use crate::options::{Options, Verify};
-use crate::system::{Disk, Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD};
+use crate::system::{Disk, Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD, is_layered};
 
 /// One opening of the file.
 #[derive(Debug)]
@@ -343,16 +343,4 @@ impl View {
         let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
         metadata.map(|metadata| (published, metadata))
     }
-}
-
-/// Whether the file lies on a file system that shows several others as one.
-#[cfg(target_os = "linux")]
-fn is_layered(file: &File) -> bool {
-    const OVERLAY: i64 = 0x794c_7630;
-    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as i64 == OVERLAY)
-}
-
-#[cfg(not(target_os = "linux"))]
-const fn is_layered(_: &File) -> bool {
-    false
 }

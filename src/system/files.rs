@@ -1,6 +1,6 @@
 //! The names of a filter's files, and what belongs to a file besides its bytes.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,19 @@ fn is_mount_point(path: &Path) -> bool {
 
 #[cfg(not(target_os = "linux"))]
 const fn is_mount_point(_: &Path) -> bool {
+    false
+}
+
+/// Whether the file lies on a file system that shows several others as one.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_layered(file: &File) -> bool {
+    const OVERLAY: u64 = 0x794c_7630;
+    // Signed here, unsigned there.
+    rustix::fs::fstatfs(file).is_ok_and(|found| u64::try_from(found.f_type) == Ok(OVERLAY))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) const fn is_layered(_: &File) -> bool {
     false
 }
 
