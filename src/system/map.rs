@@ -292,3 +292,6 @@ fn copy(map: &MmapRaw, index: usize, into: &mut [u64]) {
         *to = u64::from_le(from.load(Ordering::Relaxed));
     }
 }
+
+#[cfg(test)]
+mod tests;

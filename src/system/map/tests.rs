@@ -1,0 +1,20 @@
+use super::*;
+
+#[test]
+fn a_private_map_of_a_file_larger_than_memory_reserves_nothing() {
+    let memory: u64 = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(1 << 24);
+    let length = (4 * memory * 1024).next_multiple_of(PAGE);
+    let file = tempfile::tempfile().unwrap();
+    // Without a block of it on the disk.
+    file.set_len(length).unwrap();
+    let map = MapMut::private(&file, length).unwrap();
+    let last = (length / 8 - 1) as usize;
+    map.set_word(last, 7);
+    assert_eq!((map.word(last), map.word(0)), (7, 0));
+    let mut bytes = [1; 8];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, length - 8).unwrap();
+    assert_eq!(bytes, [0; 8], "the file was changed");
+}
