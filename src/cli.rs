@@ -3,6 +3,8 @@
 //! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]; only [`main`]
 //! turns them into an exit code and a line on standard error.
 
+mod arguments;
+mod bar;
 mod check;
 mod completions;
 mod copy;
@@ -11,27 +13,26 @@ mod create;
 mod creation;
 mod dedup;
 mod failure;
-mod feed;
 mod grow;
 mod info;
 mod ingest;
 mod insert;
+mod intake;
 mod json;
-mod keys;
+mod outcome;
 mod output;
-mod progress;
 mod quantity;
 mod remove;
 mod repair;
-mod split;
 mod stop;
 mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
+use outcome::Outcome;
 
 /// A set of keys on disk in about two bytes a key: has this key been seen?
 ///
@@ -88,19 +89,9 @@ impl Verb {
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
-            Self::Completions(verb) => verb.run(),
+            Self::Completions(verb) => verb.run(&mut Gowk::command()),
         }
     }
-}
-
-/// How a verb ended that met no error.
-enum Outcome {
-    /// What was asked for is done, or was found.
-    Done,
-    /// A key was not found, or damage was.
-    NotFound,
-    /// A signal stopped it; what it had taken is committed.
-    Stopped(i32),
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -122,10 +113,10 @@ pub(crate) fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_arguments_of_all_verbs_are_consistent() {
-        super::Gowk::command().debug_assert();
+        Gowk::command().debug_assert();
     }
 }

@@ -105,6 +105,8 @@ mod growth;
 mod info;
 #[cfg(feature = "ingest")]
 pub mod ingest;
+#[cfg(feature = "keys")]
+pub mod keys;
 mod options;
 mod read;
 mod system;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gowk::{OnDamage, Options};
 
+use super::arguments::{KeyArgs, ThreadArgs};
 use super::failure::Failure;
-use super::keys::{KeyArgs, ThreadArgs};
+use super::json;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, json};
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
@@ -73,7 +74,7 @@ impl Check {
         output.check_beside(&self.file)?;
         let prints_keys = !(self.count || self.quiet || self.json);
         let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);
-        self.keys.start()?.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(&mut output, |output, keys| {
             reader.contains_batch(keys, &mut found)?;
             all += keys.len() as u64;
             for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {

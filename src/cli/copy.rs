@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Reader;
 
-use super::Outcome;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::progress::Progress;
+use super::outcome::Outcome;
 
 /// Copy a filter, as of one commit, to a new file
 ///
@@ -27,9 +27,9 @@ pub(super) struct Copy {
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let progress = Progress::new("copying");
+        let bar = Bar::new("copying");
         let reader = Reader::open(&self.file)?;
-        reader.copy_to(&self.dest, &mut |done, all| progress.tell(done, all))?;
+        reader.copy_to(&self.dest, &mut |done, all| bar.tell(done, all))?;
         Ok(Outcome::Done)
     }
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Reader;
 
-use super::Outcome;
+use super::arguments::KeyArgs;
 use super::failure::Failure;
-use super::keys::KeyArgs;
+use super::outcome::Outcome;
 use super::output::Output;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
@@ -33,7 +33,7 @@ impl Count {
         let reader = Reader::open(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
-        self.keys.start()?.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(&mut output, |output, keys| {
             keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
             Ok(ControlFlow::Continue(()))
         })?;

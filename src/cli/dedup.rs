@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::arguments::ThreadArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::feed::{FeedArgs, insert_unique};
-use super::keys::ThreadArgs;
+use super::intake::{IntakeArgs, insert_unique};
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, quantity};
+use super::quantity;
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -35,7 +36,7 @@ pub(super) struct Dedup {
     threads: ThreadArgs,
 
     #[command(flatten)]
-    feed: FeedArgs,
+    intake: IntakeArgs,
 
     /// Distinct keys that the filter takes before it has to double
     #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
@@ -55,7 +56,7 @@ impl Dedup {
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
         let mut stored = Vec::new();
         let options = self.threads.apply(self.shape.options(self.capacity));
-        self.feed.run(&self.file, options, open, |writer, keys, output| {
+        self.intake.run(&self.file, options, open, |writer, keys, output| {
             insert_unique(writer, keys, &mut stored, |key| output.key(key))
         })
     }

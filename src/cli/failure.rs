@@ -5,8 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gowk::Error;
-
-use super::split::LONGEST_KEY;
+use gowk::keys::LONGEST;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -27,7 +26,7 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
-        "{input}: {unit} {number} is longer than {LONGEST_KEY} bytes, the most that a key may have; shorten it"
+        "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
     )]
     TooLong { input: String, unit: &'static str, number: u64 },
 
@@ -57,7 +56,7 @@ pub(super) enum Failure {
          are, commit {number}, is unknown: {next}",
         committed + 1
     )]
-    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: Next },
+    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
     /// `cause` came after keys had been taken.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
@@ -70,7 +69,7 @@ pub(super) enum Failure {
 
 /// How to go on after a commit that may be durable or not.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum HowToGoOn {
     /// Look at the filter.
     Look(PathBuf),
     /// Run the job again.
@@ -79,7 +78,7 @@ pub(super) enum Next {
 
 impl Failure {
     /// Says which keys are in doubt, and how to go on.
-    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: Next) -> Self {
+    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
     }
 
@@ -121,7 +120,7 @@ impl fmt::Display for WithRemedy<'_> {
     }
 }
 
-impl fmt::Display for Next {
+impl fmt::Display for HowToGoOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Look(file) => write!(

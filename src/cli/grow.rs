@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Options;
 
-use super::Outcome;
+use super::arguments::LockArgs;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::feed::LockArgs;
-use super::progress::Progress;
+use super::outcome::Outcome;
 
 /// Double a filter now
 ///
@@ -29,8 +29,8 @@ pub(super) struct Grow {
 impl Grow {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let progress = Progress::new("doubling");
-        writer.grow_with(&mut |done, all| progress.tell(done, all))?;
+        let bar = Bar::new("doubling");
+        writer.grow_with(&mut |done, all| bar.tell(done, all))?;
         writer.commit()?;
         writer.close()?;
         Ok(Outcome::Done)

@@ -6,8 +6,9 @@ use clap::Args;
 use gowk::{Growth, Info, Reader};
 
 use super::failure::Failure;
+use super::json;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, json};
 
 /// Doublings that the library looks ahead at most.
 const FORECAST: usize = 8;

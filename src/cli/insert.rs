@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::{Error, Options};
 
+use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::feed::{FeedArgs, each, insert_unique};
-use super::keys::ThreadArgs;
-use super::{Outcome, output};
+use super::intake::{IntakeArgs, each, insert_unique};
+use super::outcome::Outcome;
+use super::output;
 
 /// Insert keys into an existing filter
 ///
@@ -32,7 +33,7 @@ pub(super) struct Insert {
     threads: ThreadArgs,
 
     #[command(flatten)]
-    feed: FeedArgs,
+    intake: IntakeArgs,
 }
 
 impl Insert {
@@ -41,7 +42,7 @@ impl Insert {
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();
         let outcome =
-            self.feed.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
+            self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
                 if !self.copies {
                     return insert_unique(writer, keys, &mut stored, |_| Ok(()));
                 }

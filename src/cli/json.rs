@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Standard error gets one of these a commit: `commit`, or `unknown` if it may be durable or not.
 #[derive(Serialize)]
-pub(super) struct Event {
+pub(super) struct Committed {
     pub(super) event: &'static str,
     pub(super) number: u64,
     /// Taken from the input so far in this run.

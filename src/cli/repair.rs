@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::{DamagedPage, Options};
 
-use super::Outcome;
+use super::arguments::LockArgs;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::feed::LockArgs;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::progress::Progress;
 
 /// Give up what is damaged, so that the rest of a filter serves
 ///
@@ -31,9 +31,9 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let progress = Progress::new("repairing");
-        let repair = writer.repair(&mut |done, all| progress.tell(done, all))?;
-        drop(progress);
+        let bar = Bar::new("repairing");
+        let repair = writer.repair(&mut |done, all| bar.tell(done, all))?;
+        drop(bar);
         let expected = writer.info()?.expected_false_positive_rate;
         writer.close()?;
         let mut output = Output::standard(b'\n')?;

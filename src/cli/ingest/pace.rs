@@ -12,7 +12,7 @@ use crate::cli::output;
 const EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-pub(super) struct Progress {
+pub(super) struct Pace {
     bar: ProgressBar,
     /// Whether to print lines.
     lines: bool,
@@ -20,7 +20,7 @@ pub(super) struct Progress {
     last: Instant,
 }
 
-impl Progress {
+impl Pace {
     /// With JSON on standard error there are no lines: its commits tell enough.
     pub(super) fn new(json: bool) -> Self {
         let terminal = io::stderr().is_terminal();
