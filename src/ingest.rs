@@ -90,24 +90,25 @@
 //! are read again and compared before reading goes on. In a compressed file `base` is where the data ended when
 //! it was finished, hence where another member or frame begins.
 
-mod batch;
+mod content;
+mod creation;
 mod csv;
 mod cursor;
 mod decode;
+mod engine;
 mod error;
 mod fingerprint;
 mod inputs;
 mod job;
 mod jsonl;
-mod keys;
 mod lines;
 mod output;
 mod own;
 mod plan;
 mod read;
 mod records;
+mod rules;
 mod run;
-mod source;
 mod summary;
 
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};

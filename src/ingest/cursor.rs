@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::content::Position;
 use super::fingerprint::Fingerprint;
 use super::inputs::InputId;
-use super::source::Position;
 use super::summary::Counts;
 
 const PREFIX: &str = "ingest/";

@@ -6,9 +6,9 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::content::Content;
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Skip, line};
-use super::source::Source;
 
 pub(super) struct Jsonl {
     field: String,
@@ -25,11 +25,11 @@ impl Jsonl {
     /// field is skipped, and so is an empty one.
     pub(super) fn next<'a>(
         &'a mut self,
-        source: &'a mut Source,
+        content: &'a mut Content,
         number: u64,
     ) -> Result<Option<Found<'a>>, Error> {
-        let (place, path) = (source.place(number), source.path().to_owned());
-        let line = match line(source, b'\n')? {
+        let (place, path) = (content.place(number), content.path().to_owned());
+        let line = match line(content, b'\n')? {
             None => return Ok(None),
             Some(None) => return Ok(Some(Found::Skipped(Skip::TooLong))),
             Some(Some(line)) if line.trim_ascii().is_empty() => return Ok(Some(Found::Skipped(Skip::Empty))),

@@ -6,14 +6,16 @@ use std::path::PathBuf;
 
 use memchr::memrchr;
 
+use super::content::Position;
 use super::csv;
 use super::cursor::{Current, Cursor, Finished};
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::fingerprint::Fingerprint;
 use super::inputs::Input;
-use super::job::{Format, Job, LONGEST};
-use super::source::Position;
+use super::job::Job;
+use super::rules::Format;
+use crate::keys::LONGEST;
 
 /// What a run would do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +84,7 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
     for input in inputs {
         let (state, from) = look_at(job, cursor, &input)?;
         if state != State::Finished
-            && let Format::Csv { column, delimiter, .. } = &job.records.format
+            && let Format::Csv { column, delimiter, .. } = &job.rules.format
         {
             csv::column(&input.path, *delimiter, column)?;
         }
@@ -101,7 +103,7 @@ fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position
     if let Some(Current { read, options, .. }) =
         cursor.current.as_ref().filter(|current| current.id() == input.id())
     {
-        if *options != job.records.hash() {
+        if *options != job.rules.hash() {
             let read = read.base + read.offset;
             return Err(Error::input(&input.path, InputProblem::OtherOptions { read }));
         }
@@ -149,7 +151,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
     let file = decoder.file();
     let mut next = [0];
     file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
-    let separator = match job.records.format {
+    let separator = match job.rules.format {
         Format::Lines(separator) => separator,
         Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
     };
@@ -157,7 +159,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
         // Only the end of the last record was missing.
         return Ok(end + 1);
     }
-    match job.records.format {
+    match job.rules.format {
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
         // A quoted field may have any byte in it.
         Format::Csv { .. } => return Err(within()),

@@ -24,7 +24,7 @@ pub(super) struct Position {
     pub(super) lines: u64,
 }
 
-pub(super) struct Source {
+pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
     /// Bytes up to `hashed` have left; up to `at` they are taken; up to `end` they wait.
@@ -42,7 +42,7 @@ pub(super) struct Source {
     moved: usize,
 }
 
-impl Source {
+impl Content {
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
         let decoder = Decoder::open(path, base)?;
         let (buffer, hash) = (Vec::new(), Xxh3::new());
@@ -182,11 +182,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, vec![b'x'; 64 * CHUNK]).unwrap();
-        let mut source = Source::open(&path, 0).unwrap();
-        assert!(source.fill().unwrap());
-        source.take(1);
-        while source.fill().unwrap() {}
-        assert_eq!(source.waiting().len(), 64 * CHUNK - 1);
-        assert!(source.moved < CHUNK, "{} bytes were moved", source.moved);
+        let mut content = Content::open(&path, 0).unwrap();
+        assert!(content.fill().unwrap());
+        content.take(1);
+        while content.fill().unwrap() {}
+        assert_eq!(content.waiting().len(), 64 * CHUNK - 1);
+        assert!(content.moved < CHUNK, "{} bytes were moved", content.moved);
     }
 }
