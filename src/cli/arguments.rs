@@ -26,7 +26,7 @@ pub(super) type KeyFeed = Feed<Batch, Failure>;
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, each as it is; `--` before them lets them begin with `-`
+    /// Keys, byte for byte; put `--` before keys that begin with `-`
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
@@ -41,7 +41,7 @@ pub(super) struct KeyArgs {
 
 #[derive(Args)]
 pub(super) struct ThreadArgs {
-    /// Threads that look up or insert keys, where some ten thousand and more come at a time
+    /// Threads that look up or insert keys, whenever some ten thousand or more come at a time
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
     threads: NonZeroU64,
 }
@@ -54,7 +54,7 @@ impl ThreadArgs {
 
 #[derive(Args)]
 pub(super) struct LockArgs {
-    /// Wait for another writer to finish, for so many seconds or, without a number, as long as it takes
+    /// Wait until another writer has finished, at most so many seconds; without a number, as long as it takes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = quantity::FOREVER, value_parser = quantity::wait)]
     wait: Option<Duration>,
@@ -71,7 +71,7 @@ impl KeyArgs {
         if self.null { 0 } else { b'\n' }
     }
 
-    /// Fails for an input that cannot be read, before anything else is done.
+    /// Fails if an input is a folder or is not there, before anything else is done.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.input.iter().filter(|path| path.as_os_str() != "-").try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());

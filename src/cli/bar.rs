@@ -27,7 +27,7 @@ impl Drop for Bar {
     }
 }
 
-/// For doublings that inserts make necessary: a bar for each.
+/// Shows a bar for each doubling that inserts make necessary.
 pub(super) fn of_growth() -> impl Fn(u64, u64) + Send + Sync + 'static {
     let bar = Bar::new("doubling");
     move |done, all| {

@@ -14,8 +14,8 @@ use super::output::Output;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
-/// Present keys are selected, or with -v absent ones; the exit code says whether any was selected. A key that
-/// was inserted is always found. One that was not is found at the rate that `gowk info` shows.
+/// Present keys are selected, or absent ones with -v. The exit code says whether any key was selected. A key that
+/// was inserted is always found. A key that was never inserted is found at the rate that `gowk info` shows.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +40,7 @@ pub(super) struct Check {
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
-    /// What to answer where damage hides the answer: nothing but an error, or that the key is present
+    /// What to answer for a key whose page is damaged: an error, or that the key is present
     #[arg(long, value_enum, default_value_t)]
     on_damage: Damage,
 

@@ -11,8 +11,8 @@ use super::outcome::Outcome;
 
 /// Copy a filter, as of one commit, to a new file
 ///
-/// Copies what a writer has committed, while it goes on; `cp` would miss what still is in the journal. The
-/// copy has a uuid of its own.
+/// A writer may go on meanwhile: the copy holds what it had committed. `cp` would miss the commits that are still in
+/// the journal. The copy has a uuid of its own.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -21,7 +21,7 @@ pub(super) struct Copy {
     /// Filter to copy
     file: PathBuf,
 
-    /// Where to; must not exist
+    /// File to create; must not exist
     dest: PathBuf,
 }
 

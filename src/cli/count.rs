@@ -13,8 +13,8 @@ use super::output::Output;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
-/// The number is never too low; keys that the filter takes for this one count too. It is at most twice the
-/// slots per bucket.
+/// The number is never too low. It may be too high, because copies of keys that look the same to the filter count
+/// too. It is at most twice the slots per bucket.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

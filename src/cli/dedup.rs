@@ -14,14 +14,14 @@ use super::quantity;
 
 /// Print keys seen for the first time, and remember them
 ///
-/// Keys are printed in the order in which they come. The filter is created if it is not there; on an existing
-/// one the options of creation are ignored, but for a lower false-positive rate than the filter's, which is an
-/// error. A key that is new but taken for another one is not printed; that happens at the false-positive rate.
+/// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
+/// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
+/// the options of creation are ignored, but a lower false-positive rate than the filter's is an error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line, never lose one. SIGINT and SIGTERM
-/// commit what was printed; if the output is closed early, what was not yet committed is forgotten. To remember
-/// keys without printing them, redirect the output to /dev/null; an output that is closed from the start is an
-/// error.
+/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT and SIGTERM
+/// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
+/// that is closed from the start is an error. To remember keys without printing them, redirect the output to
+/// /dev/null.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

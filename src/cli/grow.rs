@@ -12,8 +12,8 @@ use super::outcome::Outcome;
 
 /// Double a filter now
 ///
-/// Filters double themselves when they are full; this does it at a time of your choosing. It needs room for
-/// the new file beside the old one. Refused where a limit of the filter forbids it.
+/// Filters double themselves when they are full. This verb doubles one at a time of your choosing. The disk needs room
+/// for the new file beside the old one. Limits of the filter's size and rate hold.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

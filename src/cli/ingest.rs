@@ -20,10 +20,10 @@ use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
 ///
-/// JOB.toml names the filter, which is created if it is not there, the inputs, and perhaps a file for the keys
-/// seen for the first time. Inputs are plain, gzip or zstd files, recognised by what is in them. A run reads
-/// what is new in them since the last one: files not yet read, and what was added to the end of others. After a
-/// crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
+/// JOB.toml names the filter, the inputs, and perhaps a file for the keys seen for the first time. The filter is
+/// created if it is not there. Inputs are plain, gzip or zstd files, which are told apart by their first bytes. A run
+/// reads what is new since the last one: files that were not read yet, and what was added to the end of others. After
+/// a crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
 #[derive(Args)]
 #[command(after_help = "\
 A job file:
@@ -59,8 +59,7 @@ pub(super) struct Ingest {
     dry_run: bool,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}, and print the
-    /// summary as one JSON object. "unknown" in the place of "commit" says that a failure left open whether that
-    /// commit is durable
+    /// summary as one JSON object. The event is "unknown" if a failure leaves open whether that commit is durable
     #[arg(long)]
     json: bool,
 
@@ -116,7 +115,7 @@ impl Ingest {
     fn ingest(&self, job: &Job, ingest: &ingest::Ingest<'_>, mut pace: Pace) -> Result<Outcome, Failure> {
         let mut stop = None;
         let summary = ingest.run(&mut |event| {
-            // Not earlier: while the job waits for the filter a signal is to end the process.
+            // Not earlier: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
                 Event::Progress(now) => pace.tell(&now),

@@ -13,8 +13,8 @@ use super::output;
 
 /// Insert keys into an existing filter
 ///
-/// A key that is found already is not stored again, and prints nothing; `gowk dedup` prints those that are
-/// new. Filters whose keys are to be removed some day need --copies from the start.
+/// A key that is found already is not stored again. Nothing is printed; `gowk dedup` prints the new keys. A filter
+/// whose keys are to be removed some day needs --copies from the start.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(super) struct Insert {
     /// Filter to insert into
     file: PathBuf,
 
-    /// Store every copy of a key, as removal needs it: one removal takes one copy
+    /// Store every copy of a key; each removal takes one
     #[arg(long)]
     copies: bool,
 
@@ -46,7 +46,7 @@ impl Insert {
                 if !self.copies {
                     return insert_unique(writer, keys, &mut stored, |_| Ok(()));
                 }
-                // One by one: where a copy is refused, it must be known which copies went in.
+                // One by one: after a failure it must be known which copies were stored.
                 each(keys, |key| {
                     match writer.insert(key) {
                         Err(Error::DuplicateLimit { .. }) => refused += 1,

@@ -12,8 +12,8 @@ use super::output;
 
 /// Remove one copy of each key; exit 1 if any was absent
 ///
-/// Remove only what was inserted with `gowk insert --copies`. Removing a key that never was can take the entry
-/// of another key that the filter takes for it, and that other key is then lost.
+/// Remove only what was inserted with `gowk insert --copies`. Removing a key that was never inserted can remove the
+/// entry of another key, which is lost then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -23,8 +23,8 @@ pub(super) struct Remove {
     /// Filter to remove from
     file: PathBuf,
 
-    /// Remove although inserts were answered without storing an entry, as unique ones and copies beyond the
-    /// limit are: keys that live on a removed entry are lost with it
+    /// Remove although some inserts stored nothing, because the key was found already or had the most copies. Such a
+    /// key lives on an entry of another insert, and is lost when that entry is removed
     #[arg(long = "unsafe")]
     unchecked: bool,
 

@@ -11,11 +11,11 @@ use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
 
-/// Give up what is damaged, so that the rest of a filter serves
+/// Give up the damaged pages of a filter, so that the rest can be used
 ///
-/// The keys of a damaged page are lost, and cannot be told from others: from now on its buckets match every key.
-/// No key is ever reported absent that was inserted, but more absent ones are reported present: `gowk info`
-/// says how many. Where there is an undamaged copy of the filter, restore that instead.
+/// Nobody can tell any more which keys a damaged page held. From now on its buckets match every key: a key that was
+/// inserted is still always found, but more keys that never were are found too. `gowk info` shows the new rate. If
+/// there is an undamaged copy of the filter, restore that instead.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

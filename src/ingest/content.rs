@@ -27,7 +27,7 @@ pub(super) struct Position {
 pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
-    /// Bytes up to `hashed` have left; up to `at` they are taken; up to `end` they wait.
+    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` wait.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
@@ -71,7 +71,7 @@ impl Content {
     /// Reads more, and keeps what waits; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        // Moved at each filling, even to where it is, a long record would take quadratic time.
+        // Only then: a long record that was moved at each filling would take quadratic time.
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             #[cfg(test)]
@@ -102,8 +102,8 @@ impl Content {
         taken
     }
 
-    /// Reads the bytes of an earlier run again, and compares them; `stopped` is asked now and then whether to
-    /// give up, and then it returns false.
+    /// Reads the bytes of an earlier run again, and compares them. Returns false if `stopped`, which is asked now and
+    /// then, says so.
     pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
         if read.offset == 0 {
             return Ok(true);
@@ -164,7 +164,7 @@ impl Content {
         &self.path
     }
 
-    /// How to speak of a line, counted from 1 where reading began.
+    /// The words for a line, which is counted from 1 where reading began.
     pub(super) fn place(&self, line: u64) -> String {
         match self.base {
             0 => format!("line {line}"),

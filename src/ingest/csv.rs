@@ -1,4 +1,4 @@
-//! CSV: one column, by name or number, with the quoting that the csv library has.
+//! CSV: one column, by name or number. The csv library understands the quoting.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::keys::LONGEST;
 
 /// Bytes of a header shown in a message.
 const SHOWN: usize = 200;
-/// The most fields in a record, of which each takes memory, an empty one too.
+/// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
 
 pub(super) struct Csv {
@@ -21,7 +21,7 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands; passes over the header if that is the start.
+    /// Goes on at `position`, where `content` stands. At the start of the file it passes over the header.
     pub(super) fn new(
         column: usize,
         delimiter: u8,
@@ -91,7 +91,7 @@ fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     header
 }
 
-/// One record after the other, each in the place of the one before.
+/// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
     text: Vec<u8>,
@@ -105,7 +105,7 @@ impl Record {
         Self { reader, text: vec![0; 4096], ends: vec![0; 64], fields: 0 }
     }
 
-    /// A byte order mark is one only at the start of a file; `lines` have ended before.
+    /// Says that `lines` have ended before, so that a byte order mark is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
         self.reader.set_line(lines + 1);
@@ -126,7 +126,7 @@ impl Record {
         let begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
         self.fields = 0;
-        // A byte order mark is recognised only in one piece.
+        // The csv library recognises a byte order mark only if it comes in one piece.
         while content.offset() == 0 && content.waiting().len() < 3 && content.fill()? {}
         loop {
             if content.waiting().is_empty() && !ended {

@@ -1,4 +1,4 @@
-//! What the filter remembers of a job: see the table in `ingest`.
+//! What the filter remembers of a job. Section 5.3.1 of the specification has the layout.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,9 +17,9 @@ const HAS_OUTPUT: u8 = 2;
 const HAS_CURRENT: u8 = 4;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
-/// What counts and lengths stay below: ours cannot come near it, and sums of a few of them do not overflow.
+/// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
 const MOST: u64 = 1 << 60;
-/// In the length of a finished input: it ended within a record.
+/// Added to the length of a finished input that ended within a record.
 const WITHIN: u64 = 1 << 63;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -134,7 +134,8 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// Bytes that it would have with all of these inputs finished, and the longest of their names current.
+    /// The most bytes that it can have while these inputs are read: all of them finished, and the one with the longest
+    /// name current.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;

@@ -40,7 +40,7 @@ pub(super) struct Engine<'a> {
     finished_before: u64,
     /// Of this run.
     counts: Counts,
-    /// Its time alone says when to commit: the reading thread knows after how many keys, as batches end there.
+    /// Says when to commit by time. The reading thread says when to commit by keys, because it ends a batch there.
     clock: CommitClock,
     /// The number of a commit that may be durable or not.
     in_doubt: Option<u64>,
@@ -180,7 +180,7 @@ impl<'a> Engine<'a> {
 
     fn keys(&mut self, batch: &Batch, skipped: Counts, task: &Task, read: Position) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
-        // Without the keys before a refused one either: the writer forgets the whole batch when it is dropped.
+        // A refused key ends the run, and the writer is dropped with everything since the last commit.
         keys::insert_unique(&mut self.writer, &keys, &mut self.stored).map_err(|refused| refused.cause)?;
         let mut counts = Counts { keys: keys.len() as u64, ..skipped };
         for key in keys::stored(&keys, &self.stored) {

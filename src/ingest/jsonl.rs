@@ -12,7 +12,7 @@ use super::lines::{Found, Skip, line};
 
 pub(super) struct Jsonl {
     field: String,
-    /// The key, where it is not a part of the line.
+    /// The key, if it has escapes and so is not a part of the line.
     key: String,
 }
 
@@ -21,8 +21,8 @@ impl Jsonl {
         Self { field, key: String::new() }
     }
 
-    /// A string's text, or a number, `true` or `false` as they are written; a line without one of these in the
-    /// field is skipped, and so is an empty one.
+    /// The key is the text of a string, or a number, `true` or `false` as it is written. An empty line is skipped, and
+    /// so is one without such a value in the field.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
@@ -72,7 +72,7 @@ enum Value<'a> {
     Escaped(String),
 }
 
-/// The value of the field of this name, the last one if there are several.
+/// Picks the value of the field of this name; the last one if there are several.
 struct Pick<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

@@ -1,4 +1,4 @@
-//! Lines of an input, of any length in bounded memory; and what a record of any format holds.
+//! The lines of an input, and what a record of any format holds. A line of any length takes bounded memory.
 
 use memchr::memchr;
 
@@ -21,8 +21,7 @@ pub(super) enum Skip {
     NoField,
 }
 
-/// The next line without its end; `None` at the end of the content, `Some(None)` if it is longer than
-/// [`LONGEST`].
+/// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`].
 pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
     let mut searched = 0;
     loop {

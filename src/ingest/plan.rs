@@ -25,7 +25,7 @@ pub struct Plan {
     pub inputs: Vec<PlannedInput>,
     /// Whether the filter is there; else it would be created.
     pub filter_exists: bool,
-    /// Bytes of the output that stay, with an output.
+    /// The output, if there is one, and how many of its bytes stay.
     pub output: Option<(PathBuf, u64)>,
 }
 
@@ -49,7 +49,7 @@ pub enum State {
     New,
     /// All of it.
     Finished,
-    /// All that it held then; it has grown since.
+    /// All that it held; it has grown since.
     Grown {
         /// The byte of the file at which reading goes on.
         from: u64,
@@ -71,7 +71,7 @@ pub(super) struct Task {
     pub(super) state: State,
 }
 
-/// All inputs, also those with nothing left to read; the one half read comes first.
+/// All inputs, also those with nothing left to read. The one that was read in part comes first.
 pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
     let current = cursor.current.as_ref().map(Current::id);
     if let Some(current) = &cursor.current
@@ -137,7 +137,7 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input at which the first record begins that was not whole when it was read.
+/// The byte of a grown input at which reading goes on: where the record begins that was not whole before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {
@@ -156,7 +156,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
         Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
     };
     if next == [separator] {
-        // Only the end of the last record was missing.
+        // The last record was whole but for its end.
         return Ok(end + 1);
     }
     match job.rules.format {

@@ -1,4 +1,4 @@
-//! The reading thread: inputs to batches of keys.
+//! The reading thread, which makes batches of keys of the inputs.
 //!
 //! Invariant: where a batch ends depends on the job's inputs and options alone, not on how the system cuts what
 //! is read into pieces, nor on where an earlier run was killed.
@@ -16,7 +16,7 @@ use super::records::Records;
 use super::summary::Counts;
 use crate::keys::{Batch, Sender, Stopped};
 
-/// The most keys in a batch: enough for the filter to sort them by region, few enough to stop soon.
+/// The most keys in a batch: enough that many are in the same region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
 /// Bytes of an input after which a batch ends in any case.
 const BATCH_BYTES: u64 = 8 << 20;
@@ -25,7 +25,8 @@ const BATCH_BYTES: u64 = 8 << 20;
 pub(super) enum Message {
     /// The task of this index begins.
     Begin(usize),
-    /// Keys, records without one, how far the input was read with them, and bytes of its file read ahead of that.
+    /// Keys, and how many records between them were skipped; how far the input is read with them, and how many bytes
+    /// of its file are, which may be more; and whether to commit.
     Keys { batch: Batch, skipped: Counts, read: Position, raw: u64, commit: bool },
     /// The input was read to its end.
     End(Finished),

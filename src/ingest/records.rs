@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl Records {
-    /// For an input read up to `position`: `content` stands there.
+    /// Goes on in an input that was read up to `position`, where `content` stands.
     pub(super) fn new(rules: &Rules, content: &mut Content, position: Position) -> Result<Self, Error> {
         let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),

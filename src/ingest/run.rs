@@ -43,7 +43,7 @@ impl<'a> Ingest<'a> {
         Self { job, options, restart, forget_missing: false, new_output: false }
     }
 
-    /// How the filter is opened; where the job file says how to create it, that comes first.
+    /// How the filter is opened. What the job file says about creating it takes precedence.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
@@ -55,8 +55,8 @@ impl<'a> Ingest<'a> {
         self
     }
 
-    /// Forgets inputs that were read to their end and are no longer there, to make room in the metadata: if
-    /// they come back, they are read again.
+    /// Forgets inputs that were read to their end and are no longer there, to make room in the metadata. If they come
+    /// back, they are read again.
     pub fn forget_missing(mut self, forget: bool) -> Self {
         self.forget_missing = forget;
         self
@@ -68,7 +68,7 @@ impl<'a> Ingest<'a> {
         self
     }
 
-    /// What [`run`](Self::run) would do. Changes nothing, but that opening a filter may recover it.
+    /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
     pub fn plan(&self) -> Result<Plan, Error> {
         own::check_output(self.job)?;
         let metadata = match self.options.read(&self.job.filter) {
@@ -97,11 +97,10 @@ impl<'a> Ingest<'a> {
     /// Reads all that is new in the inputs, until the end, or until `watch` breaks: then what was read is
     /// committed.
     ///
-    /// After an error too what was committed stays committed, and running again goes on from there; errors
-    /// that came after a commit are [`Error::Partly`], and those that leave open whether a commit is durable
-    /// [`Error::InDoubt`].
+    /// After an error what was committed stays committed, and running again goes on from there. An error after a
+    /// commit is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
-        // Most mistakes show here, before a filter is waited for or created.
+        // Most mistakes show here, before the filter is waited for or created.
         own::check_output(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
@@ -109,7 +108,7 @@ impl<'a> Ingest<'a> {
             plan::tasks(self.job, &Cursor::default(), inputs)?;
         }
         let writer = self.job.creation.apply(self.options.clone()).open(&self.job.filter)?;
-        // Another run may have ended only now.
+        // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(writer.metadata()?, &inputs)?;
         let begin = Begin::find(self.job, &cursor, self.new_output)?;
@@ -148,8 +147,8 @@ impl<'a> Ingest<'a> {
         Ok((cursor, stored.is_some()))
     }
 
-    /// Forgets all that the filter remembers of a job, this one or another: running it begins anew then. The
-    /// keys stay in the filter.
+    /// Forgets all that the filter remembers of a job, this one or another, so that its next run begins anew. The keys
+    /// stay in the filter.
     pub fn forget(&self, job: &str) -> Result<(), Error> {
         let mut writer = self.options.open_existing(&self.job.filter)?;
         if writer.metadata_mut()?.remove(&cursor::entry(job)).is_none() {

@@ -17,7 +17,7 @@ pub struct Counts {
     pub empty: u64,
     /// Records skipped because their key is too long.
     pub too_long: u64,
-    /// Records skipped because the field is not in them, or holds no single value.
+    /// Records skipped because the field is not in them, or does not hold a single value.
     pub no_field: u64,
 }
 
@@ -50,7 +50,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A little more was read, or a fifth of a second went by.
+    /// Something was read, or a fifth of a second went by.
     Progress(Progress<'a>),
     /// All keys until now are durable and visible.
     Commit {
@@ -69,9 +69,9 @@ pub struct Progress<'a> {
     pub input: Option<&'a Path>,
     /// Bytes of the inputs, as they are on the disk, that this run has read.
     pub bytes: u64,
-    /// Bytes that it has to read, as far as that was known when it began.
+    /// Bytes that it has to read, as the inputs were when it began.
     pub of_bytes: u64,
-    /// What it has found.
+    /// The records found by this run.
     pub counts: Counts,
 }
 
@@ -81,7 +81,7 @@ pub struct Progress<'a> {
 pub struct InputSummary {
     /// The input.
     pub path: PathBuf,
-    /// What was found in it, by earlier runs too if they were stopped within it.
+    /// The records found in it, with those of earlier runs that were stopped within it.
     pub counts: Counts,
     /// Whether it was read to its end.
     pub finished: bool,

@@ -1,4 +1,4 @@
-//! How far a job is: a bar on a terminal, else a line every ten seconds.
+//! How far a job is, and how fast: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cli::output;
 
-/// Between two lines.
+/// The time between two lines.
 const EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// With JSON on standard error there are no lines: its commits tell enough.
+    /// With `json` there are no lines: standard error tells of the commits then.
     pub(super) fn new(json: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };

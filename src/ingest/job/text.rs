@@ -1,4 +1,4 @@
-//! The text of a job file, as serde finds it, and what is checked of it.
+//! From the text of a job file to a job: what serde takes it for, and the checks that serde does not make.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
