@@ -81,4 +81,4 @@ pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;
 pub use plan::{Plan, PlannedInput, State};
 pub use run::Ingest;
-pub use summary::{Counts, Event, InputSummary, Progress, Summary};
+pub use summary::{Event, InputSummary, Progress, Summary, Tally};

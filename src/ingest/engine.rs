@@ -11,7 +11,7 @@ use super::job::Job;
 use super::output::Output;
 use super::plan::{State, Task};
 use super::read::{Message, Reading};
-use super::summary::{Counts, Event, InputSummary, Progress, Summary};
+use super::summary::{Event, InputSummary, Progress, Summary, Tally};
 use crate::Writer;
 use crate::keys::{self, Batch, CommitClock, Feed, Next};
 
@@ -39,7 +39,7 @@ pub(super) struct Engine<'a> {
     inputs: Vec<InputSummary>,
     finished_before: u64,
     /// Of this run.
-    counts: Counts,
+    tally: Tally,
     /// Says when to commit by time. The reading thread says when to commit by keys, because it ends a batch there.
     clock: CommitClock,
     /// The number of a commit that may be durable or not.
@@ -79,7 +79,7 @@ impl<'a> Engine<'a> {
             tasks,
             inputs: Vec::new(),
             finished_before,
-            counts: Counts::default(),
+            tally: Tally::default(),
             clock: CommitClock::new(None, every),
             in_doubt: None,
             bytes: 0,
@@ -103,7 +103,7 @@ impl<'a> Engine<'a> {
         Ok(Summary {
             inputs: self.inputs,
             finished_before: self.finished_before,
-            run: self.counts,
+            run: self.tally,
             total: self.cursor.total,
             finished: self.cursor.all_read,
             duration: self.started.elapsed(),
@@ -174,31 +174,31 @@ impl<'a> Engine<'a> {
 
     fn begin(&mut self, task: &Task) {
         let current = self.cursor.current.as_ref().filter(|current| current.id() == task.input.id());
-        let counts = current.map_or_else(Counts::default, |current| current.counts);
-        self.inputs.push(InputSummary { path: task.input.path.clone(), counts, finished: false });
+        let tally = current.map_or_else(Tally::default, |current| current.tally);
+        self.inputs.push(InputSummary { path: task.input.path.clone(), tally, finished: false });
     }
 
-    fn keys(&mut self, batch: &Batch, skipped: Counts, task: &Task, read: Position) -> Result<(), Error> {
+    fn keys(&mut self, batch: &Batch, skipped: Tally, task: &Task, read: Position) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
         // A refused key ends the run, and the writer is dropped with everything since the last commit.
         keys::insert_unique(&mut self.writer, &keys, &mut self.stored).map_err(|refused| refused.cause)?;
-        let mut counts = Counts { keys: keys.len() as u64, ..skipped };
+        let mut tally = Tally { keys: keys.len() as u64, ..skipped };
         for key in keys::stored(&keys, &self.stored) {
-            counts.new += 1;
+            tally.new += 1;
             if let Some(output) = &mut self.output {
                 output.key(key)?;
             }
         }
-        self.clock.take(counts.keys);
-        self.counts.add(&counts);
-        self.cursor.total.add(&counts);
-        let mut of_input = counts;
+        self.clock.take(tally.keys);
+        self.tally.add(&tally);
+        self.cursor.total.add(&tally);
+        let mut of_input = tally;
         if let Some(input) = self.inputs.last_mut() {
-            input.counts.add(&counts);
-            of_input = input.counts;
+            input.tally.add(&tally);
+            of_input = input.tally;
         }
         let name = task.input.name.clone();
-        self.cursor.current = Some(Current { name, read, counts: of_input, options: self.options });
+        self.cursor.current = Some(Current { name, read, tally: of_input, options: self.options });
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl<'a> Engine<'a> {
     pub(super) fn tell(&self, reached: Option<&Reached<'_>>, watch: &mut Watch<'_>) -> ControlFlow<()> {
         let bytes = (self.bytes + reached.map_or(0, |reached| reached.bytes)).min(self.of_bytes);
         let input = reached.map(|reached| &*reached.task.input.path);
-        watch(Event::Progress(Progress { input, bytes, of_bytes: self.of_bytes, counts: self.counts }))
+        watch(Event::Progress(Progress { input, bytes, of_bytes: self.of_bytes, tally: self.tally }))
     }
 }
 

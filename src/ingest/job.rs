@@ -3,18 +3,12 @@
 mod known;
 mod text;
 
-use std::fs::File;
-use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::creation::Creation;
-use super::error::{Error, JobProblem};
 use super::rules::{Format, Rules};
-
-/// Bytes that a job file may have.
-const LONGEST_JOB: u64 = 1 << 20;
 
 /// A job file, checked; nothing that it names has been looked at yet.
 ///
@@ -37,29 +31,6 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads and checks a job file.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let refused = |problem| Error::Job { path: path.to_owned(), line: None, problem };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST_JOB + 1).read_to_string(&mut text));
-        read.map_err(|source| refused(JobProblem::Read(source)))?;
-        if text.len() as u64 > LONGEST_JOB {
-            return Err(refused(JobProblem::TooLong { limit: LONGEST_JOB }));
-        }
-        Self::parse(&text, path)
-    }
-
-    /// Checks the text of a job file as if it were at `path`: its folder is the one to which the paths in it
-    /// are relative, and without a `name` the job is called as the file is, without the extension.
-    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        text::parse(text, path).map_err(|(problem, at)| {
-            let line = at.and_then(|at| text.get(..at)).map(|before| 1 + before.matches('\n').count() as u64);
-            Error::Job { path: path.to_owned(), line, problem }
-        })
-    }
-
     /// The job's name, under which the filter remembers it.
     pub fn name(&self) -> &str {
         &self.name

@@ -13,7 +13,7 @@ use super::job::Job;
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::records::Records;
-use super::summary::Counts;
+use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
 
 /// The most keys in a batch: enough that many are in the same region, and few enough that a run stops soon.
@@ -27,7 +27,7 @@ pub(super) enum Message {
     Begin(usize),
     /// Keys, and how many records between them were skipped; how far the input is read with them, and how many bytes
     /// of its file are, which may be more; and whether to commit.
-    Keys { batch: Batch, skipped: Counts, read: Position, raw: u64, commit: bool },
+    Keys { batch: Batch, skipped: Tally, read: Position, raw: u64, commit: bool },
     /// The input was read to its end.
     End(Finished),
 }
@@ -77,7 +77,7 @@ impl Reading {
         }
         let mut records = Records::new(&self.job.rules, &mut content, task.from)?;
         to.send(Message::Begin(index))?;
-        let (mut batch, mut skipped, mut begun) = (Batch::default(), Counts::default(), content.offset());
+        let (mut batch, mut skipped, mut begun) = (Batch::default(), Tally::default(), content.offset());
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
@@ -93,7 +93,7 @@ impl Reading {
             self.taken += u64::from(is_key);
             let commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
             let full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
-            let last = is_end && !(batch.is_empty() && skipped == Counts::default());
+            let last = is_end && !(batch.is_empty() && skipped == Tally::default());
             if commit || full || last || !is_end && content.offset() - begun >= BATCH_BYTES {
                 begun = content.offset();
                 let (batch, skipped) = (std::mem::take(&mut batch), std::mem::take(&mut skipped));

@@ -8,7 +8,7 @@ use crate::Info;
 /// Records and what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct Tally {
     /// Keys inserted.
     pub keys: u64,
     /// Of these, keys not seen before.
@@ -21,7 +21,7 @@ pub struct Counts {
     pub no_field: u64,
 }
 
-impl Counts {
+impl Tally {
     /// Keys that were seen before.
     pub const fn seen(&self) -> u64 {
         self.keys - self.new
@@ -72,7 +72,7 @@ pub struct Progress<'a> {
     /// Bytes that it has to read, as the inputs were when it began.
     pub of_bytes: u64,
     /// The records found by this run.
-    pub counts: Counts,
+    pub tally: Tally,
 }
 
 /// One input that a run has read from.
@@ -82,7 +82,7 @@ pub struct InputSummary {
     /// The input.
     pub path: PathBuf,
     /// The records found in it, with those of earlier runs that were stopped within it.
-    pub counts: Counts,
+    pub tally: Tally,
     /// Whether it was read to its end.
     pub finished: bool,
 }
@@ -96,9 +96,9 @@ pub struct Summary {
     /// Inputs that earlier runs had read to their end, and that have not grown since.
     pub finished_before: u64,
     /// What this run has found.
-    pub run: Counts,
+    pub run: Tally,
     /// What the job has found in all its runs.
-    pub total: Counts,
+    pub total: Tally,
     /// Whether all inputs are read to their end; false if the run was stopped.
     pub finished: bool,
     /// How long the run took.

@@ -35,7 +35,7 @@ impl Pace {
     }
 
     pub(super) fn tell(&mut self, now: &ingest::Progress<'_>) {
-        let keys = now.counts.keys;
+        let keys = now.tally.keys;
         let rate = keys as f64 / self.started.elapsed().as_secs_f64().max(0.001);
         if !self.bar.is_hidden() {
             self.bar.set_length(now.of_bytes);

@@ -1,5 +1,7 @@
 //! From the text of a job file to a job: what serde takes it for, and the checks that serde does not make.
 
+use std::fs::File;
+use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +13,12 @@ use toml::de::DeTable;
 use super::{Job, known};
 use crate::SlotsPerBucket;
 use crate::ingest::creation::Creation;
-use crate::ingest::error::JobProblem;
+use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules};
 use crate::keys::LONGEST;
 
+/// Bytes that a job file may have.
+const LONGEST_JOB: u64 = 1 << 20;
 /// Bytes that a job's name may have.
 const LONGEST_NAME: usize = 200;
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
@@ -80,11 +84,36 @@ struct RawOutput {
     new_keys: PathBuf,
 }
 
-/// A problem and where in the text it is.
-pub(super) type Misfit = (JobProblem, Option<usize>);
+/// A problem, and the byte of the text at which it is.
+type Misfit = (JobProblem, Option<usize>);
 
 fn wrong<T>(key: &'static str, value: &Spanned<T>, expected: &'static str) -> Misfit {
     (JobProblem::Value { key, expected }, Some(value.span().start))
+}
+
+impl Job {
+    /// Reads and checks a job file.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let refused = |problem| Error::Job { path: path.to_owned(), line: None, problem };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST_JOB + 1).read_to_string(&mut text));
+        read.map_err(|source| refused(JobProblem::Read(source)))?;
+        if text.len() as u64 > LONGEST_JOB {
+            return Err(refused(JobProblem::TooLong { limit: LONGEST_JOB }));
+        }
+        Self::parse(&text, path)
+    }
+
+    /// Checks the text of a job file as if it were at `path`: its folder is the one to which the paths in it
+    /// are relative, and without a `name` the job is called as the file is, without the extension.
+    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        parse(text, path).map_err(|(problem, at)| {
+            let line = at.and_then(|at| text.get(..at)).map(|before| 1 + before.matches('\n').count() as u64);
+            Error::Job { path: path.to_owned(), line, problem }
+        })
+    }
 }
 
 fn toml_problem(error: &toml::de::Error) -> Misfit {
@@ -92,7 +121,7 @@ fn toml_problem(error: &toml::de::Error) -> Misfit {
     (JobProblem::Toml(message), error.span().map(|span| span.start))
 }
 
-pub(super) fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
+fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     let table = DeTable::parse(text).map_err(|error| toml_problem(&error))?;
     if let Some((problem, span)) = known::unknown(table.get_ref()) {
         return Err((problem, Some(span.start)));
