@@ -80,7 +80,7 @@
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | feed | a thread that reads keys ahead in batches, cut out of *lines*; a *clock* says when to commit them |
-//! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, and says in [filter] how the *creation* goes |
+//! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
 //! | plan, run, summary | what a run of a job would do; the run, by its *engine*; what it has done |
 //! | content | the bytes of an input, *decode*d; it is divided into *records*, by *rules*; a *fingerprint* tells whether it is still the same |
 //! | cursor | what a filter remembers of a job: how far its inputs are read, and how long its output is |
