@@ -1,8 +1,10 @@
 //! The command line: one module a verb, and beside them what several verbs share.
 //!
-//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]; only [`main`]
-//! turns them into an exit code and a line on standard error.
+//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`main`] turns
+//! them into an exit code and a line on standard error.
 
+mod arguments;
+mod bar;
 mod check;
 mod completions;
 mod copy;
@@ -11,32 +13,31 @@ mod create;
 mod creation;
 mod dedup;
 mod failure;
-mod feed;
 mod grow;
 mod info;
 mod ingest;
 mod insert;
+mod intake;
 mod json;
-mod keys;
+mod outcome;
 mod output;
-mod progress;
 mod quantity;
 mod remove;
 mod repair;
-mod split;
 mod stop;
 mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
+use outcome::Outcome;
 
 /// A set of keys on disk in about two bytes a key: has this key been seen?
 ///
-/// FILE is a cuckoo filter. It never forgets a key, and takes a key that was never inserted for a present one
-/// at a known, small rate. One process writes to it at a time; any number read it meanwhile. It survives
+/// FILE is a cuckoo filter. A key that was inserted is always found. A key that was never inserted is found at a
+/// known, small rate. One process writes to the filter at a time, and any number read it meanwhile. It survives
 /// crashes, and doubles itself when it is full.
 ///
 /// Keys are the arguments after FILE, else the lines of each --input, else those of standard input.
@@ -88,19 +89,9 @@ impl Verb {
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
-            Self::Completions(verb) => verb.run(),
+            Self::Completions(verb) => verb.run(&mut Gowk::command()),
         }
     }
-}
-
-/// How a verb ended that met no error.
-enum Outcome {
-    /// What was asked for is done, or was found.
-    Done,
-    /// A key was not found, or damage was.
-    NotFound,
-    /// A signal stopped it; what it had taken is committed.
-    Stopped(i32),
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -108,10 +99,10 @@ pub(crate) fn main() -> ExitCode {
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::NotFound) => ExitCode::from(1),
-        // As shells report a process that died of the signal.
+        // As a shell reports a process that died of the signal.
         Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
         Err(failure) => {
-            // Whoever closed our output does not want to read about it.
+            // Whoever closed the output does not want to read about it.
             if !failure.is_broken_pipe() {
                 output::note(&failure);
             }
@@ -122,10 +113,10 @@ pub(crate) fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_arguments_of_all_verbs_are_consistent() {
-        super::Gowk::command().debug_assert();
+        Gowk::command().debug_assert();
     }
 }

@@ -54,64 +54,31 @@
 //! | while the filter commits or doubles | the last commit or this one, whole | goes on from either, likewise |
 //! | after the commit | this commit | goes on from its cursor |
 //!
-//! # The cursor
-//!
-//! It is the metadata entry `ingest/NAME` of the job called NAME, little-endian, without padding:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 1 | version, 1 |
-//! | 1 | flags: 1 if all inputs were read to their end, 2 if there is an output, 4 if there is a current input |
-//! | 40 | keys taken, new ones among them, and records skipped: empty, too long, without the field; five u64 |
-//! | 24 | output (absent without its flag): hash of its path, length, hash of its last 4 KiB |
-//! | 2 + N | current input (this and the next line absent without its flag): u16 length of its path, the path |
-//! | 88 | u64 each: base, offset, content hash, lines, hash of the `[input]` options; its own five counts, and zero |
-//! | 24 each | finished inputs, ascending: hash of the path; length, and in its top bit whether it ended within a record; fingerprint |
-//!
-//! Counts, lengths and offsets are below 2^60.
-//!
-//! Paths are those relative to the job file where that is possible. Hashes are XXH3-64. A *fingerprint* is the
-//! hash of the length as u64, the first 64 KiB, and the last 64 KiB of what remains, of the file as it is on the
-//! disk: enough to notice another file in its place in constant time, but not a change in its middle.
-//!
-//! What is hashed of the `[input]` options, so that reading goes on only by the same ones:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 1, 1 | `trim` and `skip_empty`, 0 or 1 |
-//! | 8 | `max_key_length` |
-//! | 1 | format: 0 lines or NUL, 1 CSV, 2 JSON Lines |
-//! | rest, lines or NUL | 1: the byte that ends a record |
-//! | rest, CSV | 1: `delimiter`; 1: whether there is a header; 1: 0 and 8, the column's number from 0, or 1 and its name |
-//! | rest, JSON Lines | the field's name |
-//!
-//! The current input was read from the byte `base` of the file (not 0 where it has grown since it was finished)
-//! up to `offset` bytes further, counted after decompression; its content hash covers all of these, and they
-//! are read again and compared before reading goes on. In a compressed file `base` is where the data ended when
-//! it was finished, hence where another member or frame begins.
+//! The bytes of the cursor are specified in `format-spec/`, section 5.3.1.
 
-mod batch;
+mod content;
+mod creation;
 mod csv;
 mod cursor;
 mod decode;
+mod engine;
 mod error;
 mod fingerprint;
 mod inputs;
 mod job;
 mod jsonl;
-mod keys;
 mod lines;
 mod output;
 mod own;
 mod plan;
 mod read;
 mod records;
+mod rules;
 mod run;
-mod source;
 mod summary;
 
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;
 pub use plan::{Plan, PlannedInput, State};
 pub use run::Ingest;
-pub use summary::{Counts, Event, InputSummary, Progress, Summary};
+pub use summary::{Event, InputSummary, Progress, Summary, Tally};

@@ -79,6 +79,14 @@
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
+//! | feed | a thread that reads keys ahead in batches, cut out of *lines*; a *clock* says when to commit them |
+//! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
+//! | plan, run, summary | what a run of a job would do; the run, by its *engine*; what it has done |
+//! | content | the bytes of an input, *decode*d; it is divided into *records*, by *rules*; a *fingerprint* tells whether it is still the same |
+//! | cursor | what a filter remembers of a job: how far its inputs are read, and how long its output is |
+//! | verb | one of the tool's commands, with its *arguments*; it ends with an *outcome* or a *failure*; a *bar* or the *pace* shows how far it is; a *report* says what a job did |
+//! | quantity | a number, size or time as people write it |
+//! | intake | keys from the tool's arguments or input into a writer, until the end or a signal to *stop* |
 //!
 //! # Files
 //!
@@ -105,6 +113,8 @@ mod growth;
 mod info;
 #[cfg(feature = "ingest")]
 pub mod ingest;
+#[cfg(feature = "keys")]
+pub mod keys;
 mod options;
 mod read;
 mod system;

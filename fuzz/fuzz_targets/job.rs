@@ -74,7 +74,7 @@ fn run(ingest: &Ingest<'_>, commits: u64) -> Result<Summary, Error> {
     ingest.run(&mut |event| {
         match event {
             Event::Commit { .. } => left = left.saturating_sub(1),
-            Event::Progress(progress) if progress.counts.read() > MOST_RECORDS => left = 0,
+            Event::Progress(progress) if progress.tally.read() > MOST_RECORDS => left = 0,
             _ => {}
         }
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gowk::{OnDamage, Options};
 
+use super::arguments::{KeyArgs, ThreadArgs};
 use super::failure::Failure;
-use super::keys::{KeyArgs, ThreadArgs};
+use super::json;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, json};
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
-/// Present keys are selected, or with -v absent ones; the exit code says whether any was selected. A key that
-/// was inserted is always found. One that was not is found at the rate that `gowk info` shows.
+/// Present keys are selected, or absent ones with -v. The exit code says whether any key was selected. A key that
+/// was inserted is always found. A key that was never inserted is found at the rate that `gowk info` shows.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +40,7 @@ pub(super) struct Check {
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
-    /// What to answer where damage hides the answer: nothing but an error, or that the key is present
+    /// What to answer for a key whose page is damaged: an error, or that the key is present
     #[arg(long, value_enum, default_value_t)]
     on_damage: Damage,
 
@@ -73,7 +74,7 @@ impl Check {
         output.check_beside(&self.file)?;
         let prints_keys = !(self.count || self.quiet || self.json);
         let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);
-        self.keys.start()?.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(&mut output, |output, keys| {
             reader.contains_batch(keys, &mut found)?;
             all += keys.len() as u64;
             for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {

@@ -1,11 +1,11 @@
 //! `gowk completions`
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Gowk, Outcome};
 
 /// Print a script that completes gowk's arguments in a shell
 #[derive(Args)]
@@ -17,10 +17,10 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
-        // Not straight to the output: the generator panics where it cannot write.
+    pub(super) fn run(self, command: &mut Command) -> Result<Outcome, Failure> {
+        // Not straight to the output: the generator panics if it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Gowk::command(), "gowk", &mut script);
+        clap_complete::generate(self.shell, command, "gowk", &mut script);
         let mut output = Output::standard(b'\n')?;
         output.key(&script)?;
         output.flush()?;

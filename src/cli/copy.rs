@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Reader;
 
-use super::Outcome;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::progress::Progress;
+use super::outcome::Outcome;
 
 /// Copy a filter, as of one commit, to a new file
 ///
-/// Copies what a writer has committed, while it goes on; `cp` would miss what still is in the journal. The
-/// copy has a uuid of its own.
+/// A writer may go on meanwhile: the copy holds what it had committed. `cp` would miss the commits that are still in
+/// the journal. The copy has a uuid of its own.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -21,15 +21,15 @@ pub(super) struct Copy {
     /// Filter to copy
     file: PathBuf,
 
-    /// Where to; must not exist
+    /// File to create; must not exist
     dest: PathBuf,
 }
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let progress = Progress::new("copying");
+        let bar = Bar::new("copying");
         let reader = Reader::open(&self.file)?;
-        reader.copy_to(&self.dest, &mut |done, all| progress.tell(done, all))?;
+        reader.copy_to(&self.dest, &mut |done, all| bar.tell(done, all))?;
         Ok(Outcome::Done)
     }
 }

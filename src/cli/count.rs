@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Reader;
 
-use super::Outcome;
+use super::arguments::KeyArgs;
 use super::failure::Failure;
-use super::keys::KeyArgs;
+use super::outcome::Outcome;
 use super::output::Output;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
-/// The number is never too low; keys that the filter takes for this one count too. It is at most twice the
-/// slots per bucket.
+/// The number is never too low. It may be too high, because copies of keys that look the same to the filter count
+/// too. It is at most twice the slots per bucket.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -33,7 +33,7 @@ impl Count {
         let reader = Reader::open(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
-        self.keys.start()?.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(&mut output, |output, keys| {
             keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
             Ok(ControlFlow::Continue(()))
         })?;

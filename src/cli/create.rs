@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Error;
 
+use super::arguments::LockArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::feed::LockArgs;
-use super::{Outcome, quantity};
+use super::outcome::Outcome;
+use super::quantity;
 
 /// Create an empty filter
 #[derive(Args)]

@@ -10,16 +10,16 @@ use super::quantity;
 
 #[derive(Args)]
 pub(super) struct Shape {
-    /// Chance that a key never inserted is found, when the filter is full and has not yet doubled; above 0,
-    /// below 1 [default: 0.001]
+    /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
+    /// 0, below 1 [default: 0.001]
     #[arg(long, value_name = "P")]
     false_positive_rate: Option<f64>,
 
-    /// Slots per bucket, 2 to 7, in place of a rate: fewer slots are wider and tell more keys apart
+    /// Slots per bucket, 2 to 7, in place of a rate: the fewer they are, the more bits each has to tell keys apart
     #[arg(long, value_name = "N", conflicts_with = "false_positive_rate", value_parser = slots)]
     slots_per_bucket: Option<SlotsPerBucket>,
 
-    /// Seed of the hash [default: random, as is best where others choose the keys]
+    /// Seed of the hash [default: random, which is best if others choose the keys]
     #[arg(long, value_name = "S", value_parser = quantity::count)]
     seed: Option<u64>,
 
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// Says for which file the options were refused.
+/// The failure to open or create the filter, with its name where the options were refused.
 pub(super) fn refused(file: &Path, error: Error) -> Failure {
     match error {
         error @ Error::Option { .. } => Failure::Creation { file: file.to_owned(), error },

@@ -4,23 +4,24 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::arguments::ThreadArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::feed::{FeedArgs, insert_unique};
-use super::keys::ThreadArgs;
+use super::intake::{IntakeArgs, insert_unique};
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, quantity};
+use super::quantity;
 
 /// Print keys seen for the first time, and remember them
 ///
-/// Keys are printed in the order in which they come. The filter is created if it is not there; on an existing
-/// one the options of creation are ignored, but for a lower false-positive rate than the filter's, which is an
-/// error. A key that is new but taken for another one is not printed; that happens at the false-positive rate.
+/// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
+/// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
+/// the options of creation are ignored, but a lower false-positive rate than the filter's is an error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line, never lose one. SIGINT and SIGTERM
-/// commit what was printed; if the output is closed early, what was not yet committed is forgotten. To remember
-/// keys without printing them, redirect the output to /dev/null; an output that is closed from the start is an
-/// error.
+/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT and SIGTERM
+/// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
+/// that is closed from the start is an error. To remember keys without printing them, redirect the output to
+/// /dev/null.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,7 @@ pub(super) struct Dedup {
     threads: ThreadArgs,
 
     #[command(flatten)]
-    feed: FeedArgs,
+    intake: IntakeArgs,
 
     /// Distinct keys that the filter takes before it has to double
     #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
@@ -55,7 +56,7 @@ impl Dedup {
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
         let mut stored = Vec::new();
         let options = self.threads.apply(self.shape.options(self.capacity));
-        self.feed.run(&self.file, options, open, |writer, keys, output| {
+        self.intake.run(&self.file, options, open, |writer, keys, output| {
             insert_unique(writer, keys, &mut stored, |key| output.key(key))
         })
     }

@@ -1,19 +1,18 @@
-//! Why a verb stopped: always one line, which names the file and what to do.
+//! Why a verb failed, in one line that names the file and what to do.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use gowk::Error;
-
-use super::split::LONGEST_KEY;
+use gowk::keys::LONGEST;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{}", WithRemedy(.0))]
     Filter(#[from] Error),
 
-    /// What the library says of the options, which name no file.
+    /// The library's error about options does not name the file.
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
@@ -27,7 +26,7 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
-        "{input}: {unit} {number} is longer than {LONGEST_KEY} bytes, the most that a key may have; shorten it"
+        "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
     )]
     TooLong { input: String, unit: &'static str, number: u64 },
 
@@ -35,9 +34,9 @@ pub(super) enum Failure {
     Output(#[source] io::Error),
 
     #[error(
-        "standard output: is closed, or the null device opened for reading too, so that keys would be \
-         remembered, but printed to nowhere; redirect it to a file, or to the null device opened for writing \
-         alone, as `> /dev/null` does, or use `gowk insert`"
+        "standard output: is closed, or the null device opened for reading and writing, so that keys would be \
+         remembered although nobody gets them; redirect it to a file, or use `gowk insert`; to throw the keys away, \
+         redirect it with `> /dev/null`"
     )]
     Lost,
 
@@ -50,27 +49,27 @@ pub(super) enum Failure {
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
 
-    /// `cause` came when the commit `number`, of the keys that follow the first `committed` up to `taken`, had
-    /// perhaps become durable.
+    /// `cause` came while the commit `number` was being made, and it may be durable or not. The first `committed` keys
+    /// are committed before it; it is the commit of those after them, up to `taken`.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
          are, commit {number}, is unknown: {next}",
         committed + 1
     )]
-    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: Next },
+    InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
-    /// `cause` came after keys had been taken.
+    /// `cause` came after keys had been taken, of which the first are committed.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly { cause: Box<Self>, committed: u64 },
 
-    /// Committing what had been taken before `cause` failed too.
+    /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
 }
 
 /// How to go on after a commit that may be durable or not.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum HowToGoOn {
     /// Look at the filter.
     Look(PathBuf),
     /// Run the job again.
@@ -79,7 +78,7 @@ pub(super) enum Next {
 
 impl Failure {
     /// Says which keys are in doubt, and how to go on.
-    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: Next) -> Self {
+    pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
     }
 
@@ -92,13 +91,13 @@ impl Failure {
         }
     }
 
-    /// Whether printed keys may have been lost, so that they must not be remembered.
+    /// Whether keys could not be printed, so that they must not be committed.
     pub(super) fn is_output(&self) -> bool {
         matches!(self, Self::Output(_))
     }
 }
 
-/// A library error and the option of this tool that helps.
+/// An error of the library, with what helps where the library does not say it.
 struct WithRemedy<'a>(&'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
@@ -121,7 +120,7 @@ impl fmt::Display for WithRemedy<'_> {
     }
 }
 
-impl fmt::Display for Next {
+impl fmt::Display for HowToGoOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Look(file) => write!(

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::Options;
 
-use super::Outcome;
+use super::arguments::LockArgs;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::feed::LockArgs;
-use super::progress::Progress;
+use super::outcome::Outcome;
 
 /// Double a filter now
 ///
-/// Filters double themselves when they are full; this does it at a time of your choosing. It needs room for
-/// the new file beside the old one. Refused where a limit of the filter forbids it.
+/// Filters double themselves when they are full. This verb doubles one at a time of your choosing. The disk needs room
+/// for the new file beside the old one. Limits of the filter's size and rate hold.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -29,8 +29,8 @@ pub(super) struct Grow {
 impl Grow {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let progress = Progress::new("doubling");
-        writer.grow_with(&mut |done, all| progress.tell(done, all))?;
+        let bar = Bar::new("doubling");
+        writer.grow_with(&mut |done, all| bar.tell(done, all))?;
         writer.commit()?;
         writer.close()?;
         Ok(Outcome::Done)

@@ -6,10 +6,11 @@ use clap::Args;
 use gowk::{Growth, Info, Reader};
 
 use super::failure::Failure;
+use super::json;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::{Outcome, json};
 
-/// Doublings that the library looks ahead at most.
+/// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
 
 /// Describe a filter: its size, load, age of entries, and expected false-positive rates
@@ -19,8 +20,8 @@ Examples:
   gowk info seen.gowk
   gowk info seen.gowk --json | jq .expected_false_positive_rate
 
-With --json, entries_by_tail counts entries by the bits of their tail, from 0 on: those stored last have the
-most, and each doubling takes one. forecast tells what the next doublings bring.")]
+With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
+bits, and loses one at each doubling. forecast says what the next doublings bring.")]
 pub(super) struct Print {
     /// Filter to describe
     file: PathBuf,

@@ -1,6 +1,6 @@
 //! `gowk ingest`
 
-mod progress;
+mod pace;
 mod report;
 
 use std::ops::ControlFlow;
@@ -10,19 +10,20 @@ use clap::Args;
 use gowk::ingest::{self, Event, Job};
 use gowk::{Error, Options};
 
-use super::failure::{self, Failure};
-use super::feed::LockArgs;
+use super::arguments::LockArgs;
+use super::failure::{Failure, HowToGoOn};
+use super::json;
+use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::stop::Stop;
-use super::{Outcome, json};
-use progress::Progress;
+use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
 ///
-/// JOB.toml names the filter, which is created if it is not there, the inputs, and perhaps a file for the keys
-/// seen for the first time. Inputs are plain, gzip or zstd files, recognised by what is in them. A run reads
-/// what is new in them since the last one: files not yet read, and what was added to the end of others. After a
-/// crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
+/// JOB.toml names the filter, the inputs, and perhaps a file for the keys seen for the first time. The filter is
+/// created if it is not there. Inputs are plain, gzip or zstd files, which are told apart by their first bytes. A run
+/// reads what is new since the last one: files that were not read yet, and what was added to the end of others. After
+/// a crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
 #[derive(Args)]
 #[command(after_help = "\
 A job file:
@@ -58,8 +59,7 @@ pub(super) struct Ingest {
     dry_run: bool,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}, and print the
-    /// summary as one JSON object. "unknown" in the place of "commit" says that a failure left open whether that
-    /// commit is durable
+    /// summary as one JSON object. The event is "unknown" if a failure leaves open whether that commit is durable
     #[arg(long)]
     json: bool,
 
@@ -87,8 +87,8 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let job = Job::read(&self.job).map_err(|error| self.failed(error))?;
-        let progress = Progress::new(self.json);
-        let bar = progress.clone();
+        let pace = Pace::new(self.json);
+        let bar = pace.clone();
         let options =
             self.lock.apply(Options::new()).growth_progress(move |done, all| bar.doubling(done, all));
         let mut ingest = ingest::Ingest::new(&job)
@@ -109,23 +109,18 @@ impl Ingest {
             output.flush()?;
             return Ok(Outcome::Done);
         }
-        self.ingest(&job, &ingest, progress)
+        self.ingest(&job, &ingest, pace)
     }
 
-    fn ingest(
-        &self,
-        job: &Job,
-        ingest: &ingest::Ingest<'_>,
-        mut progress: Progress,
-    ) -> Result<Outcome, Failure> {
+    fn ingest(&self, job: &Job, ingest: &ingest::Ingest<'_>, mut pace: Pace) -> Result<Outcome, Failure> {
         let mut stop = None;
         let summary = ingest.run(&mut |event| {
-            // Not earlier: while the job waits for the filter a signal is to end the process.
+            // Not earlier: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
-                Event::Progress(now) => progress.tell(&now),
+                Event::Progress(now) => pace.tell(&now),
                 Event::Commit { number, keys } if self.json => {
-                    output::event(json::line(&json::Event { event: "commit", number, keys }));
+                    output::event(json::line(&json::Committed { event: "commit", number, keys }));
                 }
                 _ => {}
             }
@@ -134,7 +129,7 @@ impl Ingest {
                 _ => ControlFlow::Break(()),
             }
         });
-        progress.clear();
+        pace.clear();
         let summary = summary.map_err(|error| self.failed(error))?;
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
         let mut output = Output::standard(b'\n')?;
@@ -155,9 +150,9 @@ impl Ingest {
             }
             ingest::Error::InDoubt { cause, number, committed, taken } => {
                 if self.json {
-                    output::event(json::line(&json::Event { event: "unknown", number, keys: taken }));
+                    output::event(json::line(&json::Committed { event: "unknown", number, keys: taken }));
                 }
-                self.failed(*cause).in_doubt(number, committed, taken, failure::Next::Again)
+                self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
             error => Failure::Ingest(error),
         }

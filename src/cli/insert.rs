@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::{Error, Options};
 
+use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::feed::{FeedArgs, each, insert_unique};
-use super::keys::ThreadArgs;
-use super::{Outcome, output};
+use super::intake::{IntakeArgs, each, insert_unique};
+use super::outcome::Outcome;
+use super::output;
 
 /// Insert keys into an existing filter
 ///
-/// A key that is found already is not stored again, and prints nothing; `gowk dedup` prints those that are
-/// new. Filters whose keys are to be removed some day need --copies from the start.
+/// A key that is found already is not stored again. Nothing is printed; `gowk dedup` prints the new keys. A filter
+/// whose keys are to be removed some day needs --copies from the start.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ pub(super) struct Insert {
     /// Filter to insert into
     file: PathBuf,
 
-    /// Store every copy of a key, as removal needs it: one removal takes one copy
+    /// Store every copy of a key; each removal takes one
     #[arg(long)]
     copies: bool,
 
@@ -32,7 +33,7 @@ pub(super) struct Insert {
     threads: ThreadArgs,
 
     #[command(flatten)]
-    feed: FeedArgs,
+    intake: IntakeArgs,
 }
 
 impl Insert {
@@ -41,11 +42,11 @@ impl Insert {
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();
         let outcome =
-            self.feed.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
+            self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
                 if !self.copies {
                     return insert_unique(writer, keys, &mut stored, |_| Ok(()));
                 }
-                // One by one: where a copy is refused, it must be known which copies went in.
+                // One by one: after a failure it must be known which copies were stored.
                 each(keys, |key| {
                     match writer.insert(key) {
                         Err(Error::DuplicateLimit { .. }) => refused += 1,

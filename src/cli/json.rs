@@ -3,9 +3,9 @@
 use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Report};
 use serde::Serialize;
 
-/// Standard error gets one of these a commit: `commit`, or `unknown` if it may be durable or not.
+/// A commit, as it is reported on standard error. `event` is `commit`, or `unknown` if it may be durable or not.
 #[derive(Serialize)]
-pub(super) struct Event {
+pub(super) struct Committed {
     pub(super) event: &'static str,
     pub(super) number: u64,
     /// Taken from the input so far in this run.
@@ -169,7 +169,7 @@ pub(super) fn growth(growth: Growth) -> &'static str {
 
 /// One line of JSON.
 pub(super) fn line(object: &impl Serialize) -> String {
-    // Fails for maps with keys that are no strings, and there are none.
+    // It would fail for a map whose keys are no strings; there is none.
     serde_json::to_string(object).unwrap_or_default()
 }
 

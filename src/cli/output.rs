@@ -14,7 +14,7 @@ use super::failure::Failure;
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
 
-/// Standard output, buffered whatever it is: it is flushed where something depends on it.
+/// Standard output, buffered even if it is a terminal; flushed before something depends on it.
 pub(super) struct Output {
     stream: BufWriter<File>,
     separator: u8,
@@ -28,10 +28,10 @@ impl Output {
         Ok(Self { stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
     }
 
-    /// Fails where what is printed is lost although nobody asked for that.
+    /// Fails if standard output was closed from the start, as what is printed would be lost.
     ///
-    /// For a standard output that is closed, Rust opens the null device, for reading and writing; a shell's
-    /// `> /dev/null` opens it for writing alone.
+    /// In the place of a closed standard output, Rust opens the null device for reading and writing. A shell's
+    /// `> /dev/null` opens it for writing alone, and says that nobody wants the keys.
     pub(super) fn check_kept() -> Result<(), Failure> {
         let output = io::stdout();
         let flags = fcntl_getfl(&output).map_err(|error| Failure::Output(error.into()))?;
@@ -44,7 +44,7 @@ impl Output {
         if is_lost { Err(Failure::Lost) } else { Ok(()) }
     }
 
-    /// Fails where what is printed would go into a file of the filter itself.
+    /// Fails if standard output is a file of the filter itself.
     pub(super) fn check_beside(&self, filter: &Path) -> Result<(), Failure> {
         let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let own = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
@@ -79,7 +79,7 @@ impl Output {
         self.stream.flush().map_err(Failure::Output)
     }
 
-    /// Makes what was written survive a power cut, where it goes to a file.
+    /// Flushes, and makes what was written survive a power cut if it goes to a file.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.flush()?;
         if self.is_file { self.stream.get_ref().sync_data().map_err(Failure::Output) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Numbers as people write them.
+//! Numbers, sizes and times as people write them.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

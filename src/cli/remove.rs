@@ -6,40 +6,40 @@ use clap::Args;
 use gowk::Options;
 
 use super::failure::Failure;
-use super::feed::{FeedArgs, each};
-use super::{Outcome, output};
+use super::intake::{IntakeArgs, each};
+use super::outcome::Outcome;
+use super::output;
 
 /// Remove one copy of each key; exit 1 if any was absent
 ///
-/// Remove only what was inserted with `gowk insert --copies`. Removing a key that never was can take the entry
-/// of another key that the filter takes for it, and that other key is then lost.
+/// Remove only what was inserted with `gowk insert --copies`. Removing a key that was never inserted can remove the
+/// entry of another key, which is lost then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   gowk remove sessions.gowk 8c9f1d7e
   gowk remove sessions.gowk --input expired.txt")]
-// In lower case, `Unsafe` is a keyword, and a word kept for map.rs.
-#[allow(non_snake_case)]
 pub(super) struct Remove {
     /// Filter to remove from
     file: PathBuf,
 
-    /// Remove although inserts were answered without storing an entry, as unique ones and copies beyond the
-    /// limit are: keys that live on a removed entry are lost with it
-    #[arg(long)]
-    Unsafe: bool,
+    /// Remove although some inserts stored nothing, because the key was found already or had the most copies. Such a
+    /// key lives on an entry of another insert, and is lost when that entry is removed
+    #[arg(long = "unsafe")]
+    unchecked: bool,
 
     #[command(flatten)]
-    feed: FeedArgs,
+    intake: IntakeArgs,
 }
 
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let (mut keys, mut absent) = (0_u64, 0_u64);
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let outcome = self.feed.run(&self.file, Options::new(), open, |writer, some, _| {
+        let outcome = self.intake.run(&self.file, Options::new(), open, |writer, some, _| {
             each(some, |key| {
-                let removed = if self.Unsafe { writer.remove_unchecked(key)? } else { writer.remove(key)? };
+                let removed =
+                    if self.unchecked { writer.remove_unchecked(key)? } else { writer.remove(key)? };
                 keys += 1;
                 absent += u64::from(!removed);
                 Ok(())

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::{DamagedPage, Options};
 
-use super::Outcome;
+use super::arguments::LockArgs;
+use super::bar::Bar;
 use super::failure::Failure;
-use super::feed::LockArgs;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::progress::Progress;
 
-/// Give up what is damaged, so that the rest of a filter serves
+/// Give up the damaged pages of a filter, so that the rest can be used
 ///
-/// The keys of a damaged page are lost, and cannot be told from others: from now on its buckets match every key.
-/// No key is ever reported absent that was inserted, but more absent ones are reported present: `gowk info`
-/// says how many. Where there is an undamaged copy of the filter, restore that instead.
+/// Nobody can tell any more which keys a damaged page held. From now on its buckets match every key: a key that was
+/// inserted is still always found, but more keys that never were are found too. `gowk info` shows the new rate. If
+/// there is an undamaged copy of the filter, restore that instead.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -31,9 +31,9 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let progress = Progress::new("repairing");
-        let repair = writer.repair(&mut |done, all| progress.tell(done, all))?;
-        drop(progress);
+        let bar = Bar::new("repairing");
+        let repair = writer.repair(&mut |done, all| bar.tell(done, all))?;
+        drop(bar);
         let expected = writer.info()?.expected_false_positive_rate;
         writer.close()?;
         let mut output = Output::standard(b'\n')?;

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first one asks to finish, the second one kills. SIGXFSZ: an error as any other.
+//! Signals. The first SIGINT or SIGTERM asks the verb to finish, and the second one kills the process. SIGXFSZ becomes an
+//! error of the write that caused it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -11,7 +12,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::failure::Failure;
 
-/// From now on a write past the limit on the size of files fails, and does not kill.
+/// From now on a write past the limit on the size of files fails, and no longer kills the process.
 pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
     let outcome = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
@@ -21,7 +22,7 @@ pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
 pub(super) struct Stop(Arc<AtomicI32>);
 
 impl Stop {
-    /// From now on signals are noted; each then calls `wake`, on a thread of its own.
+    /// From now on signals are noted by a thread of its own, which then calls `wake`.
     pub(super) fn listen(wake: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let failed = |source| Failure::System { op: "listen to signals", source };
         let noted = Arc::new(AtomicI32::new(0));

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gowk::{DamagedPage, Reader, Report};
 
+use super::bar::Bar;
 use super::failure::Failure;
+use super::json;
+use super::outcome::Outcome;
 use super::output::Output;
-use super::progress::Progress;
-use super::{Outcome, json};
 
 /// Read a whole filter and name what is damaged; exit 1 if anything is
 ///
@@ -32,9 +33,9 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let reader = Reader::open(&self.file)?;
-        let progress = Progress::new("verifying");
-        let report = reader.verify(&mut |done, all| progress.tell(done, all))?;
-        drop(progress);
+        let bar = Bar::new("verifying");
+        let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
+        drop(bar);
         let mut output = Output::standard(b'\n')?;
         if self.json {
             output.line(json::line(&json::Verified::from(&report)))?;

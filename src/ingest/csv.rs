@@ -1,17 +1,18 @@
-//! CSV: one column, by name or number, with the quoting that the csv library has.
+//! CSV: one column, by name or number. The csv library understands the quoting.
 
 use std::path::Path;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use super::content::{Content, Position};
 use super::error::{Error, InputProblem};
-use super::job::{Column, LONGEST};
 use super::lines::{Found, Skip};
-use super::source::{Position, Source};
+use super::rules::Column;
+use crate::keys::LONGEST;
 
 /// Bytes of a header shown in a message.
 const SHOWN: usize = 200;
-/// The most fields in a record, of which each takes memory, an empty one too.
+/// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
 
 pub(super) struct Csv {
@@ -20,19 +21,19 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Goes on at `position`, where `source` stands; passes over the header if that is the start.
+    /// Goes on at `position`, where `content` stands. At the start of the file it passes over the header.
     pub(super) fn new(
         column: usize,
         delimiter: u8,
         header: bool,
-        source: &mut Source,
+        content: &mut Content,
         position: Position,
     ) -> Result<Self, Error> {
         let is_start = position.base == 0 && position.offset == 0;
         let mut record = Record::new(delimiter);
         if is_start {
             if header {
-                record.read(source)?;
+                record.read(content)?;
             }
         } else {
             record.is_not_first(position.lines);
@@ -40,8 +41,8 @@ impl Csv {
         Ok(Self { column, record })
     }
 
-    pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<Found<'_>>, Error> {
-        if !self.record.read(source)? {
+    pub(super) fn next(&mut self, content: &mut Content) -> Result<Option<Found<'_>>, Error> {
+        if !self.record.read(content)? {
             return Ok(None);
         }
         Ok(Some(self.record.field(self.column).map_or(Found::Skipped(Skip::NoField), Found::Key)))
@@ -56,8 +57,8 @@ impl Csv {
 /// The index of a column, from the first record of the file.
 pub(super) fn column(path: &Path, delimiter: u8, wanted: &Column) -> Result<usize, Error> {
     let mut record = Record::new(delimiter);
-    let mut source = Source::open(path, 0)?;
-    let any = record.read(&mut source)?;
+    let mut content = Content::open(path, 0)?;
+    let any = record.read(&mut content)?;
     let fields = || (0..).map_while(|index| record.field(index));
     let found = match wanted {
         Column::Name(name) => fields().position(|field| field == name.as_bytes()),
@@ -90,7 +91,7 @@ fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     header
 }
 
-/// One record after the other, each in the place of the one before.
+/// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
     text: Vec<u8>,
@@ -104,7 +105,7 @@ impl Record {
         Self { reader, text: vec![0; 4096], ends: vec![0; 64], fields: 0 }
     }
 
-    /// A byte order mark is one only at the start of a file; `lines` have ended before.
+    /// Says that `lines` have ended before, so that a byte order mark is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
         self.reader.set_line(lines + 1);
@@ -121,22 +122,22 @@ impl Record {
     }
 
     /// False at the end.
-    fn read(&mut self, source: &mut Source) -> Result<bool, Error> {
+    fn read(&mut self, content: &mut Content) -> Result<bool, Error> {
         let begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
         self.fields = 0;
-        // A byte order mark is recognised only in one piece.
-        while source.offset() == 0 && source.waiting().len() < 3 && source.fill()? {}
+        // The csv library recognises a byte order mark only if it comes in one piece.
+        while content.offset() == 0 && content.waiting().len() < 3 && content.fill()? {}
         loop {
-            if source.waiting().is_empty() && !ended {
-                ended = !source.fill()?;
+            if content.waiting().is_empty() && !ended {
+                ended = !content.fill()?;
             }
             let (result, taken, written, fields) = self.reader.read_record(
-                source.waiting(),
+                content.waiting(),
                 &mut self.text[text..],
                 &mut self.ends[self.fields..],
             );
-            source.take(taken);
+            content.take(taken);
             text += written;
             self.fields += fields;
             match result {
@@ -144,13 +145,14 @@ impl Record {
                 ReadRecordResult::Record => return Ok(true),
                 ReadRecordResult::End => return Ok(false),
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text > LONGEST => {
-                    let problem = InputProblem::RecordTooLong { place: source.place(begins), limit: LONGEST };
-                    return Err(Error::input(source.path(), problem));
+                    let problem =
+                        InputProblem::RecordTooLong { place: content.place(begins), limit: LONGEST };
+                    return Err(Error::input(content.path(), problem));
                 }
                 ReadRecordResult::OutputEndsFull if self.fields >= MOST_FIELDS => {
                     let problem =
-                        InputProblem::TooManyFields { place: source.place(begins), limit: MOST_FIELDS };
-                    return Err(Error::input(source.path(), problem));
+                        InputProblem::TooManyFields { place: content.place(begins), limit: MOST_FIELDS };
+                    return Err(Error::input(content.path(), problem));
                 }
                 ReadRecordResult::OutputFull => self.text.resize(2 * self.text.len(), 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),

@@ -1,14 +1,14 @@
-//! What the filter remembers of a job: see the table in `ingest`.
+//! What the filter remembers of a job. Section 5.3.1 of the specification has the layout.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::content::Position;
 use super::fingerprint::Fingerprint;
 use super::inputs::InputId;
-use super::source::Position;
-use super::summary::Counts;
+use super::summary::Tally;
 
 const PREFIX: &str = "ingest/";
 const VERSION: u8 = 1;
@@ -17,15 +17,15 @@ const HAS_OUTPUT: u8 = 2;
 const HAS_CURRENT: u8 = 4;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
-/// What counts and lengths stay below: ours cannot come near it, and sums of a few of them do not overflow.
+/// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
 const MOST: u64 = 1 << 60;
-/// In the length of a finished input: it ended within a record.
+/// Added to the length of a finished input that ended within a record.
 const WITHIN: u64 = 1 << 63;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Cursor {
     pub(super) all_read: bool,
-    pub(super) total: Counts,
+    pub(super) total: Tally,
     pub(super) output: Option<Written>,
     pub(super) current: Option<Current>,
     pub(super) finished: BTreeMap<InputId, Finished>,
@@ -45,7 +45,7 @@ pub(super) struct Written {
 pub(super) struct Current {
     pub(super) name: PathBuf,
     pub(super) read: Position,
-    pub(super) counts: Counts,
+    pub(super) tally: Tally,
     /// The hash of the options by which it is read.
     pub(super) options: u64,
 }
@@ -89,14 +89,14 @@ impl Cursor {
         if let Some(Written { path, length, tail }) = self.output {
             put(&[path.0, length, tail]);
         }
-        if let Some(Current { name, read, counts, options }) = &self.current {
+        if let Some(Current { name, read, tally, options }) = &self.current {
             let name = name.as_os_str().as_bytes();
             // Linux has no paths longer than 4096 bytes.
             bytes.extend((name.len() as u16).to_le_bytes());
             bytes.extend(name);
             let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
             put(&[read.base, read.offset, read.digest, read.lines, *options]);
-            put(&numbers(counts));
+            put(&numbers(tally));
             put(&[0]);
         }
         for (id, Finished { length, fingerprint, within_record }) in &self.finished {
@@ -115,7 +115,7 @@ impl Cursor {
         if version != VERSION || flags & !(ALL_READ | HAS_OUTPUT | HAS_CURRENT) != 0 {
             return None;
         }
-        let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.counts()?, ..Self::default() };
+        let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.tally()?, ..Self::default() };
         if flags & HAS_OUTPUT != 0 {
             cursor.output =
                 Some(Written { path: InputId(rest.number()?), length: rest.amount()?, tail: rest.number()? });
@@ -134,7 +134,8 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// Bytes that it would have with all of these inputs finished, and the longest of their names current.
+    /// The most bytes that it can have while these inputs are read: all of them finished, and the one with the longest
+    /// name current.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
@@ -148,8 +149,8 @@ impl Cursor {
     }
 }
 
-const fn numbers(counts: &Counts) -> [u64; 5] {
-    [counts.keys, counts.new, counts.empty, counts.too_long, counts.no_field]
+const fn numbers(tally: &Tally) -> [u64; 5] {
+    [tally.keys, tally.new, tally.empty, tally.too_long, tally.no_field]
 }
 
 fn amount(number: u64) -> Option<u64> {
@@ -175,10 +176,10 @@ impl<'a> Rest<'a> {
         self.number().and_then(amount)
     }
 
-    fn counts(&mut self) -> Option<Counts> {
+    fn tally(&mut self) -> Option<Tally> {
         let (keys, new) = (self.amount()?, self.amount()?);
         let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
-        (new <= keys).then_some(Counts { keys, new, empty, too_long, no_field })
+        (new <= keys).then_some(Tally { keys, new, empty, too_long, no_field })
     }
 
     fn current(&mut self) -> Option<Current> {
@@ -186,10 +187,10 @@ impl<'a> Rest<'a> {
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
         let (digest, lines, options) = (self.number()?, self.amount()?, self.number()?);
-        let counts = self.counts()?;
+        let tally = self.tally()?;
         let zero = self.number()?;
         let read = Position { base, offset, digest, lines };
-        (zero == 0).then_some(Current { name, read, counts, options })
+        (zero == 0).then_some(Current { name, read, tally, options })
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     fn full() -> Cursor {
-        let counts = Counts { keys: 5, new: 4, empty: 3, too_long: 2, no_field: 1 };
+        let tally = Tally { keys: 5, new: 4, empty: 3, too_long: 2, no_field: 1 };
         let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
         let finished = |n: u64| Finished {
             length: n << 40,
@@ -207,9 +208,9 @@ mod tests {
         };
         Cursor {
             all_read: true,
-            total: counts,
+            total: tally,
             output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
-            current: Some(Current { name: "urls/a.gz".into(), read, counts, options: 10 }),
+            current: Some(Current { name: "urls/a.gz".into(), read, tally, options: 10 }),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
     }
@@ -244,21 +245,21 @@ mod tests {
     #[test]
     fn counts_and_lengths_that_nothing_can_have_are_rejected() {
         for number in [u64::MAX, MOST] {
-            let counts = Counts { keys: number, new: 1, empty: number, too_long: number, no_field: number };
+            let tally = Tally { keys: number, new: 1, empty: number, too_long: number, no_field: number };
             let read = Position { base: number, offset: number, digest: number, lines: number };
-            let changes: [fn(&mut Cursor, Counts, Position); 8] = [
-                |cursor, counts, _| cursor.total.keys = counts.keys,
-                |cursor, counts, _| cursor.total.no_field = counts.no_field,
-                |cursor, counts, _| cursor.output.as_mut().unwrap().length = counts.keys,
-                |cursor, counts, _| cursor.current.as_mut().unwrap().counts.empty = counts.empty,
-                |cursor, counts, _| cursor.current.as_mut().unwrap().counts.too_long = counts.too_long,
+            let changes: [fn(&mut Cursor, Tally, Position); 8] = [
+                |cursor, tally, _| cursor.total.keys = tally.keys,
+                |cursor, tally, _| cursor.total.no_field = tally.no_field,
+                |cursor, tally, _| cursor.output.as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.empty = tally.empty,
+                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.too_long = tally.too_long,
                 |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,
                 |cursor, _, read| cursor.current.as_mut().unwrap().read.offset = read.offset,
                 |cursor, _, read| cursor.current.as_mut().unwrap().read.lines = read.lines,
             ];
             for (which, change) in changes.iter().enumerate() {
                 let mut cursor = full();
-                change(&mut cursor, counts, read);
+                change(&mut cursor, tally, read);
                 assert_eq!(Cursor::decode(&cursor.encode()), None, "{which}");
             }
             let mut cursor = full();

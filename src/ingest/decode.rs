@@ -38,7 +38,7 @@ impl Read for Counted {
 }
 
 impl Decoder {
-    /// `base`: the byte of the file at which to begin; in a compressed file a member or frame begins there.
+    /// Begins at the byte `base` of the file; in a compressed file a member or frame begins there.
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
         let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
         let mut file = File::open(path).map_err(refused("open"))?;
@@ -65,7 +65,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes of the file read so far; at the end of what it holds, all of them.
+    /// Bytes of the file read so far; all of them once its content has ended.
     pub(super) fn raw(&self) -> u64 {
         self.counted().read
     }
@@ -90,7 +90,7 @@ impl Decoder {
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
         loop {
             let outcome = match self {
-                // At the end of its data a gzip decoder reports 0 again and again; and so do the others.
+                // At its end each of them returns 0, however often it is asked.
                 Self::Plain(counted) => counted.read(into),
                 Self::Gzip(decoder) => decoder.read(into),
                 Self::Zstd(decoder) => decoder.read(into),
@@ -106,7 +106,7 @@ impl Decoder {
     fn problem(&self, source: io::Error) -> InputProblem {
         let at = self.raw();
         match self.format() {
-            // Decompressors report nothing with a number of the system.
+            // An error with the number of a system error is not the decompressor's.
             Some(format) if source.raw_os_error().is_none() => {
                 if source.kind() == io::ErrorKind::UnexpectedEof {
                     InputProblem::Truncated { format, at }
@@ -119,7 +119,7 @@ impl Decoder {
     }
 }
 
-/// Zeros for those that are not there.
+/// The first bytes of the file; zeros where it is shorter.
 fn first_bytes(file: &File) -> io::Result<[u8; 4]> {
     let mut first = [0; 4];
     let mut read = 0;

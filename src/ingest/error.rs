@@ -43,7 +43,7 @@ pub enum Error {
 
     /// The metadata of the filter has no room for what the job would have to remember.
     #[error(
-        "{}: {needed} bytes of metadata are needed to remember the inputs of job `{job}`, and {limit} are all; \
+        "{}: remembering the inputs of job `{job}` needs {needed} bytes of metadata, but there is room for {limit}; \
          {}; drop finished inputs that are gone with --forget-missing, or a job with --forget",
         filter.display(), holders(jobs)
     )]
@@ -84,7 +84,7 @@ pub enum Error {
         jobs: Vec<(String, usize)>,
     },
 
-    /// `cause` came when some keys of this run were committed.
+    /// `cause` came after some keys of this run had been committed.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly {
         /// What went wrong.
@@ -93,12 +93,11 @@ pub enum Error {
         committed: u64,
     },
 
-    /// `cause` came when a commit had perhaps become durable, and the first keys of this run were committed for
-    /// certain. The next run goes on from whichever it finds.
+    /// `cause` came while a commit was being made, and that commit may be durable or not. The commits before it are.
+    /// The next run goes on from the last commit that it finds.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
-         are, commit {number}, is unknown: run the job again, it goes on behind them if they are, and before them \
-         if not",
+         are, commit {number}, is unknown: run the job again; it goes on from where the filter is",
         committed + 1
     )]
     InDoubt {
@@ -135,7 +134,7 @@ pub enum JobProblem {
     /// It cannot be read.
     #[error("cannot read: {0}; check the path")]
     Read(#[source] io::Error),
-    /// It is much longer than a job file can be.
+    /// It is longer than a job file may be.
     #[error("longer than {limit} bytes: not a job file; check the path")]
     TooLong {
         /// Bytes a job file may have.
@@ -275,7 +274,7 @@ pub enum InputProblem {
     /// Grown in the middle of a record.
     #[error("has grown, but ended within a record when it was read; read it from its start with --restart")]
     GrownWithinRecord,
-    /// Half read, and no longer an input.
+    /// Read in part, and no longer an input.
     #[error(
         "was read up to byte {read} and is no longer among the inputs; put it back, or give it up with --restart"
     )]
@@ -283,7 +282,7 @@ pub enum InputProblem {
         /// Bytes read.
         read: u64,
     },
-    /// Half read by other rules.
+    /// Read in part by other rules.
     #[error(
         "was read up to byte {read} under other [input] options; \
          change them back until it is finished, or read it from its start with --restart"
@@ -292,7 +291,7 @@ pub enum InputProblem {
         /// Bytes read.
         read: u64,
     },
-    /// To restart, but unknown.
+    /// To be restarted, but not an input.
     #[error("cannot be restarted: not an input of this job; give its path as messages show it")]
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! What a file that was read looks like, in eight bytes and constant time.
+//! Eight bytes that tell, in constant time, whether a file is still the one that was read.
 
 use std::fs::File;
 use std::io;

@@ -12,7 +12,7 @@ use super::error::{Error, InputProblem};
 use super::job::Job;
 use super::own::Own;
 
-/// As a shell matches: a leading dot and slashes are matched only by themselves.
+/// As in a shell: wildcards match neither slashes nor a leading dot.
 const AS_SHELLS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
@@ -20,10 +20,10 @@ const AS_SHELLS: MatchOptions =
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct InputId(pub(super) u64);
 
-/// A file to read, which was there.
+/// A file to read, as it was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Input {
-    /// Relative to the job file if it lies in its folder or below: what the cursor knows it by.
+    /// The name by which the cursor knows it: relative to the folder of the job file if it lies in there.
     pub(super) name: PathBuf,
     /// What to open.
     pub(super) path: PathBuf,
@@ -92,7 +92,7 @@ fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Resu
     if !pattern.contains(['*', '?', '[']) {
         return Err(Error::input(&shown, InputProblem::Missing));
     }
-    // The folder's own name is not a pattern.
+    // Wildcards in the name of the folder match only themselves.
     let whole = match job.base.to_str() {
         Some(base) => Path::new(&Pattern::escape(base)).join(pattern),
         None => shown.clone(),

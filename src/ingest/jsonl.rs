@@ -6,13 +6,13 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::content::Content;
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Skip, line};
-use super::source::Source;
 
 pub(super) struct Jsonl {
     field: String,
-    /// The key, where it is not a part of the line.
+    /// The key, if it has escapes and so is not a part of the line.
     key: String,
 }
 
@@ -21,15 +21,15 @@ impl Jsonl {
         Self { field, key: String::new() }
     }
 
-    /// A string's text, or a number, `true` or `false` as they are written; a line without one of these in the
-    /// field is skipped, and so is an empty one.
+    /// The key is the text of a string, or a number, `true` or `false` as it is written. An empty line is skipped, and
+    /// so is one without such a value in the field.
     pub(super) fn next<'a>(
         &'a mut self,
-        source: &'a mut Source,
+        content: &'a mut Content,
         number: u64,
     ) -> Result<Option<Found<'a>>, Error> {
-        let (place, path) = (source.place(number), source.path().to_owned());
-        let line = match line(source, b'\n')? {
+        let (place, path) = (content.place(number), content.path().to_owned());
+        let line = match line(content, b'\n')? {
             None => return Ok(None),
             Some(None) => return Ok(Some(Found::Skipped(Skip::TooLong))),
             Some(Some(line)) if line.trim_ascii().is_empty() => return Ok(Some(Found::Skipped(Skip::Empty))),
@@ -72,7 +72,7 @@ enum Value<'a> {
     Escaped(String),
 }
 
-/// The value of the field of this name, the last one if there are several.
+/// Picks the value of the field of this name; the last one if there are several.
 struct Pick<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

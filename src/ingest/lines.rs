@@ -1,10 +1,10 @@
-//! Lines of an input, of any length in bounded memory; and what a record of any format holds.
+//! The lines of an input, and what a record of any format holds. A line of any length takes bounded memory.
 
 use memchr::memchr;
 
+use super::content::Content;
 use super::error::Error;
-use super::job::LONGEST;
-use super::source::Source;
+use crate::keys::LONGEST;
 
 /// What a record holds.
 #[derive(Debug)]
@@ -21,37 +21,36 @@ pub(super) enum Skip {
     NoField,
 }
 
-/// The next line without its end; `None` at the end of the source, `Some(None)` if it is longer than
-/// [`LONGEST`].
-pub(super) fn line(source: &mut Source, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
+/// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`].
+pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
     let mut searched = 0;
     loop {
-        let waiting = source.waiting();
+        let waiting = content.waiting();
         if let Some(found) = memchr(separator, &waiting[searched..]) {
             let length = searched + found;
-            return Ok(Some(source.take(length + 1).get(..length).filter(|line| line.len() <= LONGEST)));
+            return Ok(Some(content.take(length + 1).get(..length).filter(|line| line.len() <= LONGEST)));
         }
         searched = waiting.len();
         if searched > LONGEST {
-            return pass_over(source, separator).map(|()| Some(None));
+            return pass_over(content, separator).map(|()| Some(None));
         }
-        if !source.fill()? {
-            return Ok((searched > 0).then(|| Some(source.take(searched))));
+        if !content.fill()? {
+            return Ok((searched > 0).then(|| Some(content.take(searched))));
         }
     }
 }
 
 /// Takes the rest of a line without keeping it.
-fn pass_over(source: &mut Source, separator: u8) -> Result<(), Error> {
+fn pass_over(content: &mut Content, separator: u8) -> Result<(), Error> {
     loop {
-        let waiting = source.waiting();
+        let waiting = content.waiting();
         if let Some(found) = memchr(separator, waiting) {
-            source.take(found + 1);
+            content.take(found + 1);
             return Ok(());
         }
         let all = waiting.len();
-        source.take(all);
-        if !source.fill()? {
+        content.take(all);
+        if !content.fill()? {
             return Ok(());
         }
     }

@@ -1,9 +1,9 @@
 //! The file of keys seen for the first time.
 //!
-//! Invariant: what it holds up to the length that a committed cursor gives is whole and durable. With zstd a
-//! frame ends there, so that cutting it to this length leaves whole frames.
+//! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so that
+//! whole frames are left when the file is cut to this length.
 //!
-//! An output that is no regular file, a pipe or a device, cannot be cut: after a crash it gets keys again.
+//! A pipe or a device cannot be cut: after a crash it gets some keys again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -23,7 +23,7 @@ const BUFFER: usize = 256 * 1024;
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 
-/// Where writing begins, found without changing anything.
+/// Where writing will begin. Finding it changes nothing.
 pub(super) struct Begin {
     path: PathBuf,
     id: InputId,
@@ -52,7 +52,7 @@ impl Begin {
             Some(_) if !cursor.all_read => return Err(refused(OutputProblem::Other)),
             _ => None,
         };
-        // Whoever takes the keys of a finished run away may leave an empty file, or none.
+        // After a finished run its keys may be taken away: then the file is empty, or gone.
         let from = from.filter(|_| found > 0 || !cursor.all_read);
         if regular {
             check(&path, found, from, |length| tail(&File::open(&path)?, length))?;
@@ -119,8 +119,8 @@ pub(super) struct Output {
 impl Output {
     /// Cuts off what was not committed, or creates the file.
     ///
-    /// The name may lead to another file than the one that was found, as after log rotation. So the file that
-    /// was opened is what is checked and cut, and it is never extended.
+    /// By now the name may lead to another file than the one that was found, for example after log rotation. So the
+    /// file that was opened is checked again before it is cut, and a shorter one is refused.
     pub(super) fn open(begin: Begin) -> Result<Self, Error> {
         let (written, path) = (begin.written(), begin.path);
         let refused = |problem| Error::output(&path, problem);
@@ -147,7 +147,7 @@ impl Output {
                 file.set_len(written.length).map_err(failed)?;
             }
             file.seek(SeekFrom::Start(written.length)).map_err(failed)?;
-            // Protects: the name, before a commit counts on it.
+            // The name must be durable before a commit counts on it.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = File::open(folder.unwrap_or(Path::new(".")));
             folder.and_then(|folder| folder.sync_all()).map_err(failed)?;
@@ -172,7 +172,7 @@ impl Output {
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
 
-    /// Makes all keys until now durable, and says what there is then.
+    /// Makes all keys until now durable, and says what the file holds then.
     pub(super) fn commit(&mut self) -> Result<Written, Error> {
         if !self.buffer.is_empty() {
             self.drain()?;
@@ -208,7 +208,7 @@ impl Output {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // Protects: the keys, before the filter remembers that they were seen.
+        // The keys must be durable before the filter remembers them as seen.
         self.file.sync_data()?;
         self.written.length = self.file.stream_position()?;
         self.written.tail = tail(&self.file, self.written.length)?;

@@ -1,8 +1,8 @@
-//! The files that belong to a job itself: its filter's, which nothing else may write, and its output and job
-//! file, which it does not read as inputs.
+//! The files that belong to a job itself. The files of its filter cannot be its output, and none of its files can be
+//! its input.
 //!
-//! A file may have several names, and one that is not there yet has no inode. So files that are there are
-//! compared by inode, and all by what their name leads to.
+//! A file may have several names, and one that is not there yet has no inode. So files that are there are compared by
+//! inode, and all of them by what their names lead to.
 
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use super::error::{Error, OutputProblem};
 use super::job::Job;
 use crate::system::{Files, Inode, TEMPORARY};
 
-/// Links that a name may lead through, as Linux has it.
+/// The most links that a name may lead through, as on Linux.
 const MOST_LINKS: usize = 40;
 
 pub(super) struct Own {
@@ -45,7 +45,7 @@ impl Own {
     }
 }
 
-/// Fails for an output that is a file of the filter, or that the filter would take for one.
+/// Fails if the output is a file of the filter, or has a name that the filter uses while it doubles.
 pub(super) fn check_output(job: &Job) -> Result<(), Error> {
     match job.output() {
         Some(path) if Own::of_filter(job).has(&path, path.metadata().ok().as_ref()) => {
@@ -59,7 +59,7 @@ fn inode(path: &Path) -> Option<Inode> {
     path.metadata().ok().as_ref().map(Inode::of)
 }
 
-/// Whether a file of that name, without links, is one of the filter's, or becomes one when the filter doubles.
+/// Whether the name, in which no links are left, is that of a file of the filter, or of one into which it doubles.
 fn is_name_of(filter: &Files, path: &Path) -> bool {
     if [&filter.data, &filter.journal, &filter.lock].iter().any(|own| *own == path) {
         return true;

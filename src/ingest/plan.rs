@@ -6,14 +6,16 @@ use std::path::PathBuf;
 
 use memchr::memrchr;
 
+use super::content::Position;
 use super::csv;
 use super::cursor::{Current, Cursor, Finished};
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::fingerprint::Fingerprint;
 use super::inputs::Input;
-use super::job::{Format, Job, LONGEST};
-use super::source::Position;
+use super::job::Job;
+use super::rules::Format;
+use crate::keys::LONGEST;
 
 /// What a run would do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +25,7 @@ pub struct Plan {
     pub inputs: Vec<PlannedInput>,
     /// Whether the filter is there; else it would be created.
     pub filter_exists: bool,
-    /// Bytes of the output that stay, with an output.
+    /// The output, if there is one, and how many of its bytes stay.
     pub output: Option<(PathBuf, u64)>,
 }
 
@@ -47,7 +49,7 @@ pub enum State {
     New,
     /// All of it.
     Finished,
-    /// All that it held then; it has grown since.
+    /// All that it held; it has grown since.
     Grown {
         /// The byte of the file at which reading goes on.
         from: u64,
@@ -69,7 +71,7 @@ pub(super) struct Task {
     pub(super) state: State,
 }
 
-/// All inputs, also those with nothing left to read; the one half read comes first.
+/// All inputs, also those with nothing left to read. The one that was read in part comes first.
 pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
     let current = cursor.current.as_ref().map(Current::id);
     if let Some(current) = &cursor.current
@@ -82,7 +84,7 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
     for input in inputs {
         let (state, from) = look_at(job, cursor, &input)?;
         if state != State::Finished
-            && let Format::Csv { column, delimiter, .. } = &job.records.format
+            && let Format::Csv { column, delimiter, .. } = &job.rules.format
         {
             csv::column(&input.path, *delimiter, column)?;
         }
@@ -101,7 +103,7 @@ fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position
     if let Some(Current { read, options, .. }) =
         cursor.current.as_ref().filter(|current| current.id() == input.id())
     {
-        if *options != job.records.hash() {
+        if *options != job.rules.hash() {
             let read = read.base + read.offset;
             return Err(Error::input(&input.path, InputProblem::OtherOptions { read }));
         }
@@ -135,7 +137,7 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input at which the first record begins that was not whole when it was read.
+/// The byte of a grown input at which reading goes on: where the record begins that was not whole before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {
@@ -149,15 +151,15 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
     let file = decoder.file();
     let mut next = [0];
     file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
-    let separator = match job.records.format {
+    let separator = match job.rules.format {
         Format::Lines(separator) => separator,
         Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
     };
     if next == [separator] {
-        // Only the end of the last record was missing.
+        // The last record was whole but for its end.
         return Ok(end + 1);
     }
-    match job.records.format {
+    match job.rules.format {
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
         // A quoted field may have any byte in it.
         Format::Csv { .. } => return Err(within()),

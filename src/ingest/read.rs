@@ -1,12 +1,11 @@
-//! The reading thread: inputs to batches of keys.
+//! The reading thread, which makes batches of keys of the inputs.
 //!
 //! Invariant: where a batch ends depends on the job's inputs and options alone, not on how the system cuts what
 //! is read into pieces, nor on where an earlier run was killed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
 
-use super::batch::{Batch, Message};
+use super::content::{Content, Position};
 use super::cursor::Finished;
 use super::error::{Error, InputProblem};
 use super::fingerprint::Fingerprint;
@@ -14,24 +13,31 @@ use super::job::Job;
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::records::Records;
-use super::source::Source;
+use super::summary::Tally;
+use crate::keys::{Batch, Sender, Stopped};
 
-/// The most keys in a batch: enough for the filter to sort them by region, few enough to stop soon.
+/// The most keys in a batch: enough that many are in the same region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
 /// Bytes of an input after which a batch ends in any case.
 const BATCH_BYTES: u64 = 8 << 20;
 
-pub(super) struct Reading<'a> {
-    pub(super) job: &'a Job,
-    pub(super) tasks: &'a [Task],
-    /// Keys that the job has taken, in all its runs.
-    pub(super) taken: u64,
-    pub(super) to: SyncSender<Result<Message, Error>>,
-    pub(super) stopped: &'a AtomicBool,
+/// What the reading thread says.
+pub(super) enum Message {
+    /// The task of this index begins.
+    Begin(usize),
+    /// Keys, and how many records between them were skipped; how far the input is read with them, and how many bytes
+    /// of its file are, which may be more; and whether to commit.
+    Keys { batch: Batch, skipped: Tally, read: Position, raw: u64, commit: bool },
+    /// The input was read to its end.
+    End(Finished),
 }
 
-/// Nobody wants more.
-struct Stopped;
+pub(super) struct Reading {
+    pub(super) job: Job,
+    pub(super) tasks: Arc<[Task]>,
+    /// Keys that the job has taken, in all its runs.
+    pub(super) taken: u64,
+}
 
 enum End {
     Stopped,
@@ -50,76 +56,63 @@ impl From<Error> for End {
     }
 }
 
-impl Reading<'_> {
-    /// Reads all inputs to their ends.
-    pub(super) fn run(mut self) {
-        for (index, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
-            match self.task(index, task) {
+impl Reading {
+    /// Reads all inputs to their ends, or until nobody listens.
+    pub(super) fn run(mut self, to: &Sender<Message, Error>) -> Result<(), Error> {
+        let tasks = self.tasks.clone();
+        for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
+            match self.task(index, task, to) {
                 Ok(()) => {}
-                Err(End::Stopped) => return,
-                Err(End::Failed(error)) => {
-                    // If nobody listens, nobody wants to know.
-                    let _ = self.to.send(Err(error));
-                    return;
-                }
+                Err(End::Stopped) => break,
+                Err(End::Failed(error)) => return Err(error),
             }
         }
+        Ok(())
     }
 
-    fn send(&self, message: Message) -> Result<(), Stopped> {
-        self.to.send(Ok(message)).map_err(|_| Stopped)
-    }
-
-    fn task(&mut self, index: usize, task: &Task) -> Result<(), End> {
-        let mut source = Source::open(&task.input.path, task.from.base)?;
-        if !source.repeat(task.from, || self.stopped.load(Ordering::Relaxed))? {
+    fn task(&mut self, index: usize, task: &Task, to: &Sender<Message, Error>) -> Result<(), End> {
+        let mut content = Content::open(&task.input.path, task.from.base)?;
+        if !content.repeat(task.from, || to.is_stopped())? {
             return Err(End::Stopped);
         }
-        let mut records = Records::new(&self.job.records, &mut source, task.from)?;
-        self.send(Message::Begin(index))?;
-        let (mut batch, mut begun) = (Batch::default(), source.offset());
+        let mut records = Records::new(&self.job.rules, &mut content, task.from)?;
+        to.send(Message::Begin(index))?;
+        let (mut batch, mut skipped, mut begun) = (Batch::default(), Tally::default(), content.offset());
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
-        while let Some(found) = records.next(&mut source)? {
-            let is_key = matches!(found, Found::Key(_));
+        loop {
+            let found = records.next(&mut content)?;
+            let (is_key, is_end) = (matches!(found, Some(Found::Key(_))), found.is_none());
             match found {
-                Found::Key(key) => batch.push(key),
-                Found::Skipped(Skip::Empty) => batch.skipped.empty += 1,
-                Found::Skipped(Skip::TooLong) => batch.skipped.too_long += 1,
-                Found::Skipped(Skip::NoField) => batch.skipped.no_field += 1,
+                Some(Found::Key(key)) => batch.push(key),
+                Some(Found::Skipped(Skip::Empty)) => skipped.empty += 1,
+                Some(Found::Skipped(Skip::TooLong)) => skipped.too_long += 1,
+                Some(Found::Skipped(Skip::NoField)) => skipped.no_field += 1,
+                None => {}
             }
             self.taken += u64::from(is_key);
             let commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
             let full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
-            if commit || full || source.offset() - begun >= BATCH_BYTES {
-                begun = source.offset();
-                self.keys(std::mem::take(&mut batch), &mut source, &records, commit)?;
+            let last = is_end && !(batch.is_empty() && skipped == Tally::default());
+            if commit || full || last || !is_end && content.offset() - begun >= BATCH_BYTES {
+                begun = content.offset();
+                let (batch, skipped) = (std::mem::take(&mut batch), std::mem::take(&mut skipped));
+                let (raw, read) = (content.raw(), content.position(records.lines()));
+                to.send(Message::Keys { batch, skipped, read, raw, commit })?;
+            }
+            if is_end {
+                break;
             }
         }
-        if !batch.is_empty() {
-            self.keys(batch, &mut source, &records, false)?;
-        }
-        let finished = finished(&source, records.ended_within(&source))?;
-        self.send(Message::End(finished))?;
+        let finished = finished(&content, records.ended_within(&content))?;
+        to.send(Message::End(finished))?;
         Ok(())
-    }
-
-    fn keys(
-        &self,
-        batch: Batch,
-        source: &mut Source,
-        records: &Records,
-        commit: bool,
-    ) -> Result<(), Stopped> {
-        let (raw, read) = (source.raw(), source.position(records.lines()));
-        self.send(Message::Keys { batch, read, raw, commit })
     }
 }
 
-fn finished(source: &Source, within_record: bool) -> Result<Finished, Error> {
-    let length = source.raw();
-    let fingerprint = Fingerprint::of(source.file(), length).map_err(|source_error| {
-        Error::input(source.path(), InputProblem::Io { op: "read", source: source_error })
-    })?;
+fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {
+    let length = content.raw();
+    let fingerprint = Fingerprint::of(content.file(), length)
+        .map_err(|source| Error::input(content.path(), InputProblem::Io { op: "read", source }))?;
     Ok(Finished { length, fingerprint, within_record })
 }

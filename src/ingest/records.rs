@@ -1,11 +1,11 @@
 //! From the bytes of an input to keys.
 
+use super::content::{Content, Position};
 use super::csv::{self, Csv};
 use super::error::Error;
-use super::job::{Format, RecordOptions};
 use super::jsonl::Jsonl;
 use super::lines::{Found, Skip, line};
-use super::source::{Position, Source};
+use super::rules::{Format, Rules};
 
 /// Finds the records of one input.
 pub(super) struct Records {
@@ -23,36 +23,32 @@ enum Kind {
 }
 
 impl Records {
-    /// For an input read up to `position`: `source` stands there.
-    pub(super) fn new(
-        options: &RecordOptions,
-        source: &mut Source,
-        position: Position,
-    ) -> Result<Self, Error> {
-        let kind = match &options.format {
+    /// Goes on in an input that was read up to `position`, where `content` stands.
+    pub(super) fn new(rules: &Rules, content: &mut Content, position: Position) -> Result<Self, Error> {
+        let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),
             Format::Jsonl { field } => Kind::Jsonl(Jsonl::new(field.clone())),
             Format::Csv { column, header, delimiter } => {
-                let column = csv::column(source.path(), *delimiter, column)?;
-                Kind::Csv(Box::new(Csv::new(column, *delimiter, *header, source, position)?))
+                let column = csv::column(content.path(), *delimiter, column)?;
+                Kind::Csv(Box::new(Csv::new(column, *delimiter, *header, content, position)?))
             }
         };
-        let RecordOptions { trim, skip_empty, max_key_length, .. } = *options;
+        let Rules { trim, skip_empty, max_key_length, .. } = *rules;
         Ok(Self { kind, trim, skip_empty, max_key_length, lines: position.lines })
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next<'a>(&'a mut self, source: &'a mut Source) -> Result<Option<Found<'a>>, Error> {
+    pub(super) fn next<'a>(&'a mut self, content: &'a mut Content) -> Result<Option<Found<'a>>, Error> {
         let found = match &mut self.kind {
             Kind::Lines(separator) => {
                 self.lines += 1;
-                line(source, *separator)?.map(|line| line.map_or(Found::Skipped(Skip::TooLong), Found::Key))
+                line(content, *separator)?.map(|line| line.map_or(Found::Skipped(Skip::TooLong), Found::Key))
             }
             Kind::Jsonl(jsonl) => {
                 self.lines += 1;
-                jsonl.next(source, self.lines)?
+                jsonl.next(content, self.lines)?
             }
-            Kind::Csv(csv) => csv.next(source)?,
+            Kind::Csv(csv) => csv.next(content)?,
         };
         let Some(Found::Key(key)) = found else { return Ok(found) };
         let key = if self.trim { key.trim_ascii() } else { key };
@@ -72,9 +68,9 @@ impl Records {
         }
     }
 
-    /// Whether the source, which is at its end, ended within a record.
-    pub(super) fn ended_within(&self, source: &Source) -> bool {
-        let Some(last) = source.last() else { return false };
+    /// Whether the content, which is at its end, ended within a record.
+    pub(super) fn ended_within(&self, content: &Content) -> bool {
+        let Some(last) = content.last() else { return false };
         match self.kind {
             Kind::Lines(separator) => last != separator,
             Kind::Csv(_) | Kind::Jsonl(_) => !matches!(last, b'\n' | b'\r'),
@@ -88,7 +84,8 @@ pub(super) mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::ingest::job::{Job, LONGEST};
+    use crate::ingest::job::Job;
+    use crate::keys::LONGEST;
 
     /// The keys, and why others are missing, from `from` on; and where that ended.
     pub(crate) fn keys(
@@ -103,18 +100,18 @@ pub(super) mod tests {
         let job = Job::parse(&text, "j").unwrap();
         let read = || {
             let position = from.unwrap_or_default();
-            let mut source = Source::open(&path, position.base)?;
-            source.repeat(position, || false)?;
-            let mut records = Records::new(&job.records, &mut source, position)?;
+            let mut content = Content::open(&path, position.base)?;
+            content.repeat(position, || false)?;
+            let mut records = Records::new(&job.rules, &mut content, position)?;
             let (mut keys, mut positions) = (Vec::new(), Vec::new());
             loop {
-                let key = match records.next(&mut source)? {
+                let key = match records.next(&mut content)? {
                     None => return Ok((keys, positions)),
                     Some(Found::Key(key)) => String::from_utf8_lossy(key).into_owned(),
                     Some(Found::Skipped(skip)) => format!("<{skip:?}>"),
                 };
                 keys.push(key);
-                positions.push(source.position(records.lines()));
+                positions.push(content.position(records.lines()));
             }
         };
         read().map_err(|error: Error| error.to_string().replace(&path.display().to_string(), "a"))

@@ -8,7 +8,7 @@ use crate::Info;
 /// Records and what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct Tally {
     /// Keys inserted.
     pub keys: u64,
     /// Of these, keys not seen before.
@@ -17,11 +17,11 @@ pub struct Counts {
     pub empty: u64,
     /// Records skipped because their key is too long.
     pub too_long: u64,
-    /// Records skipped because the field is not in them, or holds no single value.
+    /// Records skipped because the field is not in them, or does not hold a single value.
     pub no_field: u64,
 }
 
-impl Counts {
+impl Tally {
     /// Keys that were seen before.
     pub const fn seen(&self) -> u64 {
         self.keys - self.new
@@ -50,7 +50,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A little more was read, or a fifth of a second went by.
+    /// Something was read, or a fifth of a second went by.
     Progress(Progress<'a>),
     /// All keys until now are durable and visible.
     Commit {
@@ -69,10 +69,10 @@ pub struct Progress<'a> {
     pub input: Option<&'a Path>,
     /// Bytes of the inputs, as they are on the disk, that this run has read.
     pub bytes: u64,
-    /// Bytes that it has to read, as far as that was known when it began.
+    /// Bytes that it has to read, as the inputs were when it began.
     pub of_bytes: u64,
-    /// What it has found.
-    pub counts: Counts,
+    /// The records found by this run.
+    pub tally: Tally,
 }
 
 /// One input that a run has read from.
@@ -81,8 +81,8 @@ pub struct Progress<'a> {
 pub struct InputSummary {
     /// The input.
     pub path: PathBuf,
-    /// What was found in it, by earlier runs too if they were stopped within it.
-    pub counts: Counts,
+    /// The records found in it, with those of earlier runs that were stopped within it.
+    pub tally: Tally,
     /// Whether it was read to its end.
     pub finished: bool,
 }
@@ -96,9 +96,9 @@ pub struct Summary {
     /// Inputs that earlier runs had read to their end, and that have not grown since.
     pub finished_before: u64,
     /// What this run has found.
-    pub run: Counts,
+    pub run: Tally,
     /// What the job has found in all its runs.
-    pub total: Counts,
+    pub total: Tally,
     /// Whether all inputs are read to their end; false if the run was stopped.
     pub finished: bool,
     /// How long the run took.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gowk::ingest::{Counts, Job, Plan, PlannedInput, State, Summary};
+use gowk::ingest::{Job, Plan, PlannedInput, State, Summary, Tally};
 use serde::Serialize;
 
 use crate::cli::failure::Failure;
@@ -22,17 +22,17 @@ struct Found {
     skipped_no_field: u64,
 }
 
-impl From<&Counts> for Found {
-    fn from(counts: &Counts) -> Self {
+impl From<&Tally> for Found {
+    fn from(tally: &Tally) -> Self {
         Self {
-            read: counts.read(),
-            keys: counts.keys,
-            new: counts.new,
-            seen: counts.seen(),
-            skipped: counts.skipped(),
-            skipped_empty: counts.empty,
-            skipped_too_long: counts.too_long,
-            skipped_no_field: counts.no_field,
+            read: tally.read(),
+            keys: tally.keys,
+            new: tally.new,
+            seen: tally.seen(),
+            skipped: tally.skipped(),
+            skipped_empty: tally.empty,
+            skipped_too_long: tally.too_long,
+            skipped_no_field: tally.no_field,
         }
     }
 }
@@ -100,7 +100,7 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
     let input = |input: &gowk::ingest::InputSummary| InputDone {
         input: text(&input.path),
         finished: input.finished,
-        found: Found::from(&input.counts),
+        found: Found::from(&input.tally),
     };
     Done {
         job: job.name().to_owned(),
@@ -123,7 +123,7 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
 
 fn warn(summary: &Summary) {
     for input in &summary.inputs {
-        let (path, Counts { too_long, no_field, .. }) = (input.path.display(), input.counts);
+        let (path, Tally { too_long, no_field, .. }) = (input.path.display(), input.tally);
         if too_long > 0 {
             let limit = summary.max_key_length;
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
@@ -143,12 +143,12 @@ fn warn(summary: &Summary) {
 }
 
 fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failure> {
-    let mut rows: Vec<(String, Counts)> = summary
+    let mut rows: Vec<(String, Tally)> = summary
         .inputs
         .iter()
         .map(|input| {
             let part = if input.finished { "" } else { " (in part)" };
-            (format!("{}{part}", input.path.display()), input.counts)
+            (format!("{}{part}", input.path.display()), input.tally)
         })
         .collect();
     rows.push(("this run".to_owned(), summary.run));
@@ -160,8 +160,8 @@ fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failur
         "{:width$}  {:>12}  {:>12}  {:>12}  {:>12}",
         "", "read", "new", "seen before", "skipped"
     ))?;
-    for (name, counts) in &rows {
-        let (read, new, seen, skipped) = (counts.read(), counts.new, counts.seen(), counts.skipped());
+    for (name, tally) in &rows {
+        let (read, new, seen, skipped) = (tally.read(), tally.new, tally.seen(), tally.skipped());
         output.line(format_args!("{name:width$}  {read:>12}  {new:>12}  {seen:>12}  {skipped:>12}"))?;
     }
     if summary.finished_before > 0 {

@@ -3,9 +3,9 @@
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar that disappears when it is dropped.
-pub(super) struct Progress(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
-impl Progress {
+impl Bar {
     /// `what` says what is being done, as in "copying".
     pub(super) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new(0).with_message(what);
@@ -21,22 +21,22 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
 }
 
-/// For doublings that inserts make necessary: a bar for each.
+/// Shows a bar for each doubling that inserts make necessary.
 pub(super) fn of_growth() -> impl Fn(u64, u64) + Send + Sync + 'static {
-    let progress = Progress::new("doubling");
+    let bar = Bar::new("doubling");
     move |done, all| {
         if done <= 1 {
-            progress.0.reset();
+            bar.0.reset();
         }
-        progress.tell(done, all);
+        bar.tell(done, all);
         if done == all {
-            progress.0.finish_and_clear();
+            bar.0.finish_and_clear();
         }
     }
 }

@@ -24,10 +24,10 @@ pub(super) struct Position {
     pub(super) lines: u64,
 }
 
-pub(super) struct Source {
+pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
-    /// Bytes up to `hashed` have left; up to `at` they are taken; up to `end` they wait.
+    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` wait.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
@@ -42,7 +42,7 @@ pub(super) struct Source {
     moved: usize,
 }
 
-impl Source {
+impl Content {
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
         let decoder = Decoder::open(path, base)?;
         let (buffer, hash) = (Vec::new(), Xxh3::new());
@@ -71,7 +71,7 @@ impl Source {
     /// Reads more, and keeps what waits; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        // Moved at each filling, even to where it is, a long record would take quadratic time.
+        // Only then: a long record that was moved at each filling would take quadratic time.
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             #[cfg(test)]
@@ -102,8 +102,8 @@ impl Source {
         taken
     }
 
-    /// Reads the bytes of an earlier run again, and compares them; `stopped` is asked now and then whether to
-    /// give up, and then it returns false.
+    /// Reads the bytes of an earlier run again, and compares them. Returns false if `stopped`, which is asked now and
+    /// then, says so.
     pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
         if read.offset == 0 {
             return Ok(true);
@@ -164,7 +164,7 @@ impl Source {
         &self.path
     }
 
-    /// How to speak of a line, counted from 1 where reading began.
+    /// The words for a line, which is counted from 1 where reading began.
     pub(super) fn place(&self, line: u64) -> String {
         match self.base {
             0 => format!("line {line}"),
@@ -182,11 +182,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, vec![b'x'; 64 * CHUNK]).unwrap();
-        let mut source = Source::open(&path, 0).unwrap();
-        assert!(source.fill().unwrap());
-        source.take(1);
-        while source.fill().unwrap() {}
-        assert_eq!(source.waiting().len(), 64 * CHUNK - 1);
-        assert!(source.moved < CHUNK, "{} bytes were moved", source.moved);
+        let mut content = Content::open(&path, 0).unwrap();
+        assert!(content.fill().unwrap());
+        content.take(1);
+        while content.fill().unwrap() {}
+        assert_eq!(content.waiting().len(), 64 * CHUNK - 1);
+        assert!(content.moved < CHUNK, "{} bytes were moved", content.moved);
     }
 }

@@ -1,4 +1,4 @@
-//! How far a job is: a bar on a terminal, else a line every ten seconds.
+//! How far a job is, and how fast: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::cli::output;
 
-/// Between two lines.
+/// The time between two lines.
 const EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-pub(super) struct Progress {
+pub(super) struct Pace {
     bar: ProgressBar,
     /// Whether to print lines.
     lines: bool,
@@ -20,8 +20,8 @@ pub(super) struct Progress {
     last: Instant,
 }
 
-impl Progress {
-    /// With JSON on standard error there are no lines: its commits tell enough.
+impl Pace {
+    /// With `json` there are no lines: standard error tells of the commits then.
     pub(super) fn new(json: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -35,7 +35,7 @@ impl Progress {
     }
 
     pub(super) fn tell(&mut self, now: &ingest::Progress<'_>) {
-        let keys = now.counts.keys;
+        let keys = now.tally.keys;
         let rate = keys as f64 / self.started.elapsed().as_secs_f64().max(0.001);
         if !self.bar.is_hidden() {
             self.bar.set_length(now.of_bytes);

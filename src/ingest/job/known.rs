@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::JobProblem;
+use crate::ingest::error::JobProblem;
 
 /// By table; the first has no name.
 pub(super) const KNOWN: [(&str, &[&str]); 5] = [

@@ -1,0 +1,61 @@
+//! How a job's filter is created where it is not there yet.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::{Growth, Options, SlotsPerBucket};
+
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Creation {
+    pub(super) path: PathBuf,
+    capacity: Option<u64>,
+    false_positive_rate: Option<f64>,
+    pub(super) slots_per_bucket: Option<Spanned<u32>>,
+    seed: Option<u64>,
+    #[serde(default)]
+    growth: RawGrowth,
+    max_file_size: Option<u64>,
+    max_false_positive_rate: Option<f64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, Debug)]
+#[serde(rename_all = "lowercase")]
+enum RawGrowth {
+    #[default]
+    Auto,
+    Never,
+}
+
+impl Creation {
+    /// How the filter is created, on top of how it is to be opened.
+    pub(super) fn apply(&self, mut options: Options) -> Options {
+        options = options.growth(match self.growth {
+            RawGrowth::Auto => Growth::Auto,
+            RawGrowth::Never => Growth::Never,
+        });
+        if let Some(keys) = self.capacity {
+            options = options.capacity(keys);
+        }
+        if let Some(rate) = self.false_positive_rate {
+            options = options.false_positive_rate(rate);
+        }
+        if let Some(slots) =
+            self.slots_per_bucket.as_ref().and_then(|slots| SlotsPerBucket::new(*slots.get_ref()))
+        {
+            options = options.slots_per_bucket(slots);
+        }
+        if let Some(seed) = self.seed {
+            options = options.seed(seed);
+        }
+        if let Some(bytes) = self.max_file_size {
+            options = options.max_file_size(bytes);
+        }
+        if let Some(rate) = self.max_false_positive_rate {
+            options = options.max_false_positive_rate(rate);
+        }
+        options
+    }
+}

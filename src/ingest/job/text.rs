@@ -1,0 +1,243 @@
+//! From the text of a job file to a job: what serde takes it for, and the checks that serde does not make.
+
+use std::fs::File;
+use std::io::Read;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::{Job, known};
+use crate::SlotsPerBucket;
+use crate::ingest::creation::Creation;
+use crate::ingest::error::{Error, JobProblem};
+use crate::ingest::rules::{Column, Format, Rules};
+use crate::keys::LONGEST;
+
+/// Bytes that a job file may have.
+const LONGEST_JOB: u64 = 1 << 20;
+/// Bytes that a job's name may have.
+const LONGEST_NAME: usize = 200;
+const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
+const EVERY_SECONDS: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawJob {
+    name: Option<Spanned<String>>,
+    filter: Creation,
+    input: RawInput,
+    #[serde(default)]
+    commit: RawCommit,
+    output: Option<RawOutput>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawInput {
+    paths: Spanned<Vec<String>>,
+    #[serde(default = "lines")]
+    format: Spanned<RawFormat>,
+    field: Option<Spanned<RawField>>,
+    header: Option<bool>,
+    delimiter: Option<Spanned<String>>,
+    #[serde(default)]
+    trim: bool,
+    #[serde(default)]
+    skip_empty: bool,
+    max_key_length: Option<Spanned<u64>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawFormat {
+    Lines,
+    Nul,
+    Csv,
+    Jsonl,
+}
+
+fn lines() -> Spanned<RawFormat> {
+    Spanned::new(0..0, RawFormat::Lines)
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawField {
+    Name(String),
+    Number(u64),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCommit {
+    every_keys: Option<Spanned<u64>>,
+    every_seconds: Option<Spanned<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOutput {
+    new_keys: PathBuf,
+}
+
+/// A problem, and the byte of the text at which it is.
+type Misfit = (JobProblem, Option<usize>);
+
+fn wrong<T>(key: &'static str, value: &Spanned<T>, expected: &'static str) -> Misfit {
+    (JobProblem::Value { key, expected }, Some(value.span().start))
+}
+
+impl Job {
+    /// Reads and checks a job file.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let refused = |problem| Error::Job { path: path.to_owned(), line: None, problem };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST_JOB + 1).read_to_string(&mut text));
+        read.map_err(|source| refused(JobProblem::Read(source)))?;
+        if text.len() as u64 > LONGEST_JOB {
+            return Err(refused(JobProblem::TooLong { limit: LONGEST_JOB }));
+        }
+        Self::parse(&text, path)
+    }
+
+    /// Checks the text of a job file as if it were at `path`: its folder is the one to which the paths in it
+    /// are relative, and without a `name` the job is called as the file is, without the extension.
+    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        parse(text, path).map_err(|(problem, at)| {
+            let line = at.and_then(|at| text.get(..at)).map(|before| 1 + before.matches('\n').count() as u64);
+            Error::Job { path: path.to_owned(), line, problem }
+        })
+    }
+}
+
+fn toml_problem(error: &toml::de::Error) -> Misfit {
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    (JobProblem::Toml(message), error.span().map(|span| span.start))
+}
+
+fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
+    let table = DeTable::parse(text).map_err(|error| toml_problem(&error))?;
+    if let Some((problem, span)) = known::unknown(table.get_ref()) {
+        return Err((problem, Some(span.start)));
+    }
+    let raw: RawJob = toml::from_str(text).map_err(|error| toml_problem(&error))?;
+    let base = path.parent().unwrap_or(Path::new("")).to_owned();
+    let name = name(raw.name, path)?;
+    if let Some(slots) = &raw.filter.slots_per_bucket
+        && SlotsPerBucket::new(*slots.get_ref()).is_none()
+    {
+        return Err(wrong("slots_per_bucket", slots, "a whole number from 2 to 7"));
+    }
+    if raw.input.paths.get_ref().is_empty() {
+        return Err(wrong("paths", &raw.input.paths, "a list of at least one path or pattern"));
+    }
+    let every_keys = match &raw.commit.every_keys {
+        None => EVERY_KEYS,
+        Some(keys) => NonZeroU64::new(*keys.get_ref()).ok_or(wrong("every_keys", keys, "at least 1"))?,
+    };
+    let every = match &raw.commit.every_seconds {
+        None => EVERY_SECONDS,
+        Some(seconds) => Duration::try_from_secs_f64(*seconds.get_ref()).map_err(|_| {
+            wrong("every_seconds", seconds, "a number of seconds, or 0 to commit only by keys")
+        })?,
+    };
+    Ok(Job {
+        path: path.to_owned(),
+        name,
+        filter: base.join(&raw.filter.path),
+        base,
+        creation: raw.filter,
+        patterns: raw.input.paths.get_ref().clone(),
+        rules: raw.input.rules()?,
+        every_keys,
+        every,
+        new_keys: raw.output.map(|output| output.new_keys),
+    })
+}
+
+fn name(given: Option<Spanned<String>>, path: &Path) -> Result<String, Misfit> {
+    const EXPECTED: &str = "1 to 200 bytes without control characters";
+    let fits =
+        |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
+    if let Some(name) = given {
+        return if fits(name.get_ref()) {
+            Ok(name.into_inner())
+        } else {
+            Err(wrong("name", &name, EXPECTED))
+        };
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    if fits(&name) { Ok(name) } else { Err((JobProblem::Value { key: "name", expected: EXPECTED }, None)) }
+}
+
+impl RawInput {
+    fn rules(&self) -> Result<Rules, Misfit> {
+        let format = self.format()?;
+        let max_key_length = match &self.max_key_length {
+            None => LONGEST,
+            Some(given) => usize::try_from(*given.get_ref())
+                .ok()
+                .filter(|length| (1..=LONGEST).contains(length))
+                .ok_or(wrong("max_key_length", given, "from 1 to 16_777_216"))?,
+        };
+        Ok(Rules { format, trim: self.trim, skip_empty: self.skip_empty, max_key_length })
+    }
+
+    fn format(&self) -> Result<Format, Misfit> {
+        let format = *self.format.get_ref();
+        if format != RawFormat::Csv
+            && let Some(delimiter) = &self.delimiter
+        {
+            return Err(wrong("delimiter", delimiter, "given for format `csv` only"));
+        }
+        if format != RawFormat::Csv && self.header.is_some() {
+            let problem = JobProblem::Value { key: "header", expected: "given for format `csv` only" };
+            return Err((problem, Some(self.format.span().start)));
+        }
+        match (format, &self.field) {
+            (RawFormat::Lines, None) => Ok(Format::Lines(b'\n')),
+            (RawFormat::Nul, None) => Ok(Format::Lines(0)),
+            (RawFormat::Lines | RawFormat::Nul, Some(field)) => {
+                Err(wrong("field", field, "given for formats `csv` and `jsonl` only"))
+            }
+            (RawFormat::Csv | RawFormat::Jsonl, None) => Err(wrong(
+                "field",
+                &self.format,
+                "given for this format: the name or number of a CSV column, or a top-level field of JSON",
+            )),
+            (RawFormat::Jsonl, Some(field)) => match field.get_ref() {
+                RawField::Name(name) => Ok(Format::Jsonl { field: name.clone() }),
+                RawField::Number(_) => Err(wrong("field", field, "a name, for format `jsonl`")),
+            },
+            (RawFormat::Csv, Some(field)) => self.csv(field),
+        }
+    }
+
+    fn csv(&self, field: &Spanned<RawField>) -> Result<Format, Misfit> {
+        let delimiter = match &self.delimiter {
+            None => b',',
+            Some(given) => match given.get_ref().as_bytes() {
+                [byte] if !matches!(byte, b'"' | b'\r' | b'\n') => *byte,
+                _ => return Err(wrong("delimiter", given, "a single byte, as `;` or `\\t`")),
+            },
+        };
+        let (column, header) = match field.get_ref() {
+            RawField::Name(_) if self.header == Some(false) => {
+                return Err(wrong("field", field, "a number, from 1, where there is no header"));
+            }
+            RawField::Name(name) => (Column::Name(name.clone()), true),
+            RawField::Number(number) => {
+                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
+                let index = index.ok_or(wrong("field", field, "a name, or a number from 1"))?;
+                (Column::Number(index), self.header.unwrap_or(false))
+            }
+        };
+        Ok(Format::Csv { column, header, delimiter })
+    }
+}

@@ -1,0 +1,68 @@
+//! Keys on their way from a stream into a filter.
+//!
+//! The tool and the [ingest jobs](crate::ingest) feed their filters with what is in here. A thread of its own reads,
+//! so that a slow stream holds up nothing else: whoever takes keys learns at once that there are none yet, and can be
+//! woken by a clock or a signal.
+//!
+//! * A [`Batch`] holds keys one after the other, in two allocations however many they are.
+//! * [`Lines`] cuts a stream into batches.
+//! * A [`Feed`] is a thread that reads, and a bounded queue of what it has read.
+//! * A [`CommitClock`] says when to commit: after so many keys, or so much time.
+//! * [`insert_unique`] inserts keys, and says how many were taken before the first one that was refused.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("seen.gowk");
+//! use std::num::NonZeroU64;
+//! use std::time::Duration;
+//!
+//! use gowk::keys::{self, Batch, CommitClock, Feed, Lines, Next};
+//!
+//! let stream: &[u8] = b"https://example.org/\nhttps://example.com/\nhttps://example.org/\n";
+//! let mut feed = Feed::<Batch, keys::Error>::start("reading", 16, move |to| {
+//!     for batch in Lines::new(stream, b'\n') {
+//!         if to.send(batch?).is_err() {
+//!             break; // nobody takes any more
+//!         }
+//!     }
+//!     Ok(())
+//! })?;
+//!
+//! let mut writer = gowk::Options::new().open(&path)?;
+//! let mut clock = CommitClock::new(NonZeroU64::new(1_000_000), Some(Duration::from_secs(10)));
+//! let (mut stored, mut new) = (Vec::new(), Vec::new());
+//! loop {
+//!     match feed.next(clock.deadline())? {
+//!         Next::Message(batch) => {
+//!             let keys: Vec<&[u8]> = batch.iter().collect();
+//!             keys::insert_unique(&mut writer, &keys, &mut stored).map_err(|refused| refused.cause)?;
+//!             new.extend(keys::stored(&keys, &stored).map(<[u8]>::to_vec));
+//!             clock.take(keys.len() as u64);
+//!         }
+//!         Next::Woken => {}
+//!         Next::End => break,
+//!     }
+//!     if clock.is_due() {
+//!         writer.commit()?;
+//!         clock.commit();
+//!     }
+//! }
+//! writer.commit()?;
+//! assert_eq!(new, [b"https://example.org/", b"https://example.com/"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod batch;
+mod clock;
+mod feed;
+mod insert;
+mod lines;
+
+pub use batch::Batch;
+pub use clock::CommitClock;
+pub use feed::{Feed, Next, Sender, Stopped};
+pub use insert::{Refused, insert_unique, stored};
+pub use lines::{Error, Lines};
+
+/// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.
+pub const LONGEST: usize = 16 << 20;
