@@ -253,8 +253,8 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// Every commit is durable, but something after the last one failed: applying it to the filter file, a checkpoint, or
-    /// closing.
+    /// Every commit is durable, but something after the last one failed: applying it to the filter file, a
+    /// checkpoint, or closing.
     #[error("{source}; commit {commit} of {} is durable; open the filter again to go on", path.display())]
     AfterCommit {
         /// The filter file.
@@ -418,7 +418,8 @@ pub enum JournalDefect {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrowthRefusal {
-    /// One region is full while the others are not: too many keys share one pair of buckets, as copies or hostile keys do.
+    /// One region is full while the others are not: too many keys share one pair of buckets, as copies or hostile
+    /// keys do.
     #[error(
         "region {region} has no room although the whole filter's load is {load:.3} (doubling starts at {threshold:.3}); \
          more keys collide there than by chance; look for copies or crafted keys, or create a filter with another seed"

@@ -4,9 +4,9 @@ use crate::cuckoo::{Counts, MAX_REGIONS, RegionId};
 use crate::error::GrowthRefusal;
 use crate::format::{Geometry, Policy};
 
-/// A filter doubles only at or above this part of rho ([`SlotsPerBucket::headroom`](crate::SlotsPerBucket)). If an insert
-/// finds no room below it, many keys share one pair of buckets, as copies or hostile keys do, and doubling would not part
-/// them.
+/// A filter doubles only at or above this part of rho ([`SlotsPerBucket::headroom`](crate::SlotsPerBucket)). If an
+/// insert finds no room below it, many keys share one pair of buckets, as copies or hostile keys do, and doubling
+/// would not part them.
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
 /// If more than this part of the entries is void, growth is refused unless the user allows it.
 const MOST_VOID: f64 = 0.5;

@@ -13,8 +13,8 @@ use crate::system::{Disk, SystemDisk, new_uuid, random};
 const DEFAULT_CAPACITY: u64 = 1_000_000;
 /// The false-positive rate that a filter is created for unless told otherwise.
 const DEFAULT_RATE: f64 = 0.001;
-/// How many entries the search for a free slot examines at most. With fewer, a filter doubles at a lower load: with 500,
-/// 1 to 1.5 percentage points lower.
+/// How many entries the search for a free slot examines at most. With fewer, a filter doubles at a lower load: with
+/// 500, 1 to 1.5 percentage points lower.
 const DEFAULT_MAX_KICKS: u32 = 2000;
 
 /// When a process verifies page checksums.

@@ -1,7 +1,7 @@
 //! The cuckoo table of one region: lookup, insert, remove and count over its buckets.
 //!
-//! No I/O: an implementor of [`Buckets`] says where the buckets lie and how reading one can fail. The rules are those of
-//! `format-spec/README.md`, section 4.
+//! No I/O: an implementor of [`Buckets`] says where the buckets lie and how reading one can fail. The rules are those
+//! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
 use super::widths::Width;
@@ -232,8 +232,8 @@ impl Search {
         Ok(None)
     }
 
-    /// Moves the entries of the chain that ends at step `last`, the last one first, and stores the new fingerprint in the
-    /// slot that the first one leaves.
+    /// Moves the entries of the chain that ends at step `last`, the last one first, and stores the new fingerprint in
+    /// the slot that the first one leaves.
     fn follow<W: Width, B: BucketsMut<W>>(&self, buckets: &mut B, last: usize, fingerprint: Slot<W>) {
         let mut step = self.steps[last];
         // There is an empty lane: the search ends only at a bucket that has one.

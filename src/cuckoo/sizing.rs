@@ -7,8 +7,8 @@ use super::region::BUCKETS_PER_REGION;
 use super::widths::SlotsPerBucket;
 
 impl SlotsPerBucket {
-    /// The most slots per bucket whose false-positive rate, at full load before any growth, is at most `rate`; `None` if
-    /// there is no such width.
+    /// The most slots per bucket whose false-positive rate, at full load before any growth, is at most `rate`; `None`
+    /// if there is no such width.
     pub fn for_rate(rate: f64) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|slots| slots.false_positive_rate() <= rate)
     }
@@ -20,13 +20,13 @@ impl SlotsPerBucket {
 
     /// rho: the load, as a part of all slots, up to which every region of a filter finds room.
     ///
-    /// The first insert that finds no room in a region comes at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987, 0.990
-    /// for n = 2 to 7 (measured over 4000 regions each; standard deviation 0.004 to 0.002). The keys spread unevenly over
-    /// the regions, and rho keeps at least six standard deviations of that spread below those loads.
+    /// The first insert that finds no room in a region comes at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987,
+    /// 0.990 for n = 2 to 7 (measured over 4000 regions each; standard deviation 0.004 to 0.002). The keys spread
+    /// unevenly over the regions, and rho keeps at least six standard deviations of that spread below those loads.
     ///
     /// An insert can still fail earlier, where more than 2n keys meet in one pair of buckets: at 50 million keys the
-    /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles early, or
-    /// the insert fails if growth is off.
+    /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles
+    /// early, or the insert fails if growth is off.
     pub(crate) const fn headroom(self) -> f64 {
         match self {
             Self::Two => 0.80,

@@ -59,8 +59,8 @@ impl SlotsPerBucket {
     }
 }
 
-/// How a bucket is divided. `INDEX_BITS` is the same for every real width, and `BITS` follows from `SLOTS`; tests choose
-/// smaller ones, so that all slots can be tried.
+/// How a bucket is divided. `INDEX_BITS` is the same for every real width, and `BITS` follows from `SLOTS`; tests
+/// choose smaller ones, so that all slots can be tried.
 pub(crate) trait Width: Copy + Eq + Debug + 'static {
     /// n, the slots in a bucket.
     const SLOTS: u32;

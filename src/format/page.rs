@@ -15,8 +15,8 @@ pub(crate) type Page = [u64; BUCKETS_PER_PAGE as usize];
 
 /// Computes page checksums for one file in one generation.
 ///
-/// The uuid, the generation and the page's number go in before its bytes. So a page does not pass in another file, after
-/// a doubling, or in another place.
+/// The uuid, the generation and the page's number go in before its bytes. So a page does not pass in another file,
+/// after a doubling, or in another place.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer(Hasher);
 

@@ -35,8 +35,8 @@ pub trait Disk: Debug + Send + Sync {
     fn allocate(&self, file: &File, length: u64) -> io::Result<()>;
     /// Returns once the file's contents and length are on the medium.
     fn sync(&self, file: &File) -> io::Result<()>;
-    /// Gives a file another name. If a file has that name already, it is replaced if `replace`; else the call fails with
-    /// `AlreadyExists`.
+    /// Gives a file another name. If a file has that name already, it is replaced if `replace`; else the call fails
+    /// with `AlreadyExists`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -45,9 +45,9 @@ pub trait Disk: Debug + Send + Sync {
     /// Bytes that are free for files in a folder.
     fn available(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a copy
-    /// of the file shares the bytes in `own`, takes room for these apart from the copy. The bytes stay as they are. Where
-    /// the file system knows no such calls, nothing happens.
+    /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a
+    /// copy of the file shares the bytes in `own`, takes room for these apart from the copy. The bytes stay as they
+    /// are. Where the file system knows no such calls, nothing happens.
     fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
         let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
         if has_holes {

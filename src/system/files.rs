@@ -56,8 +56,8 @@ impl Files {
     }
 }
 
-/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. When a doubling puts a new file under
-/// the name outside, the mount still shows the old one; and journal and lock file do not lie beside it.
+/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. When a doubling puts a new file
+/// under the name outside, the mount still shows the old one; and journal and lock file do not lie beside it.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};

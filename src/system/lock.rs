@@ -3,11 +3,11 @@
 //! * The **gate** is a `flock` on the data file itself, held only while opening (and recovering).
 //! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed or removed. It is only touched under
 //!   the gate. It is tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
-//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but belongs
-//!   to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
-//! * The **turn** is a lock on another byte of it. Whoever waits for the gate exclusively holds it, and openings that come
-//!   later wait for it. Without the turn, readers that keep coming would keep a writer waiting for ever: one of them
-//!   would always hold the gate.
+//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but
+//!   belongs to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
+//! * The **turn** is a lock on another byte of it. Whoever waits for the gate exclusively holds it, and openings that
+//!   come later wait for it. Without the turn, readers that keep coming would keep a writer waiting for ever: one of
+//!   them would always hold the gate.
 //!
 //! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has no such locks, gate and
 //! writer lock are enough as long as nobody removes the lock file.
@@ -81,7 +81,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the process.
+        // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
+        // process.
         let _ = FileExt::unlock(&self.0);
     }
 }

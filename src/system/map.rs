@@ -5,8 +5,8 @@
 //! 1. Mapped memory is accessed through atomics only. Another process may change a mapped file at any time; a `&[u8]`
 //!    or `&[u64]` over it would let the compiler assume that nobody does.
 //! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
-//!    published file. If another program does, the next access behind the cut raises SIGBUS. No check here could prevent
-//!    that; the specification says so (section 10).
+//!    published file. If another program does, the next access behind the cut raises SIGBUS. No check here could
+//!    prevent that; the specification says so (section 10).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -94,8 +94,8 @@ impl Map {
         Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
     }
 
-    /// The buckets of a region, which are read without comparing each index with the map's length; `None` if there is no
-    /// such region.
+    /// The buckets of a region, which are read without comparing each index with the map's length; `None` if there is
+    /// no such region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
         if u64::from(region.0) >= self.regions {
@@ -170,8 +170,8 @@ impl MapMut {
         Ok(Self(MmapRaw::from(map)))
     }
 
-    /// Memory without a file, all zeros. It is in huge pages where the system has them, so that the processor's cache of
-    /// addresses covers more of it.
+    /// Memory without a file, all zeros. It is in huge pages where the system has them, so that the processor's cache
+    /// of addresses covers more of it.
     pub(crate) fn anonymous(length: u64) -> io::Result<Self> {
         let map = options(length)?.map_anon()?;
         #[cfg(target_os = "linux")]

@@ -1,10 +1,10 @@
-//! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place, get
-//! those of the filter.
+//! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
+//! get those of the filter.
 //!
-//! The rule: what may be set is set, and nobody gains a right. A process that is not root cannot give a file to another
-//! owner. If the group cannot be kept, the new group gets no more than all others have: of a mode 664, the file gets 644.
-//! If the access control list cannot be kept, the group gets what the list gave to the group itself. (The group's bits of
-//! the old mode would be too much: where there is a list, they show its mask.)
+//! The rule: what may be set is set, and nobody gains a right. A process that is not root cannot give a file to
+//! another owner. If the group cannot be kept, the new group gets no more than all others have: of a mode 664, the
+//! file gets 644. If the access control list cannot be kept, the group gets what the list gave to the group itself.
+//! (The group's bits of the old mode would be too much: where there is a list, they show its mask.)
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;

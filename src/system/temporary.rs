@@ -116,8 +116,8 @@ impl Files {
     /// old file.
     ///
     /// A temporary name is not counted, and is removed if this process may: where a system cannot rename without
-    /// replacing, publishing gives the new file its second name and then removes the temporary one, and a writer that dies
-    /// in between leaves both.
+    /// replacing, publishing gives the new file its second name and then removes the temporary one, and a writer that
+    /// dies in between leaves both.
     pub(crate) fn check_single_name(&self, disk: &dyn Disk, file: &File) -> Result<()> {
         let metadata = file.metadata().at(&self.data, "look at")?;
         if metadata.nlink() <= 1 {
