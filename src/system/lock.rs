@@ -138,8 +138,8 @@ impl Presence {
 }
 
 /// The bytes of the data file whose locks mean something: `format-spec/README.md`, section 7.1.
-pub(crate) const PRESENCE: u64 = crate::format::LIVE;
-pub(crate) const TURN: u64 = PRESENCE + 1;
+pub(super) const PRESENCE: u64 = crate::format::LIVE;
+pub(super) const TURN: u64 = PRESENCE + 1;
 
 /// A lock on one byte of a file, given up when dropped.
 #[derive(Debug)]
