@@ -17,7 +17,7 @@ use crate::error::Result;
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Growth {
-    /// Never: an insert that finds no room fails with [`Error::Full`].
+    /// Never: an insert that finds no room fails with [`Error::Full`](crate::Error::Full).
     Never,
     /// When an insert finds no room and the load is high enough.
     #[default]
