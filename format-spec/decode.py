@@ -6,7 +6,7 @@ It shares no code with gowk, and is meant to be read next to the specification.
 
     decode.py FILE               verify every checksum, replay the journal in memory, print statistics as JSON
     decode.py FILE --check       read keys from standard input, one a line, and print those that are present
-    decode.py --examples         print the worked examples of section 3.4 and 8.2
+    decode.py --examples         print the worked examples of appendix A
     decode.py --self-test        check the hash, the tables and the examples of README.md
 
 Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage found (each damaged page and its region is
@@ -804,7 +804,7 @@ def open_files(path):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The worked examples of 3.4 and 8.2
+# The worked examples of appendix A
 
 KEYS = [b"", b"gowk", b"cuckoo", b"https://example.org/a", b"\0"]
 

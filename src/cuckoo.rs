@@ -1,14 +1,14 @@
 //! The cuckoo filter itself, as arithmetic on numbers: from a key's bytes to a region, a bucket and a fingerprint,
 //! and what a region does with them.
 //!
-//! Uses nothing of the other wings: no files, no memory maps, no format but the widths of slots. Where the buckets
-//! lie is the matter of whoever implements [`Buckets`].
+//! Uses no other wing: it knows no files, no memory maps, and nothing of the format but the widths of slots. Whoever
+//! implements [`Buckets`] decides where the buckets lie.
 //!
 //! Invariants (`format-spec/README.md`, sections 3 and 4):
 //!
-//! 1. An entry is in one of two buckets of one region, and either leads to the other by its tag alone.
-//! 2. An insert that fails has changed nothing; one that succeeds moves entries only between their two buckets.
-//! 3. A removal takes the longest entry that matches, so that no key that was inserted becomes absent.
+//! 1. An entry is in one of two buckets of one region. Its tag and the bucket that it is in give the other bucket.
+//! 2. An insert that fails changes nothing. One that succeeds moves entries only between their two buckets.
+//! 3. A removal takes the longest entry that matches. So every other key that was inserted stays present.
 
 mod bucket;
 mod counts;

@@ -1,4 +1,6 @@
 //! The one error type. Each message names the file, the place and the remedy.
+//!
+//! The file is long and stays whole: its types are lists of messages, which are easier to keep alike on one page.
 
 use std::fmt;
 use std::io;
@@ -75,7 +77,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A superblock whose checksum is right holds a value that cannot be.
+    /// A superblock with a right checksum holds a value that is not allowed.
     #[error("{}: superblock field `{field}` is {found}, not {expected}; restore the file from a copy", path.display())]
     Field {
         /// The file.
@@ -102,7 +104,7 @@ pub enum Error {
         found: u64,
     },
 
-    /// This build's hash function gives other hashes than the one that wrote the file.
+    /// This build's hash function gives other hashes than the build that wrote the file.
     #[error("{}: its hash check value does not match this build's hash function; use the gowk that wrote it", path.display())]
     HashMismatch {
         /// The file.
@@ -130,8 +132,7 @@ pub enum Error {
         page: u64,
     },
 
-    /// The journal holds commits that cannot be told apart from damage, or that belong to another state of the
-    /// file.
+    /// The journal cannot be used: it is damaged, or it belongs to another filter or to another state of this one.
     #[error("{}: {defect}", path.display())]
     Journal {
         /// The journal file.
@@ -149,7 +150,7 @@ pub enum Error {
 
     /// Something is mounted at the file's own path.
     #[error(
-        "{}: is a mount point of its own, which would stay with this file when the filter doubles; \
+        "{}: is a mount point of its own, which would still show this file once the filter has doubled; \
          mount the folder that it lies in", path.display()
     )]
     MountPoint {
@@ -157,9 +158,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another process has begun to open the filter, and does not come to an end.
+    /// Another process has held the filter's gate, which is held only while opening, for too long.
     #[error(
-        "{}: another process has been opening it for too long; let it go on if it is stopped, or end it, \
+        "{}: another process has been opening it for too long; continue that process if it is stopped, or end it, \
          and try again", path.display()
     )]
     Stalled {
@@ -169,15 +170,15 @@ pub enum Error {
 
     /// Another file has taken the filter's name while a writer had it.
     #[error(
-        "{}: another file has taken this name since the filter was opened, and it is left alone; \
-         move it away and commit again, or open it and begin anew", path.display()
+        "{}: another file has taken this name since the filter was opened; nothing was changed; \
+         move that file away and commit again, or open it and begin anew", path.display()
     )]
     NameTaken {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// The file has several names, so that publishing a new one under one name would part them.
+    /// The file has several names. Publishing a new file under one of them would leave the old file under the others.
     #[error("{}: has {links} hard links, and a writer needs a file with one name; remove the others", path.display())]
     HardLinks {
         /// The filter file.
@@ -216,8 +217,8 @@ pub enum Error {
         limit: u32,
     },
 
-    /// Some inserts were answered without storing an entry, so that a removal could take an entry that another
-    /// key lives on.
+    /// Some inserts stored no entry, because the key was found already or had too many copies. Such a key relies on the
+    /// entry of another key, which a removal could take.
     #[error(
         "{}: {unrecorded} inserts stored nothing of their own, so removing could lose other keys; \
          allow it explicitly, or use counted inserts only",
@@ -230,14 +231,14 @@ pub enum Error {
         unrecorded: u64,
     },
 
-    /// A write or sync failed in a way that leaves open what the disk holds.
+    /// An earlier write or sync failed, and nobody knows what the disk holds.
     #[error("{}: an earlier write failed and its outcome is unknown; open the filter again to recover", path.display())]
     Poisoned {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// A commit failed in a way that leaves open whether it is durable. The writer is poisoned.
+    /// A commit failed, and nobody knows whether it is durable. The writer is poisoned.
     #[error(
         "{source}; whether commit {commit} of {} is durable is unknown; open the filter again, as `gowk info` \
          does: at commit {commit} or higher it is, below that it is not",
@@ -252,7 +253,7 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// All that was committed is durable, but what comes after a commit failed: applying it to the filter file, a
+    /// Every commit is durable, but something after the last one failed: applying it to the filter file, a
     /// checkpoint, or closing.
     #[error("{source}; commit {commit} of {} is durable; open the filter again to go on", path.display())]
     AfterCommit {
@@ -264,7 +265,7 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// The metadata would not fit.
+    /// The metadata is too long.
     #[error(
         "{}: metadata of {needed} bytes exceeds the {limit} that a filter holds; remove entries no longer needed",
         path.display()
@@ -314,14 +315,14 @@ pub enum Error {
         wanted: f64,
     },
 
-    /// The file was replaced by a filter with another seed, for which the caller's hashes mean nothing.
+    /// The file was replaced by a filter with another seed, in which hashes made before find nothing.
     #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
     Replaced {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// A reader could not get a settled view: the file kept changing under it.
+    /// A reader found no moment at which the file was not being changed.
     #[error("{}: kept changing while it was {op}; try again when no writer is busy", path.display())]
     Busy {
         /// The filter file.
@@ -332,17 +333,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Of a commit whose outcome nobody knows.
+    /// Wraps the failure of a commit of which nobody knows whether it is durable.
     pub(crate) fn unknown(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
         move |source| Self::Unknown { path: path.to_owned(), commit, source: Box::new(source) }
     }
 
-    /// Of what failed when the commit was durable.
+    /// Wraps a failure after the commit was durable.
     pub(crate) fn after_commit(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
         move |source| Self::AfterCommit { path: path.to_owned(), commit, source: Box::new(source) }
     }
 
-    /// Whether only one key is concerned, so that a batch can go on with the next.
+    /// Whether the error concerns one key only, so that a batch can go on with the next.
     pub(crate) fn refuses_one_key(&self) -> bool {
         matches!(self, Self::DuplicateLimit { .. } | Self::Full { .. } | Self::Growth { .. })
     }
@@ -379,7 +380,7 @@ pub enum JournalDefect {
         "the journal of another filter, with commits; move it away if the filter beside it is the one you want"
     )]
     Foreign,
-    /// It belongs to a later state than the file: the file is an older copy.
+    /// It belongs to another state of the filter: as where an older copy of the file was restored beside it.
     #[error(
         "holds commits up to {last}, but the filter ends at commit {checkpoint} of another history; \
          if an older copy of the filter was restored, move the journal away to go on from that copy"
@@ -403,9 +404,9 @@ pub enum JournalDefect {
         /// The last commit seen after it.
         last: u64,
     },
-    /// It is something else, which only lies where the journal belongs.
+    /// It is some other file that has the journal's name.
     #[error(
-        "is in the place of the filter's journal, but is none; move it away, or give the filter another name"
+        "has the name of the filter's journal, but is none; move it away, or give the filter another name"
     )]
     NotAJournal,
     /// It was written in a format that this build cannot read.
@@ -417,10 +418,11 @@ pub enum JournalDefect {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrowthRefusal {
-    /// One region is full while the others are not: many keys share a place, as copies or hostile keys do.
+    /// One region is full while the others are not: too many keys share one pair of buckets, as copies or hostile
+    /// keys do.
     #[error(
         "region {region} has no room although the whole filter's load is {load:.3} (doubling starts at {threshold:.3}); \
-         the keys collide, by chance no more: look at them, or create a filter with another seed"
+         more keys collide there than by chance; look for copies or crafted keys, or create a filter with another seed"
     )]
     Crowded {
         /// The region without room.
@@ -451,9 +453,9 @@ pub enum GrowthRefusal {
         /// The limit in force.
         limit: f64,
     },
-    /// More than half of the entries have no tail left, so that doubling gains little.
+    /// More than half of the entries have no tail left. A doubling would copy them, and gain little room.
     #[error(
-        "{void} of {entries} entries have no bits left to tell them apart, and doubling would copy them; \
+        "{void} of {entries} entries have no bits left that could divide them, and doubling would copy them; \
          create a new filter, or allow such growth"
     )]
     Void {

@@ -1,21 +1,23 @@
-//! Every byte that gowk stores: where it lies, what it means, and the way from bytes to something that can be
-//! trusted. `format-spec/README.md` is its home; tests compare the numbers here with its tables.
+//! Every byte that gowk stores: where it lies, what it means, and how it is checked before it is believed.
+//! `format-spec/README.md` specifies the bytes; tests compare the numbers here with its tables.
 //!
 //! Uses [`cuckoo`](crate::cuckoo), and touches no file.
 //!
 //! Invariants:
 //!
-//! 1. Raw structures are what the bytes say. What is left once every field was checked is another type, and checking
-//!    consumes the raw one: no byte of a file is used before.
-//! 2. No bytes, however made, make this code panic.
-//! 3. A numeric offset or length of the format outside of this wing is a defect.
+//! 1. What was read and what was checked are different types. Checking consumes what was read, so that no byte of a
+//!    file is used before it was checked.
+//! 2. No bytes make this code panic, whoever made them.
+//! 3. Only this wing has numeric offsets and lengths of the format; anywhere else they are a defect.
 
+mod checks;
 pub(crate) mod frame;
 mod layout;
 mod metadata;
 mod page;
 mod superblock;
 
+pub(crate) use checks::{RawSuperblocks, Superblocks, check_counts};
 pub(crate) use layout::{
     BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA,
     LIVE_METADATA_LENGTH, LIVE_SEQUENCES, LIVE_STATE, MAGIC, METADATA_LIMIT, PAGE, PAGES_PER_REGION, PageId,
@@ -25,9 +27,7 @@ pub use metadata::Metadata;
 pub use page::DamagedPage;
 pub(crate) use page::{Page, Sealer, tally};
 pub use superblock::Growth;
-pub(crate) use superblock::{
-    Identity, Policy, RawCounts, RawSuperblocks, Superblock, Superblocks, check_counts,
-};
+pub(crate) use superblock::{Identity, Policy, RawCounts, Superblock};
 
 #[cfg(test)]
 pub(crate) mod tests;

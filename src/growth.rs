@@ -4,14 +4,15 @@ use crate::cuckoo::{Counts, MAX_REGIONS, RegionId};
 use crate::error::GrowthRefusal;
 use crate::format::{Geometry, Policy};
 
-/// The part of the reachable load that must be reached before a filter doubles: below it, an insert that finds
-/// no room has met colliding or hostile keys, which doubling would not help against.
+/// A filter doubles only at or above this part of rho ([`SlotsPerBucket::headroom`](crate::SlotsPerBucket)). If an
+/// insert finds no room below it, many keys share one pair of buckets, as copies or hostile keys do, and doubling
+/// would not part them.
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
-/// The part of entries without a tail above which growth is refused unless allowed.
+/// If more than this part of the entries is void, growth is refused unless the user allows it.
 const MOST_VOID: f64 = 0.5;
 
-/// Why a filter in this state must not double, if it must not. `crowded` is the region without room; `None`
-/// where the user asked for a doubling.
+/// Why a filter in this state must not double; `None` if it may. `crowded` is the region without room, or `None` if the
+/// user asked for the doubling.
 pub(crate) fn refusal(
     geometry: Geometry,
     policy: &Policy,

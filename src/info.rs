@@ -1,4 +1,4 @@
-//! What a filter says of itself.
+//! A filter's description of itself: shape, contents and expectations.
 
 use crate::cuckoo::{Counts, HashKind, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
@@ -6,8 +6,8 @@ use crate::format::{Geometry, Growth, Identity, Policy};
 /// How many doublings ahead [`Info::forecast`] looks at most.
 const FORECAST: usize = 8;
 
-/// A filter's shape, contents and expectations, as of its last commit (or of the open transaction, from
-/// [`Writer::info`](crate::Writer::info)).
+/// A filter's shape, contents and expectations, as of its last commit. From [`Writer::info`](crate::Writer::info) it
+/// includes the open transaction.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Info {
@@ -29,7 +29,7 @@ pub struct Info {
     pub regions: u64,
     /// Keys asked for at creation.
     pub capacity: u64,
-    /// The false-positive rate asked for at creation; `None` if slots per bucket were.
+    /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
     /// Whether the filter doubles itself.
     pub growth: Growth,
@@ -45,9 +45,9 @@ pub struct Info {
     pub inserted: u64,
     /// Entries removed.
     pub removed: u64,
-    /// Inserts that were answered without storing an entry; removal is refused unless this is 0.
+    /// Inserts that stored no entry; removal is refused unless this is 0.
     pub unrecorded: u64,
-    /// Entries by the bits of their tail: those stored last have the most, and each doubling takes one.
+    /// Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling.
     pub entries_by_tail: Vec<u64>,
     /// Buckets that repair has filled with slots that match everything.
     pub quarantined_buckets: u64,
@@ -55,11 +55,11 @@ pub struct Info {
     pub load: f64,
     /// Bits of the file per entry; `None` while there are no entries.
     pub bits_per_key: Option<f64>,
-    /// The chance that a key never inserted is found now, from the number of entries by the length of their
-    /// tail and from the quarantined buckets (`format-spec/README.md`, section 4.9).
+    /// The chance that a key never inserted is found now. It is computed from the entries by length of tail and the
+    /// quarantined buckets (`format-spec/README.md`, section 4.9).
     pub expected_false_positive_rate: f64,
-    /// What the next doublings would bring, until the format, a limit or the share of entries without a tail
-    /// ends them.
+    /// The filter after each of its next doublings, up to eight. The list ends earlier where the format, a limit or the
+    /// share of void entries forbids another doubling.
     pub forecast: Vec<Forecast>,
     /// The number of the last commit.
     pub commit: u64,
@@ -81,11 +81,11 @@ pub struct Forecast {
     pub expected_false_positive_rate: f64,
     /// Bits of the file per entry then.
     pub bits_per_key: f64,
-    /// Entries without a tail, which a doubling copies instead of dividing.
+    /// Void entries, which have no tail left; a doubling copies them to both sides.
     pub void_entries: u64,
 }
 
-/// What `Info` is computed from.
+/// What an [`Info`] is computed from.
 pub(crate) struct Facts {
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,

@@ -59,22 +59,40 @@
 //! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
 //! | sizing | the slots per bucket for a rate, the regions for a capacity |
 //! | counts | counters kept with each commit: entries by the length of their tail, inserts, removals |
+//! | error | why a call failed: file, place and remedy |
 //! | layout | where in the file everything lies |
 //! | superblock | what the file is and which commit its data holds; written twice, so that one is always whole |
+//! | checks | what must hold of a superblock before any of it is believed |
 //! | metadata | names and bytes that users keep in the filter |
 //! | frame | a piece of the journal, with a checksum; a *scan* finds those that count |
 //! | disk | the operations that change a disk, behind one trait |
-//! | lock | the gate, held while opening, and the writer lock |
+//! | files | the data file, the journal and the lock file, by canonical paths |
+//! | rights | a file's mode, owner, group and access control list |
+//! | temporary | of a file: made beside the filter, and not published yet |
+//! | random | numbers from the operating system, for seeds, salts and uuids |
+//! | lock | the gate and the turn, held while opening; the writer lock and the presence, held by a writer |
+//! | memory | how much of it the process may use, and whether a file fits into it |
+//! | threads | work that is divided over several of them |
 //! | map | a file, or part of it, as memory |
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
-//! | published | with the filter's name, for all to see; an unpublished file is one being filled, or doubled into |
+//! | medium | the disk under a file, read by calls that fail where it cannot give a block back |
+//! | later | of a frame: with a commit higher than the one that is due |
+//! | open | who takes which lock in which order, and who recovers |
+//! | published | with the filter's name, for all to see; an *unpublished* file is one being filled, or doubled into |
 //! | recovery | redoing what the journal holds after its writer died |
-//! | view | one opening of the file for reading; the recent one is that which a thread looked into last |
+//! | reader | a filter open for lookups; a *writer* is one open for changes |
+//! | view | one opening of the file for reading; the *recent* one is that which a thread looked into last |
+//! | snapshot | what a reader sees at one commit |
+//! | in memory | of a copy of the file that no disk is needed for |
+//! | patience | how long a reader waits for a moment at which nothing changes |
+//! | verify | to read all and compare it with its checksums |
 //! | calm | an epoch that is even, and at which no flag was set |
 //! | settled | read while nothing was applied |
 //! | ring | lookups of a batch, dozens of which are under way at once |
-//! | transaction | all changes since the last commit; those pending are not sorted by page yet |
+//! | transaction | all changes since the last commit; those *pending* are not sorted by page yet |
+//! | commit | a transaction made durable, and its number |
+//! | copy | a new file with the same keys, as of one commit |
 //! | target | where changes go: a published file under an overlay, or an unpublished one |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |

@@ -13,8 +13,8 @@ use crate::system::{Disk, SystemDisk, new_uuid, random};
 const DEFAULT_CAPACITY: u64 = 1_000_000;
 /// The false-positive rate that a filter is created for unless told otherwise.
 const DEFAULT_RATE: f64 = 0.001;
-/// Entries that the search for a free slot looks at. Fewer fill a filter less before it has to double: 500
-/// cost 1 to 1.5 points of load.
+/// How many entries the search for a free slot examines at most. With fewer, a filter doubles at a lower load: with
+/// 500, 1 to 1.5 percentage points lower.
 const DEFAULT_MAX_KICKS: u32 = 2000;
 
 /// When a process verifies page checksums.
@@ -29,13 +29,13 @@ pub enum Verify {
     Never,
 }
 
-/// What a lookup answers where a damaged page keeps it from knowing.
+/// What a lookup answers if it touches a damaged page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnDamage {
     /// [`Error::Damaged`].
     #[default]
     Error,
-    /// That the key is present: a false positive perhaps, but never a false negative.
+    /// That the key is present. This may be a false positive, but never a false negative.
     Present,
 }
 
@@ -136,13 +136,13 @@ impl Options {
         self
     }
 
-    /// Creation: the slots per bucket themselves, in place of a rate.
+    /// Creation: the slots per bucket, instead of a false-positive rate.
     pub fn slots_per_bucket(mut self, slots: SlotsPerBucket) -> Self {
         self.slots = Some(slots);
         self
     }
 
-    /// Creation: the seed of the hash, random unless given. Known seeds let hostile keys be crafted.
+    /// Creation: the seed of the hash; random unless given. Whoever knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -160,14 +160,14 @@ impl Options {
         self
     }
 
-    /// Creation: bytes that the file may have at most; a doubling beyond is refused. Kept in the file.
+    /// Creation: the most bytes that the file may have; a doubling to more is refused. Kept in the file.
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = Some(bytes);
         self
     }
 
-    /// Creation: the expected false-positive rate that a doubled filter, full again, may have at most; a
-    /// doubling beyond is refused. Above 0 and below 1. Kept in the file.
+    /// Creation: the highest expected false-positive rate that a doubled filter may have once it is full again; a
+    /// doubling to a higher one is refused. Above 0 and below 1. Kept in the file.
     pub fn max_false_positive_rate(mut self, rate: f64) -> Self {
         self.max_rate = Some(rate);
         self
@@ -179,7 +179,7 @@ impl Options {
         self
     }
 
-    /// The entries that an insert looks at, at most, in search of a free slot; 2000 unless given.
+    /// How many entries an insert examines at most in search of a free slot; 2000 unless given.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self
@@ -192,14 +192,14 @@ impl Options {
         self
     }
 
-    /// Whether the filter may double although more than half of its entries have no tail left and would be
-    /// copied to both sides; not unless given.
+    /// Whether the filter may double although more than half of its entries have no tail left, and would be copied to
+    /// both sides; false unless given.
     pub fn void_growth(mut self, allowed: bool) -> Self {
         self.void_growth = allowed;
         self
     }
 
-    /// When pages are verified against their checksums; each at its first touch unless given.
+    /// When pages are verified against their checksums; unless given, each when it is first touched.
     pub fn verify(mut self, verify: Verify) -> Self {
         self.verify = verify;
         self
@@ -217,21 +217,21 @@ impl Options {
         self
     }
 
-    /// Whom a writer tells how far a doubling is that an insert made necessary: regions done, and all there
-    /// are, after each.
+    /// A function that a writer calls while an insert doubles the filter: after each region, with the number of regions
+    /// done and the number of all.
     pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = DoublingProgress(Some(Arc::new(tell)));
         self
     }
 
-    /// Where changes go, for tests that record, fail or lose them.
+    /// Where changes go; tests give a disk that records, fails or loses them.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
     }
 
-    /// Whether the rates given are rates at all.
+    /// [`Error::Option`] if a rate that was given is not above 0 and below 1.
     pub(crate) fn check_rates(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| check_rate("false-positive rate", rate))?;
         self.max_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))
@@ -293,7 +293,7 @@ impl Options {
         Ok((identity, policy))
     }
 
-    /// Whether an existing filter serves these options.
+    /// [`Error::Rate`] if an existing filter has a higher rate than these options ask for.
     pub(crate) fn check_fits(&self, path: &Path, slots: SlotsPerBucket) -> Result<()> {
         let rate = slots.false_positive_rate();
         match self.rate {

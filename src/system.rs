@@ -1,16 +1,16 @@
-//! What the operating system gives: disks, files and their names, locks, memory maps, memory, random numbers and
-//! threads.
+//! Everything that gowk asks of the operating system: disks, files and their names, rights, locks, memory maps, memory,
+//! random numbers and threads.
 //!
-//! Uses [`format`](crate::format) and [`cuckoo`](crate::cuckoo) only for what a map must know to be safe and fast:
-//! where in a file of some geometry its regions lie, and which of them is a key's.
+//! It knows of [`format`](crate::format) and [`cuckoo`](crate::cuckoo) what a map needs to be safe and fast: where the
+//! regions of a file lie, and which of them a key belongs to.
 //!
 //! Invariants:
 //!
-//! 1. Everything that changes a disk goes through [`Disk`], at which tests record, fail and cut the power; only
-//!    stores through a map do not, as no process relies on them after a crash.
-//! 2. The only unsafe code of the crate is in `map.rs`, which hands out atomic loads and stores, and never a slice
-//!    over shared memory.
-//! 3. Locks are the kernel's, and go with the process that holds them.
+//! 1. Everything that changes a disk goes through [`Disk`], where tests record calls, make them fail and cut the power.
+//!    Stores through a map do not: after a crash, no process relies on them.
+//! 2. The only unsafe code of the crate is in `map.rs`. It gives out atomic loads and stores, and never a slice over
+//!    shared memory.
+//! 3. Locks are kept by the kernel, which frees them when the process that holds them dies.
 
 pub mod disk;
 pub(crate) mod files;

@@ -1,11 +1,12 @@
 //! Slots and buckets: n fingerprints in one `u64`, compared all at once.
 //!
-//! Pure: no I/O, and vectors only through a crate that has them for every processor. One generic implementation
-//! serves all widths; the rules are those of `format-spec/README.md`, sections 3 and 4.
+//! No I/O. One generic implementation serves all widths; the rules are those of `format-spec/README.md`, sections 3
+//! and 4. Each trick with bits has a worked value for n = 4, where W = 16, T = 6, and a tail has at most 9 bits; the
+//! test `worked_values` computes them.
 //!
 //! A slot of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have
-//! any length from 0 to W-T-1 bits. Two slots are special: 0 is empty, and `1 << (W-1)`, which has neither
-//! tag nor tail, is *universal*: the match rule makes it match every query.
+//! any length from 0 to W-T-1 bits. Two slots are special. 0 is empty. `1 << (W-1)` is *universal*: it has neither tag
+//! nor tail, and by the match rule it matches every query.
 
 use std::marker::PhantomData;
 
@@ -19,13 +20,13 @@ use super::widths::Width;
 pub(crate) struct BucketId(pub(crate) u16);
 
 impl BucketId {
-    /// `other` if so told, without a branch.
+    /// `other` if `so`, else `self`; without a branch.
     pub(super) const fn or(self, other: Self, so: bool) -> Self {
         Self(select(self.0 as u64, other.0 as u64, so) as u16)
     }
 }
 
-/// `b` if so told, without a branch.
+/// `b` if `so`, else `a`; without a branch: `so` becomes a mask of 64 ones or 64 zeros.
 const fn select(a: u64, b: u64, so: bool) -> u64 {
     a ^ (a ^ b) & (so as u64).wrapping_neg()
 }
@@ -41,7 +42,9 @@ impl<W: Width> Slot<W> {
         Self(bits, PhantomData)
     }
 
-    /// The fingerprint of a key just hashed: all the tail there is.
+    /// The fingerprint of a key that was just hashed, with a tail of full length.
+    ///
+    /// n = 4, `local` = `0x7433…` (tag 29), `rem` = `0x3e44…` (tail `0x7c`): `29 << 10 | 0x7c << 1 | 1` = `0x74f9`.
     pub(crate) const fn fresh(local: u64, rem: u64) -> Self {
         let tag = local >> (64 - W::TAG_BITS);
         let tail = rem >> (64 - W::TAIL_BITS);
@@ -60,19 +63,23 @@ impl<W: Width> Slot<W> {
         self.0 >> (W::BITS - W::TAG_BITS)
     }
 
-    /// Bits of tail, 0 (*void*) to `TAIL_BITS`; `None` for slots without one: empty, universal, or malformed
-    /// (a tag with nothing behind it, which no writer stores).
+    /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are no entry: empty, universal, or malformed
+    /// (a tag without the bit that ends a tail, which no writer stores).
+    ///
+    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400` and `0x0000` have none.
     pub(crate) const fn tail_length(self) -> Option<u32> {
         W::TAIL_BITS.checked_sub(self.0.trailing_zeros())
     }
 
-    /// The other bucket of an entry found in `bucket`; its own inverse.
+    /// The other bucket of an entry found in `bucket`. It is its own inverse.
+    ///
+    /// n = 4: `0x74f9` has tag 29, whose offset is `0x00ee`; so `0x13df` gives `0x1331`, and that gives `0x13df`.
     pub(super) fn other(self, bucket: BucketId) -> BucketId {
         BucketId(bucket.0 ^ W::OFFSETS[self.tag() as usize])
     }
 }
 
-/// Which lanes of a bucket an operation selected: the top bit of each such lane.
+/// Some lanes of a bucket, as a mask: the top bit of each such lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lanes<W>(u64, PhantomData<W>);
 
@@ -114,7 +121,10 @@ impl<W: Width> Iterator for Lanes<W> {
 pub(crate) struct Bucket<W>(pub(crate) u64, PhantomData<W>);
 
 impl<W: Width> Bucket<W> {
-    /// The lowest bit of each lane; times a slot, that slot in every lane.
+    /// The lowest bit of each lane. Multiplied by a slot, it gives that slot in every lane.
+    ///
+    /// Per lane of n = 4: `ONES` is `0x0001`, `HIGH` `0x8000`, `BODY` `0x7fff`, `TAIL_TOP` `0x0200`, `TAIL_BODY`
+    /// `0x01ff`.
     const ONES: u64 = {
         let mut ones = 0;
         let mut lane = 0;
@@ -128,12 +138,13 @@ impl<W: Width> Bucket<W> {
     const HIGH: u64 = Self::ONES << (W::BITS - 1);
     /// All other bits of each lane.
     const BODY: u64 = Self::HIGH - Self::ONES;
-    /// The highest bit below the tag of each lane, and all bits below that.
+    /// The highest bit below the tag of each lane: the first bit of the tail, if there is one.
     const TAIL_TOP: u64 = Self::ONES << W::TAIL_BITS;
+    /// All bits of each lane below that one.
     const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
     /// Every bit that belongs to a lane.
     const LANES: u64 = Self::HIGH | Self::BODY;
-    /// A bucket that repair has given up: every slot universal.
+    /// What repair makes of a bucket on a damaged page: every slot universal.
     pub(crate) const QUARANTINED: Self = Self::new(Self::HIGH);
 
     pub(crate) const fn new(word: u64) -> Self {
@@ -159,13 +170,21 @@ impl<W: Width> Bucket<W> {
         Self::new(self.0 & !mask | (slot.0 as u64) << shift)
     }
 
-    /// Bits set outside every lane, which no writer does.
+    /// Whether a bit outside every lane is set. No writer sets one.
     pub(crate) const fn has_stray_bits(self) -> bool {
         self.0 & !Self::LANES != 0
     }
 
+    /// The lanes that hold 0.
+    ///
+    /// Adding `BODY` to the lower bits of a lane sets its top bit if any of them is set, and never carries further.
+    ///
+    /// | n = 4 | lane 3 | lane 2 | lane 1 | lane 0 |
+    /// |---|---|---|---|---|
+    /// | `self` | `0000` | `8000` | `0001` | `abc8` |
+    /// | `(self & BODY) + BODY` | `7fff` | `7fff` | `8000` | `abc7` |
+    /// | its `or` with `self`, inverted, `& HIGH` | `8000` | `0000` | `0000` | `0000` |
     pub(super) const fn empty_lanes(self) -> Lanes<W> {
-        // Adding BODY carries into the top bit of a lane exactly when a lower bit is set, never further.
         Self::lanes(!(((self.0 & Self::BODY) + Self::BODY) | self.0) & Self::HIGH)
     }
 
@@ -175,39 +194,68 @@ impl<W: Width> Bucket<W> {
 
     /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree.
     ///
-    /// Per lane of W bits, with `low` the lowest set bit of the entry: the entry matches if what differs from the
-    /// query lies below `2 * low`; halved, below `low`. Added to `low`, what agrees, halved, which is that
-    /// much less than 2^(W-1), then reaches the top bit, and never the lane above. An empty slot has no lowest
-    /// bit, and nothing is below 0. For n = 4 and an entry 0xABC8, `low` is 8, and every query from 0xABC0 to
-    /// 0xABCF matches.
+    /// In each lane, `lowest` is the lowest set bit of the entry, and `agrees` has a 1 wherever entry and query agree.
+    ///
+    /// * If all bits above `lowest` agree, half of `agrees` is at least 2^(W-1) - `lowest`, and the sum of the two sets
+    ///   the lane's top bit.
+    /// * If one of them differs, half of `agrees` is less than 2^(W-1) - `lowest`, and the top bit stays 0.
+    /// * An empty slot has a `lowest` of 0, and half of anything stays below 2^(W-1).
+    ///
+    /// No sum reaches 2^W, so no lane disturbs the next.
+    ///
+    /// | n = 4, query `abcf` | lane 3 | lane 2 | lane 1 | lane 0 |
+    /// |---|---|---|---|---|
+    /// | `self` | `0000` | `8000` | `0001` | `abc8` |
+    /// | `lowest` | `0000` | `8000` | `0001` | `0008` |
+    /// | `agrees >> 1 & BODY` | `2a18` | `6a18` | `2a18` | `7ffc` |
+    /// | the sum | `2a18` | `ea18` | `2a19` | `8004` |
+    /// | the answer, `& HIGH` | `0000` | `8000` | `0000` | `8000` |
     #[inline]
     pub(crate) const fn matches(self, query: Slot<W>) -> Lanes<W> {
         let entries = self.0;
-        // The top bit of each lane lends to the decrement, and is itself left where no other is set.
+        // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
         let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
         let agrees = entries ^ !Self::ONES.wrapping_mul(query.0 as u64);
         Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
     }
 
-    /// Whether any entry of either bucket matches `query`, which is not 0.
+    /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
+    ///
+    /// Lanes of 16 bits are compared in one vector of eight: a processor has more vector registers to spare than
+    /// integer ones, so more lookups are under way at once. `ignored` is the entry's lowest set bit and all bits below
+    /// it; an entry matches if nothing else differs.
+    ///
+    /// | query `abcf` | empty | universal | | |
+    /// |---|---|---|---|---|
+    /// | entry | `0000` | `8000` | `0001` | `abc8` |
+    /// | `ignored` | `0000` | `ffff` | `0001` | `000f` |
+    /// | `differs` | `abcf` | `0000` | `abce` | `0000` |
     #[inline]
     pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
         if W::BITS != 16 {
             return self.matches(query).any() | other.matches(query).any();
         }
-        // In vectors: the processor's integer registers are what limits how many lookups it has under way. What is
-        // ignored of an entry ends with its lowest set bit; of an empty slot, which nothing is taken from, nothing.
         let entries = u16x8::new(transmute!([self.0, other.0]));
+        // 0 less 1 stays 0 here: all bits of an empty slot are compared, and a fresh slot is never 0.
         let ignored = entries ^ entries.saturating_sub(u16x8::ONE);
         let differs = (entries ^ u16x8::splat(query.0 as u16)) & !ignored;
         differs.simd_eq(u16x8::ZERO).any()
     }
 
-    /// The two buckets this one becomes when the filter doubles: each entry goes left or right by the first
-    /// bit of its tail, which leaves the tail; entries with no tail to decide by (void, universal) go to both.
+    /// The two buckets that this one becomes when the filter doubles.
+    ///
+    /// An entry goes left or right by the first bit of its tail, and loses that bit. Void entries and universal slots
+    /// have no such bit and go to both.
+    ///
+    /// | n = 4 | lane 3: empty | lane 2: void | lane 1: first bit 1 | lane 0: first bit 0 |
+    /// |---|---|---|---|---|
+    /// | `self` | `0000` | `7600` | `77e4` | `74f9` |
+    /// | left | `0000` | `7600` | `0000` | `75f2` |
+    /// | right | `0000` | `7600` | `77c8` | `0000` |
     #[inline]
     pub(crate) const fn split(self) -> (Self, Self) {
         let entries = self.0;
+        // An entry has a tail if any bit of TAIL_BODY is set; adding TAIL_BODY then carries into TAIL_TOP.
         let decided = ((entries & Self::TAIL_BODY) + Self::TAIL_BODY) & Self::TAIL_TOP;
         let right = Self::whole_lanes((decided & entries) >> W::TAIL_BITS);
         let decided = Self::whole_lanes(decided >> W::TAIL_BITS);
@@ -217,9 +265,10 @@ impl<W: Width> Bucket<W> {
         (Self::new(both | moved & decided & !right), Self::new(both | moved & right))
     }
 
-    /// From the lowest bit of some lanes to all bits of those lanes.
+    /// All bits of the lanes whose lowest bit is given. n = 4: `0x0000_0000_0001_0001` gives `0x0000_0000_ffff_ffff`.
     const fn whole_lanes(lowest: u64) -> u64 {
-        // Neighbours telescope; where lanes fill the word, the shift drops the top lane's bit 64.
+        // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
+        // out of the word: the subtraction wraps around, and the result is the same.
         (lowest << W::BITS).wrapping_sub(lowest)
     }
 }

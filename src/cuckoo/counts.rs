@@ -1,4 +1,4 @@
-//! What a filter knows of its contents without looking: counters kept with every commit.
+//! Counters that are stored with every commit, so that load and expected rate are known without reading the buckets.
 
 use super::widths::SlotsPerBucket;
 
@@ -12,8 +12,7 @@ pub(crate) struct Counts {
     pub(crate) inserted: u64,
     /// Entries removed.
     pub(crate) removed: u64,
-    /// Inserts that were answered without storing: unique inserts of a key that was found, and copies beyond
-    /// the limit.
+    /// Inserts that stored nothing: unique inserts of a key that was found, and copies beyond the limit.
     pub(crate) unrecorded: u64,
     /// Universal slots.
     pub(crate) universal: u64,
@@ -22,7 +21,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Entries there are now, without universal slots. A doubling copies entries that have no tail.
+    /// Entries there are now; universal slots are not among them. May exceed `inserted - removed`, as a doubling copies
+    /// void entries.
     pub(crate) fn entries(&self) -> u64 {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -32,10 +32,12 @@ impl Counts {
         self.by_tail[0]
     }
 
-    /// The chance that a key never inserted is found: `1 - (1 - q)(1 - q/8) exp(-x)`, with
-    /// `x = (sum of count[t] * 2^-(T + t)) * 2n / slots` the entries that match it on average, and q the part
-    /// of the buckets that are quarantined. They are so by whole pages, and one tag in eight leads out of the
-    /// page of the first bucket.
+    /// The chance that a key never inserted is found: `1 - (1 - q)(1 - q/8) exp(-x)` (`format-spec/README.md`, section
+    /// 4.9).
+    ///
+    /// `x = (sum of count[t] * 2^-(T + t)) * 2n / slots` is the number of entries that match such a key on average. q
+    /// is the part of the buckets that are quarantined. Whole pages are quarantined, and one tag in eight leads out of
+    /// the page of the first bucket; so the second bucket adds an eighth of the first one's chance.
     pub(crate) fn expected_false_positive_rate(&self, width: SlotsPerBucket, slots: u64) -> f64 {
         let weight: f64 = (0i32..)
             .zip(self.by_tail)
@@ -47,10 +49,9 @@ impl Counts {
         (1.0 - kept) - kept * (-matches).exp_m1()
     }
 
-    /// The counters after one doubling: each tail one bit shorter, and what has none to lose twice.
+    /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
     ///
-    /// Exact, as no entry is lost or merged: a split moves an entry with a tail to one side and copies the
-    /// others to both.
+    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -60,7 +61,8 @@ impl Counts {
         Self { by_tail, universal: 2 * self.universal, ..*self }
     }
 
-    /// The counters after one doubling and inserts up to the headroom of `slots` slots, twice as many as now.
+    /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the
+    /// slots it has then, twice as many as now.
     pub(crate) fn doubled_and_full(&self, width: SlotsPerBucket, slots: u64) -> Self {
         let mut next = self.doubled();
         let room = (slots as f64 * width.headroom()) as u64;

@@ -1,18 +1,17 @@
-//! From key bytes to a place: which region, which bucket, which fingerprint.
+//! From the bytes of a key to its hash, and from the hash to its region.
 //!
-//! Pure: no I/O. The rules are those of `format-spec/README.md`, section 3.
+//! No I/O. The rules are those of `format-spec/README.md`, section 3.
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The bytes whose hash under the file's seed is stored as the canary.
 pub(crate) const CANARY_KEY: &[u8] = b"gowk";
 
-/// The 128-bit hash of a key, all that a filter ever learns of it.
+/// The 128-bit hash of a key: all that a filter uses of it.
 ///
 /// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
 /// [`KeyHash::new`] from a hash that the caller computed, for filters created with
-/// [`HashKind::Caller`]. Hashing once and looking up many times, in several filters of one seed, saves the
-/// hashing.
+/// [`HashKind::Caller`]. A hash may be looked up many times, and in several filters of one seed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyHash(u128);
 
@@ -40,8 +39,11 @@ impl KeyHash {
 
     /// The region of the key among `regions`, and the 64-bit fraction left over.
     ///
-    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and
-    /// the fraction loses that bit: this is what lets a filter double without its keys.
+    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and the
+    /// fraction loses that bit. This is what lets a filter double without its keys.
+    ///
+    /// A position of `0x14c1782b8cbf9708` is about 0.08 of 2^64. Of 3 regions it lies in region 0, with a fraction of
+    /// `0x3e446882a63ec518` (about 0.24); of 6 in region 0 too, with `0x7c88d1054c7d8a30`, which is twice that.
     pub(crate) const fn region(self, regions: u64) -> (RegionId, u64) {
         let product = self.position() as u128 * regions as u128;
         (RegionId((product >> 64) as u32), product as u64)
@@ -70,7 +72,7 @@ pub enum HashKind {
 pub(crate) struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
-    /// What keys of eight bytes are combined with: all that the seed does to them.
+    /// What keys of eight bytes are combined with, by exclusive or. The seed affects them in no other way.
     flip: u64,
 }
 
@@ -100,8 +102,8 @@ impl KeyHasher {
         })
     }
 
-    /// XXH3-128 of what applications most often hash themselves or number, in line with the lookup, and with what
-    /// depends only on the seed computed once. The steps are those of the XXH3 specification for 4 to 8 bytes; a
+    /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and what
+    /// depends on the seed alone is computed once. The steps are those of the XXH3 specification for 4 to 8 bytes; a
     /// test compares them with the crate that hashes all other lengths.
     #[inline(always)]
     const fn xxh3_of_eight(self, key: [u8; 8]) -> u128 {
@@ -122,7 +124,7 @@ impl KeyHasher {
     }
 }
 
-/// Not in line: it is long, with a case for each range of lengths.
+/// Not inlined: it is long, with a case for each range of lengths.
 #[inline(never)]
 fn xxh3_of_any(key: &[u8], seed: u64) -> u128 {
     xxh3_128_with_seed(key, seed)
@@ -163,6 +165,13 @@ mod tests {
                 assert_eq!(rest, rem << 1);
             }
         }
+    }
+
+    #[test]
+    fn worked_values() {
+        let hash = KeyHash::new(0x14c1_782b_8cbf_9708 << 64);
+        assert_eq!(hash.region(3), (RegionId(0), 0x3e44_6882_a63e_c518));
+        assert_eq!(hash.region(6), (RegionId(0), 0x7c88_d105_4c7d_8a30));
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! The OFFSET tables: how far a tag moves its entry between its two buckets.
+//! The OFFSET tables: how far apart the two buckets of an entry are, by its tag.
 //!
-//! `i2 = i1 ^ OFFSET[tag]`. The values are part of the format (`format-spec/README.md`, section 3) and
-//! never change; a test compares them with the lists there. What was asked of them:
+//! `i2 = i1 ^ OFFSET[tag]`. For T = 6, tag 29 has the offset `0x00ee`, and the buckets `0x13df` and `0x1331` belong
+//! together. The values are part of the format (`format-spec/README.md`, section 3) and never change; a test compares
+//! them with the lists there. What was asked of them:
 //!
-//! * no value is zero, so the two buckets of an entry differ;
+//! * no value is 0, so the two buckets of an entry differ;
 //! * T = 6: 12 tags stay in one 64-byte line (values below 8), 44 more in one page (below 512), 8 go
 //!   anywhere in the region. More line-local tags would lower the reachable load;
 //! * T = 10: 896 tags stay in the page, using each of the 504 values 8..=511, and 128 cross it;
-//! * the high four bits of those that cross the page span all sixteen pages, so that no page's entries
-//!   are cut off from the room in another.
+//! * the high four bits of those that cross the page span all sixteen pages, so that entries of any page can
+//!   be moved, in steps, to any other.
 
 /// For 6-bit tags (4 to 7 slots a bucket).
 pub(crate) const OFFSET_T6: [u16; 64] = [

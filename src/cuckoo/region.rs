@@ -1,7 +1,7 @@
 //! The cuckoo table of one region: lookup, insert, remove and count over its buckets.
 //!
-//! Pure: where the buckets lie, and what reading one may fail with, is the [`Buckets`] implementor's matter.
-//! The rules are those of `format-spec/README.md`, section 4.
+//! No I/O: an implementor of [`Buckets`] says where the buckets lie and how reading one can fail. The rules are those
+//! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
 use super::widths::Width;
@@ -22,7 +22,7 @@ pub(crate) trait BucketsMut<W>: Buckets<W> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>);
 }
 
-/// Where a key belongs in its region, and what is stored of it there.
+/// The first bucket of a key in its region, and the fingerprint that is stored there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place<W> {
     pub(crate) first: BucketId,
@@ -30,7 +30,7 @@ pub(crate) struct Place<W> {
 }
 
 impl<W: Width> Place<W> {
-    /// From the low half of a hash and the fraction that its region left over.
+    /// From the low half of a hash and the fraction that [`KeyHash::region`](super::KeyHash) gives beside the region.
     #[inline]
     pub(crate) const fn new(local: u64, rem: u64) -> Self {
         let first = BucketId(local as u16 & ((1 << W::INDEX_BITS) - 1) as u16);
@@ -54,24 +54,24 @@ impl<W: Width> Place<W> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inserted {
     Stored,
-    /// A bucket of the key is quarantined: every query there is answered "present", and nothing was stored.
+    /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
-    /// Both buckets hold nothing but entries that match the key.
+    /// Nothing was stored, as every slot of both buckets matches the key.
     DuplicateLimit,
-    /// The search looked at all the entries it may, and found no room.
+    /// Nothing was stored, as the search examined as many entries as it may and found no room.
     NoPath,
 }
 
 /// Whether any entry matches.
 #[inline]
 pub(crate) fn contains<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>) -> Result<bool, B::Error> {
-    // Both are asked for before either is looked at: two misses then take the time of one.
+    // Both buckets are loaded before either is examined, so that two cache misses take the time of one.
     let [(_, first), (_, second)] = place.load(buckets)?;
     Ok(first.either_matches(second, place.fingerprint))
 }
 
-/// The number of matching entries, at most 2n; 2n where a bucket is quarantined, as copies may have been
-/// answered there without being stored.
+/// The number of matching entries, at most 2n. Where a bucket is quarantined it is 2n: copies may have been inserted
+/// there without being stored, and a count must never be too low.
 pub(crate) fn count<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>) -> Result<u32, B::Error> {
     let both = place.load(buckets)?;
     if both.iter().any(|(_, bucket)| bucket.has_universal()) {
@@ -111,17 +111,17 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
 /// Removes the matching entry with the longest tail, over both buckets, and returns the length of that tail;
 /// `None` if nothing but universal slots matches.
 ///
-/// The longest is the only safe choice: any other key that may have relied on the removed entry agrees with
-/// the remover on the whole of that tail, and so also matches what the remover's own insert stored. A shorter
-/// match could be the only entry of a key that does not match the longer one.
+/// Only the longest is safe. Let L be another key that needs the removed entry. L agrees with the removed key on all of
+/// that tail, so L also matches the entry that the removed key's own insert stored, which is no longer. A shorter match
+/// could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section 4.7).
 pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
 ) -> Result<Option<u32>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
     let (in_first, in_second) = (first.matches(place.fingerprint), second.matches(place.fingerprint));
-    // Which bucket it is cannot be foretold: so there is no branch, which would have to wait for the bucket, and all
-    // that comes behind it for the branch.
+    // The processor cannot predict which of the two buckets has the match, and a wrong prediction would throw away the
+    // work on later keys. So the bucket is chosen without a branch.
     let other = !in_first.any();
     let either = in_first.or(in_second, other);
     let (id, bucket, lane) = if either.is_one() && (other | !in_second.any()) {
@@ -149,16 +149,18 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
 
 /// Breadth-first search for the shortest chain of kicks that ends in a free slot.
 ///
-/// The whole chain is found before the first entry moves, so a search that fails has changed nothing. Kept
+/// The whole chain is found before the first entry moves, so a search that fails changes nothing. The value is kept
 /// between inserts only to reuse its memory.
 #[derive(Debug)]
 pub(crate) struct Search {
     steps: Vec<Step>,
-    /// One bit a bucket: it is among `steps`. Each bucket is visited once, so no chain meets itself.
+    /// One bit for each bucket: whether it is among `steps`. Each bucket is visited once, so no chain meets itself.
+    ///
+    /// Bucket 4913 is bit 49 of word 76.
     visited: Vec<u64>,
 }
 
-/// A bucket that the search reached, by kicking the entry in `lane` of the bucket of step `parent`.
+/// A bucket that the search reached: the other bucket of the entry in `lane` of the bucket of step `parent`.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     id: BucketId,
@@ -175,7 +177,7 @@ impl Search {
         Self { steps: Vec::new(), visited: vec![0; 8192 / 64] }
     }
 
-    /// Adds a step unless its bucket is among them already; true if it was added.
+    /// Adds a step, unless its bucket was visited before; true if it was added.
     fn reach(&mut self, id: BucketId, parent: usize, lane: u32) -> bool {
         let (word, bit) = (usize::from(id.0) / 64, 1 << (id.0 % 64));
         let new = self.visited[word] & bit == 0;
@@ -192,8 +194,7 @@ impl Search {
         }
     }
 
-    /// The step whose bucket has room, starting from two full buckets; at most `max_kicks` entries are
-    /// examined.
+    /// Searches from two full buckets for a step whose bucket has room, and examines at most `max_kicks` entries.
     fn find_room<W: Width, B: Buckets<W>>(
         &mut self,
         buckets: &mut B,
@@ -231,11 +232,11 @@ impl Search {
         Ok(None)
     }
 
-    /// Moves each entry of the chain that ends at step `last`, from its end backwards, and stores the new
-    /// fingerprint in the room left at its beginning.
+    /// Moves the entries of the chain that ends at step `last`, the last one first, and stores the new fingerprint in
+    /// the slot that the first one leaves.
     fn follow<W: Width, B: BucketsMut<W>>(&self, buckets: &mut B, last: usize, fingerprint: Slot<W>) {
         let mut step = self.steps[last];
-        // The end of the chain has room: that is why the search ended there.
+        // There is an empty lane: the search ends only at a bucket that has one.
         let mut lane = Bucket::<W>::new(step.word).empty_lanes().first().unwrap_or(0);
         while step.parent != ROOT {
             let parent = self.steps[step.parent];

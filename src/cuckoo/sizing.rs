@@ -1,14 +1,14 @@
 //! How large a filter must be: slots per bucket for a false-positive rate, regions for a capacity.
 //!
-//! Pure arithmetic. The tables are those of `format-spec/README.md`, section 3.3.
+//! The tables are those of `format-spec/README.md`, section 3.3.
 
 use super::hash::MAX_REGIONS;
 use super::region::BUCKETS_PER_REGION;
 use super::widths::SlotsPerBucket;
 
 impl SlotsPerBucket {
-    /// The most slots a bucket may have for a false-positive rate of `rate` at full load before any growth;
-    /// `None` if no width reaches it.
+    /// The most slots per bucket whose false-positive rate, at full load before any growth, is at most `rate`; `None`
+    /// if there is no such width.
     pub fn for_rate(rate: f64) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|slots| slots.false_positive_rate() <= rate)
     }
@@ -18,13 +18,15 @@ impl SlotsPerBucket {
         f64::from(2 * self.get()) * (-f64::from(self.tag_bits() + self.fresh_tail_bits())).exp2()
     }
 
-    /// rho: the part of all slots that a filter of any size takes before some region has no room.
+    /// rho: the load, as a part of all slots, up to which every region of a filter finds room.
     ///
-    /// A region fails first at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987, 0.990 for n = 2..7 (4000
-    /// regions each, standard deviation 0.004 to 0.002), at least six deviations of the fill of a region away
-    /// from rho. What is left is that more than 2n keys meet in one pair of buckets: at 50 million keys the
+    /// The first insert that finds no room in a region comes at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987,
+    /// 0.990 for n = 2 to 7 (measured over 4000 regions each; standard deviation 0.004 to 0.002). The keys spread
+    /// unevenly over the regions, and rho keeps at least six standard deviations of that spread below those loads.
+    ///
+    /// An insert can still fail earlier, where more than 2n keys meet in one pair of buckets: at 50 million keys the
     /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles
-    /// early, or refuses if it must not.
+    /// early, or the insert fails if growth is off.
     pub(crate) const fn headroom(self) -> f64 {
         match self {
             Self::Two => 0.80,
@@ -36,7 +38,7 @@ impl SlotsPerBucket {
         }
     }
 
-    /// The regions that take `capacity` keys, at least 1; `None` where the format has not so many.
+    /// The regions that `capacity` keys need, at least 1; `None` if the format does not allow so many.
     pub(crate) fn regions_for(self, capacity: u64) -> Option<u64> {
         let keys_per_region = f64::from(BUCKETS_PER_REGION * self.get()) * self.headroom();
         let regions = (capacity as f64 / keys_per_region).ceil().max(1.0) as u64;

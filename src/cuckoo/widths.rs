@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use super::offset::{OFFSET_T6, OFFSET_T10};
 
-/// Slots in a 64-bit bucket: fewer slots are wider, so that fewer keys are taken for another.
+/// Slots in a 64-bit bucket. Fewer slots are wider, and make fewer false positives.
 ///
 /// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
 /// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key are those of a
-/// filter created for 50 million keys and full.
+/// filter that was created for 50 million keys and holds them.
 ///
 /// | slots | bits a slot | false positives | bytes a key |
 /// |---|---|---|---|
@@ -59,7 +59,8 @@ impl SlotsPerBucket {
     }
 }
 
-/// How a bucket is divided. `INDEX_BITS` and `BITS` are the same for every real width; tests make them tiny.
+/// How a bucket is divided. `INDEX_BITS` is the same for every real width, and `BITS` follows from `SLOTS`; tests
+/// choose smaller ones, so that all slots can be tried.
 pub(crate) trait Width: Copy + Eq + Debug + 'static {
     /// n, the slots in a bucket.
     const SLOTS: u32;
@@ -69,7 +70,7 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const BITS: u32 = 64 / Self::SLOTS;
     /// Buckets of a region, as a power of two.
     const INDEX_BITS: u32 = 13;
-    /// What a tag adds (by exclusive or) to the index of one bucket to give the other; 2^T values.
+    /// For each of the 2^T tags, what is combined with the index of one bucket, by exclusive or, to give the other.
     const OFFSETS: &'static [u16];
 
     /// The bits of a fresh tail.

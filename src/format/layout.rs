@@ -1,7 +1,6 @@
 //! The layout of the file: the numbers that fix where everything lies.
 //!
-//! `format-spec/README.md`, section 5, is the home of the layout; the numbers here are compared with its tables
-//! by a test.
+//! `format-spec/README.md`, section 5, specifies the layout; a test compares the numbers here with its tables.
 
 use crate::cuckoo::{BUCKETS_PER_REGION, MAX_REGIONS, RegionId, SlotsPerBucket};
 
@@ -17,7 +16,7 @@ pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
 pub(crate) const PAGES_PER_REGION: u32 = 16;
 pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
 const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION);
-/// The highest id and commit number of a superblock: they go up by one, and cannot come near it.
+/// The highest id and commit number of a superblock. Both go up by one, so no real file comes near it.
 pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
@@ -32,7 +31,7 @@ pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 /// The live area's start, and in it the header, the copy of the metadata and the sequences.
 pub(crate) const LIVE: u64 = 2 * SUPERBLOCK;
 pub(crate) const LIVE_STATE: u64 = 0;
-/// Two flags, looked at together: superseded in the low half of the word, poisoned in the high half.
+/// Two flags in one word, so that one load reads both: superseded in the low half, poisoned in the high half.
 pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
@@ -41,8 +40,8 @@ pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1320;
 pub(crate) const LIVE_METADATA: u64 = 4096;
 pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
-/// `LIVE_STATE` of a file that no writer has open and whose every commit is in the data: any other value means
-/// that it may be in use.
+/// `LIVE_STATE` of a file that no writer has open and whose data holds every commit. Any other value means that a
+/// writer may have it.
 pub(crate) const STATE_IDLE: [u8; 8] = *b"gowkidle";
 /// `LIVE_STATE` of a file that a writer has open, or died with.
 pub(crate) const STATE_IN_USE: [u8; 8] = *b"gowkbusy";

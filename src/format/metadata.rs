@@ -11,8 +11,8 @@ const ENTRY_HEADER: usize = 8;
 
 /// A small map from name to bytes, at most 48 KiB in all, opaque to the filter.
 ///
-/// It is committed atomically with the keys and carried through doublings: the place for the position of an
-/// ingest job, or anything else that must agree with what was inserted.
+/// It is committed atomically with the keys, and kept when the filter doubles. Use it for what must agree with the keys
+/// that were inserted, such as the position of an ingest job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
     entries: BTreeMap<String, Vec<u8>>,
@@ -27,7 +27,7 @@ impl Metadata {
         self.entries.get(name).map(Vec::as_slice)
     }
 
-    /// Stores `value` under `name`, replacing what was there. Whether it fits is checked by the commit.
+    /// Stores `value` under `name`, replacing what was there. The commit checks whether it fits.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
         self.entries.insert(name.into(), value.into());
     }
@@ -47,7 +47,7 @@ impl Metadata {
         self.entries.iter().map(|(name, value)| ENTRY_HEADER + name.len() + value.len()).sum()
     }
 
-    /// By `format-spec/README.md`, section 5.3. Fails with [`Error::MetadataFull`] if that is too long.
+    /// The bytes of `format-spec/README.md`, section 5.3; [`Error::MetadataFull`] if they would be too many.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let needed = self.encoded_length();
         let mut bytes = Vec::with_capacity(needed.min(METADATA_LIMIT));
@@ -67,7 +67,7 @@ impl Metadata {
         Ok(bytes)
     }
 
-    /// The inverse of `encode`; names must be ascending and the last entry must end with the bytes.
+    /// The inverse of `encode`. The names must ascend, and the last entry must end where the bytes end.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
         let mut entries = BTreeMap::new();
         let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! Pages and their checksums: what they are computed over, and what a sound page holds.
+//! Pages: what their checksums are computed over, and which bits a well-formed page holds.
 
 use crc32fast::Hasher;
 use zerocopy::IntoBytes;
@@ -15,8 +15,8 @@ pub(crate) type Page = [u64; BUCKETS_PER_PAGE as usize];
 
 /// Computes page checksums for one file in one generation.
 ///
-/// The uuid, the generation and the page's number go in before its bytes, so that a page of another file, of
-/// before a doubling, or from another place does not pass.
+/// The uuid, the generation and the page's number go in before its bytes. So a page does not pass in another file,
+/// after a doubling, or in another place.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer(Hasher);
 
@@ -45,7 +45,7 @@ pub struct DamagedPage {
     pub region: u64,
 }
 
-/// Counts the entries of a page; false if a slot or a bucket is not as writers leave them.
+/// Adds the entries of a page to `counts`; false if it holds a slot or a bucket that no writer stores.
 pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
     let mut well_formed = true;
     for word in page {

@@ -1,23 +1,23 @@
-//! The superblock: from raw bytes to one that can be trusted, and back.
+//! The superblock: its bytes, what they mean, and how they are written. Bytes that were read become one in
+//! [`checks`](super::checks).
 
-use std::io;
 use std::path::Path;
 
 use zerocopy::little_endian::{F64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::{
-    Geometry, KNOWN_FEATURES, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, MAX_NUMBER, METADATA_AT,
-    METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, VERSION,
+    Geometry, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, METADATA_AT, METADATA_LIMIT, SLOT_BYTES,
+    SLOT_CRC_AT, VERSION,
 };
 use super::metadata::Metadata;
-use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, SlotsPerBucket, TAIL_LENGTHS};
-use crate::error::{Error, Expected, Result};
+use crate::cuckoo::{Counts, HashKind, KeyHasher, TAIL_LENGTHS};
+use crate::error::Result;
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Growth {
-    /// Never: an insert that finds no room fails with [`Error::Full`].
+    /// Never: an insert that finds no room fails with [`Error::Full`](crate::Error::Full).
     Never,
     /// When an insert finds no room and the load is high enough.
     #[default]
@@ -38,7 +38,7 @@ pub(crate) struct Policy {
     pub(crate) growth: Growth,
     /// Bytes; 0 is no limit.
     pub(crate) max_file_size: u64,
-    /// The rate asked for at creation; 0 if slots were.
+    /// The rate asked for at creation; 0 if slots per bucket were given instead.
     pub(crate) requested_rate: f64,
     /// The expected rate that the filter may have when doubled and full again; 0 is no limit.
     pub(crate) max_rate: f64,
@@ -97,14 +97,14 @@ impl From<RawCounts> for Counts {
     }
 }
 
-/// The first 512 bytes of a superblock slot.
+/// The first 512 bytes of a superblock slot, as they are on the disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct RawSuperblock {
     pub(super) magic: [u8; 8],
     pub(super) major: U16,
     pub(super) minor: U16,
-    reserved_0: U32,
+    pub(super) reserved_0: U32,
     pub(super) incompatible: U64,
     pub(super) read_only_compatible: U64,
     pub(super) compatible: U64,
@@ -125,12 +125,12 @@ pub(super) struct RawSuperblock {
     pub(super) requested_rate: F64,
     pub(super) max_rate: F64,
     pub(super) capacity: U64,
-    reserved_1: [u8; 16],
+    pub(super) reserved_1: [u8; 16],
     pub(super) commit: U64,
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    reserved_2: [u8; 12],
+    pub(super) reserved_2: [u8; 12],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 512);
@@ -144,262 +144,6 @@ const _: () = {
     assert!(METADATA_AT + METADATA_LIMIT <= SLOT_CRC_AT);
     assert!(LIVE_COUNTERS + 8 + size_of::<RawCounts>() as u64 == LIVE_METADATA_LENGTH);
 };
-
-/// The two slots of a file as read, not yet believed.
-pub(crate) struct RawSuperblocks {
-    slots: [Vec<u8>; 2],
-    file_length: u64,
-    /// Why a slot could not be read.
-    unreadable: Option<io::Error>,
-}
-
-/// What a file's superblocks say.
-#[derive(Debug)]
-pub(crate) struct Superblocks {
-    /// The newest valid one.
-    pub(crate) newest: Superblock,
-    /// Which slot that is, 0 or 1.
-    pub(crate) slot: usize,
-    /// The other slot is not valid.
-    pub(crate) other_damaged: bool,
-    /// A feature is in use that readers may ignore and writers may not.
-    pub(crate) read_only_features: u64,
-}
-
-impl RawSuperblocks {
-    /// From a file of that length. The slots are read apart: one that cannot be read is damaged, and the other serves.
-    pub(crate) fn read(file_length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Self {
-        let mut raw = Self { slots: Default::default(), file_length, unreadable: None };
-        for (offset, slot) in (0..).step_by(SLOT_BYTES).zip(&mut raw.slots) {
-            slot.resize(file_length.saturating_sub(offset).min(SUPERBLOCK) as usize, 0);
-            if let Err(error) = read(slot, offset) {
-                slot.clear();
-                raw.unreadable = Some(error);
-            }
-        }
-        raw
-    }
-
-    /// Consumes the raw bytes: nothing of them is used unless everything holds.
-    pub(crate) fn check(mut self, path: &Path) -> Result<Superblocks> {
-        let unreadable = self.unreadable.take();
-        let [a, b] = [Sealed::new(&self.slots[0]), Sealed::new(&self.slots[1])];
-        let (slot, newest, other) = match (&a, &b) {
-            (Some(a), Some(b)) if a.raw.id.get() >= b.raw.id.get() => (0, a, Some(b)),
-            (Some(a), None) => (0, a, None),
-            (_, Some(b)) => (1, b, a.as_ref()),
-            (None, None) => {
-                return Err(match unreadable {
-                    Some(source) => Error::Io { path: path.to_owned(), op: "read", source },
-                    None => self.neither(path),
-                });
-            }
-        };
-        let read_only_features = newest.check_version(path)?;
-        let checked = newest.check(path)?;
-        if let Some(other) = other {
-            other.check_version(path)?;
-            other.check(path)?;
-            newest.check_agreement(other, path)?;
-        }
-        let expected = checked.identity.geometry.file_length();
-        if self.file_length != expected {
-            return Err(Error::Length { path: path.to_owned(), expected, found: self.file_length });
-        }
-        Ok(Superblocks { newest: checked, slot, other_damaged: other.is_none(), read_only_features })
-    }
-
-    /// Why there is no valid slot.
-    fn neither(&self, path: &Path) -> Error {
-        let path = path.to_owned();
-        let mut claims = self.slots.iter().filter(|slot| slot.starts_with(&MAGIC)).peekable();
-        if claims.peek().is_none() {
-            return Error::NotGowk { path };
-        }
-        if self.file_length < 2 * SUPERBLOCK {
-            return Error::Length { path, expected: 2 * SUPERBLOCK, found: self.file_length };
-        }
-        let claims: Vec<RawSuperblock> =
-            claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();
-        match claims.first() {
-            // A later version may seal its superblocks otherwise; without a valid seal, all must agree.
-            Some(raw)
-                if raw.major.get() > VERSION.0 && claims.iter().all(|other| other.major == raw.major) =>
-            {
-                Error::Version { path, found: (raw.major.get(), raw.minor.get()), supported: VERSION }
-            }
-            _ => Error::Superblocks { path },
-        }
-    }
-}
-
-/// A slot whose magic and CRC are right.
-struct Sealed<'a> {
-    raw: RawSuperblock,
-    bytes: &'a [u8],
-}
-
-impl<'a> Sealed<'a> {
-    fn new(bytes: &'a [u8]) -> Option<Self> {
-        let (body, crc) = bytes.split_at_checked(SLOT_CRC_AT)?;
-        let sealed = U32::read_from_bytes(crc).ok()? == crc32fast::hash(body);
-        let raw = RawSuperblock::read_from_prefix(bytes).ok()?.0;
-        (sealed && raw.magic == MAGIC).then_some(Self { raw, bytes })
-    }
-
-    /// The unknown features that forbid writing.
-    fn check_version(&self, path: &Path) -> Result<u64> {
-        let found = (self.raw.major.get(), self.raw.minor.get());
-        if found.0 != VERSION.0 {
-            return Err(Error::Version { path: path.to_owned(), found, supported: VERSION });
-        }
-        let bits = self.raw.incompatible.get() & !KNOWN_FEATURES;
-        if bits != 0 {
-            return Err(Error::Features { path: path.to_owned(), bits, access: "reading" });
-        }
-        Ok(self.raw.read_only_compatible.get() & !KNOWN_FEATURES)
-    }
-
-    /// What the two slots of one file have in common, and what they must not.
-    fn check_agreement(&self, other: &Self, path: &Path) -> Result<()> {
-        let (ours, theirs) = (&self.raw, &other.raw);
-        // Of the long number its first half is shown.
-        let uuid = u128::from_le_bytes(ours.uuid) as u64;
-        let common = [
-            ("uuid", ours.uuid == theirs.uuid, uuid),
-            ("seed", ours.seed == theirs.seed, ours.seed.get()),
-            ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
-            ("n", ours.slots == theirs.slots, ours.slots.get().into()),
-            ("g", ours.generation == theirs.generation, ours.generation.get().into()),
-            ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
-        ];
-        for (name, agrees, found) in common {
-            if !agrees {
-                return Err(field(path, name, found, Expected::Words("the same in both superblocks")));
-            }
-        }
-        if ours.id == theirs.id {
-            let expected = Expected::Words("another in each superblock");
-            return Err(field(path, "id", ours.id.get(), expected));
-        }
-        Ok(())
-    }
-
-    fn check(&self, path: &Path) -> Result<Superblock> {
-        let raw = &self.raw;
-        let geometry = self.check_geometry(path)?;
-        for (name, found) in [("id", raw.id), ("commit", raw.commit)] {
-            if found.get() > MAX_NUMBER {
-                return Err(field(path, name, found.get(), Expected::Between(0, MAX_NUMBER)));
-            }
-        }
-        let kind = match raw.hash_id.get() {
-            0 => HashKind::Caller,
-            1 => HashKind::Xxh3,
-            found => return Err(field(path, "hash id", found.into(), Expected::Between(0, 1))),
-        };
-        let hasher = KeyHasher::new(kind, raw.seed.get());
-        if hasher.canary() != raw.canary.get() {
-            return Err(Error::HashMismatch { path: path.to_owned() });
-        }
-        let growth = match raw.growth.get() {
-            0 => Growth::Never,
-            1 => Growth::Auto,
-            found => return Err(field(path, "growth", found.into(), Expected::Between(0, 1))),
-        };
-        for (name, rate) in [("requested rate", raw.requested_rate), ("maximal rate", raw.max_rate)] {
-            if !(0.0..=1.0).contains(&rate.get()) {
-                return Err(field(path, name, rate.get().to_bits(), Expected::Words("a number from 0 to 1")));
-            }
-        }
-        let counts = Counts::from(raw.counts);
-        check_counts(path, &counts, geometry)?;
-        let metadata = self.check_rest(path)?;
-        Ok(Superblock {
-            id: raw.id.get(),
-            identity: Identity { uuid: raw.uuid, hasher, geometry },
-            policy: Policy {
-                growth,
-                max_file_size: raw.max_file_size.get(),
-                requested_rate: raw.requested_rate.get(),
-                max_rate: raw.max_rate.get(),
-                capacity: raw.capacity.get(),
-            },
-            commit: raw.commit.get(),
-            salt: raw.salt.get(),
-            counts,
-            metadata,
-        })
-    }
-
-    fn check_geometry(&self, path: &Path) -> Result<Geometry> {
-        let raw = &self.raw;
-        let slots = SlotsPerBucket::new(raw.slots.get())
-            .ok_or_else(|| field(path, "n", raw.slots.get().into(), Expected::Between(2, 7)))?;
-        let (base_regions, generation) = (raw.base_regions.get(), raw.generation.get());
-        if base_regions == 0 || base_regions > MAX_REGIONS {
-            return Err(field(path, "n0", base_regions, Expected::Between(1, MAX_REGIONS)));
-        }
-        let most = (MAX_REGIONS / base_regions).ilog2();
-        if generation > most {
-            return Err(field(path, "g", generation.into(), Expected::Between(0, most.into())));
-        }
-        let geometry = Geometry { slots, base_regions, generation };
-        for (name, found, expected) in [
-            ("live", raw.live, LIVE),
-            ("sums", raw.sums, geometry.sums()),
-            ("data", raw.data, geometry.data()),
-            ("file length", raw.file_length, geometry.file_length()),
-        ] {
-            if found != expected {
-                return Err(field(path, name, found.get(), Expected::Exactly(expected)));
-            }
-        }
-        Ok(geometry)
-    }
-
-    /// The metadata; and the reserved bytes, unless a later minor version may have given them a meaning.
-    fn check_rest(&self, path: &Path) -> Result<Metadata> {
-        let length = self.raw.metadata_length.get() as usize;
-        if length > METADATA_LIMIT {
-            let expected = Expected::Between(0, METADATA_LIMIT as u64);
-            return Err(field(path, "metadata length", length as u64, expected));
-        }
-        let end = METADATA_AT + length;
-        let metadata = Metadata::decode(path, self.bytes.get(METADATA_AT..end).unwrap_or_default())?;
-        if self.raw.minor.get() <= VERSION.1 {
-            let raw = &self.raw;
-            let heads: [&[u8]; 3] = [raw.reserved_0.as_bytes(), &raw.reserved_1, &raw.reserved_2];
-            let tails = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
-            let tails = tails.map(|range| self.bytes.get(range).unwrap_or_default());
-            // All bytes at once, which is many times faster than one by one: each opening comes here twice.
-            let any = |bytes: &&&[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
-            let wrong = heads.iter().chain(&tails).filter(any);
-            if let Some(found) = wrong.flat_map(|bytes| *bytes).find(|byte| **byte != 0) {
-                return Err(field(path, "reserved", u64::from(*found), Expected::Exactly(0)));
-            }
-        }
-        Ok(metadata)
-    }
-}
-
-/// Counters must fit the slots there are: an entry or universal slot fills one.
-pub(crate) fn check_counts(path: &Path, counts: &Counts, geometry: Geometry) -> Result<()> {
-    let longest = geometry.slots.fresh_tail_bits() as usize;
-    if let Some(found) = counts.by_tail.iter().skip(longest + 1).find(|count| **count != 0) {
-        return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
-    }
-    let filled = counts.entries().saturating_add(counts.universal);
-    let slots = geometry.slots_in_all();
-    if filled > slots {
-        return Err(field(path, "entries", filled, Expected::Between(0, slots)));
-    }
-    Ok(())
-}
-
-fn field(path: &Path, field: &'static str, found: u64, expected: Expected) -> Error {
-    Error::Field { path: path.to_owned(), field, found, expected }
-}
 
 impl Superblock {
     /// The bytes of a whole slot, sealed.

@@ -781,7 +781,7 @@ fn slots_of(cell: &str) -> SlotsPerBucket {
 
 #[test]
 fn the_worked_examples_of_placing_a_key_come_out() {
-    let rows = table("3.4", 0);
+    let rows = table("A.1", 0);
     for row in &rows {
         let seed = hexadecimal(&row[1]);
         let key: Vec<u8> = if row[2] == "-" { "" } else { &row[2] }
@@ -804,11 +804,21 @@ fn the_worked_examples_of_placing_a_key_come_out() {
         assert_eq!(row[4..].iter().map(number).collect::<Vec<_>>(), found, "{row:?}");
     }
     assert_eq!(rows.len(), 42);
+    // One of them, in section 3.4.
+    let row = rows.iter().find(|row| row[0] == "4" && row[2] == "6375636b6f6f" && row[3] == "3").unwrap();
+    let names = ["pos", "loc", "region", "rem", "i1", "tag", "i2", "slot"];
+    let told: Vec<String> =
+        names.iter().zip(&row[4..]).map(|(name, cell)| format!("{name} = {cell}")).collect();
+    assert!(says(&told.join(" ")), "{told:?}");
+    let (tail, tag) = (hexadecimal(&row[7]) >> 55, &row[9]);
+    assert!(says(&format!(
+        "The tail is `rem >> 55` = `{tail:#x}`, so the slot is `{tag} * 2^10 + {tail:#x} * 2 + 1`"
+    )));
 }
 
 #[test]
 fn the_worked_examples_of_doubling_come_out() {
-    let rows = table("8.2", 0);
+    let rows = table("A.2", 0);
     let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(b"cuckoo").unwrap();
     for row in &rows {
         let regions: u64 = row[2].parse().unwrap();
@@ -832,7 +842,17 @@ fn the_worked_examples_of_doubling_come_out() {
             [row[3].parse().unwrap(), row[4].parse().unwrap(), hexadecimal(&row[5]), hexadecimal(&row[6])];
         assert_eq!(spec, found, "{row:?}");
     }
-    assert!(rows.len() > 20);
+    assert_eq!(rows.len(), 29);
+    // Some of them, in section 8.2.
+    let row = |n: &str, generation: &str| {
+        let row = rows.iter().find(|row| row[0] == n && row[1] == generation);
+        row.map(|row| (row[5].clone(), row[6].clone())).unwrap()
+    };
+    assert!(says(&format!("when n = 4 and R = 3 (g = 0), as slot `{}`", row("4", "0").0)));
+    let (stored, fresh) = row("4", "1");
+    assert!(says(&format!("sends it left, as `{stored}`")));
+    assert!(says(&format!("looks for the fresh slot `{fresh}`")));
+    assert!(says(&format!("After nine doublings the entry is void, `{}`", row("4", "9").0)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Everything that changes a disk, behind one trait: the seam at which tests record, fail and cut the power.
+//! Everything that changes a disk, behind one trait. Tests implement it to record calls, to make them fail, and to cut
+//! the power.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -17,35 +18,36 @@ const CHECKPOINT_AT: u64 = 64 << 20;
 
 /// The operations that gowk performs on files and folders, other than reading through maps.
 ///
-/// Stores through a memory map are not among them: they go to the live area, which is volatile by
-/// specification, and to unpublished files, which nobody reads before they are synced and renamed.
+/// Stores through a memory map are not among them. They go to the live area, of which nothing is believed after a
+/// crash, and to unpublished files, which nobody reads before they are synced and renamed.
 pub trait Disk: Debug + Send + Sync {
     /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
     fn create(&self, path: &Path, mode: u32) -> io::Result<File>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Fills `bytes` from `offset` on. What is verified, repaired and copied is read so; lookups read through a map.
+    /// Fills `bytes` from `offset` on. Verification, repair and copying read by this call; lookups read through a map.
     fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(bytes, offset)
     }
     /// Cuts or extends a file.
     fn set_len(&self, file: &File, length: u64) -> io::Result<()>;
-    /// Makes a file `length` bytes long with room for all of them on the disk, reading as zeros.
+    /// Makes a file `length` bytes long and takes room for all of them on the disk. New bytes read as zeros.
     fn allocate(&self, file: &File, length: u64) -> io::Result<()>;
     /// Returns once the file's contents and length are on the medium.
     fn sync(&self, file: &File) -> io::Result<()>;
-    /// Gives a file another name, over what has it if `replace`, else failing with `AlreadyExists`.
+    /// Gives a file another name. If a file has that name already, it is replaced if `replace`; else the call fails
+    /// with `AlreadyExists`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Returns once the names in a folder are on the medium.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Bytes that files in a folder may still take.
+    /// Bytes that are free for files in a folder.
     fn available(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Takes the room on the disk that a file does not have yet for all its bytes from 0 to `length`, and for those in
-    /// `own` even if it shares them with a copy; the bytes stay as they are. Where the file system cannot say so, it
-    /// is left alone.
+    /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a
+    /// copy of the file shares the bytes in `own`, takes room for these apart from the copy. The bytes stay as they
+    /// are. Where the file system knows no such calls, nothing happens.
     fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
         let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
         if has_holes {
@@ -56,7 +58,7 @@ pub trait Disk: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Bytes of payload in a journal frame, at most; what does not fit goes into a further frame.
+    /// The most bytes of payload in a journal frame; what does not fit goes into a further frame.
     fn frame_limit(&self) -> usize {
         MAX_PAYLOAD
     }
@@ -85,11 +87,11 @@ impl Disk for SystemDisk {
     }
 
     fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        // Not fs2's: it looks for the reason in `errno`, which `posix_fallocate` leaves as it was.
+        // The call of fs2 reports wrong reasons: it takes them from `errno`, which `posix_fallocate` does not set.
         if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
             return Ok(());
         }
-        // The file system has no such call: fill the file, so that no later write runs out of room.
+        // The file system has no such call. Zeros take the room now, so that no later write runs out of it.
         fill(file, length)
     }
 
@@ -103,7 +105,7 @@ impl Disk for SystemDisk {
         }
         let from = tempfile::TempPath::try_from_path(from)?;
         from.persist_noclobber(to).map_err(|failed| {
-            // The caller still owns the file, and decides what becomes of it.
+            // `TempPath` would remove the file when dropped, but it is the caller's.
             let tempfile::PathPersistError { error, path } = failed;
             let _ = path.keep();
             error
@@ -123,12 +125,12 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Calls again where a signal came in between.
+/// `fallocate`, called again if a signal interrupted it.
 fn fallocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, from, length))?)
 }
 
-/// Whether the file system knows what was asked of it.
+/// Whether the file system has the call that was made.
 fn supported(outcome: io::Result<()>) -> io::Result<bool> {
     match outcome {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! The names of a filter's files, and what belongs to a file besides its bytes.
+//! The names of a filter's files, and what identifies a file whatever its name.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, Result};
 
-/// The files of one filter, by their canonical names: a symlink and its target share one lock.
+/// The files of one filter, by their canonical paths, so that a symbolic link and its target have one lock file.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     pub(crate) data: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Files {
     pub(crate) dir: PathBuf,
 }
 
-/// What tells one file from another, whatever their names.
+/// Device and inode: two files are the same if these are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inode(u64, u64);
 
@@ -27,7 +27,7 @@ impl Inode {
 }
 
 impl Files {
-    /// The files of the filter at `path`, which need not exist; its folder must.
+    /// The files of the filter at `path`. Its folder must exist; the filter need not.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let data = match path.canonicalize() {
             Ok(data) => data,
@@ -56,8 +56,8 @@ impl Files {
     }
 }
 
-/// Whether something is mounted at the very path, as `docker run -v FILE:FILE` does. Such a mount stays with the file
-/// that it was made of when another one takes the name, and hides the files beside it.
+/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. When a doubling puts a new file
+/// under the name outside, the mount still shows the old one; and journal and lock file do not lie beside it.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -70,11 +70,11 @@ const fn is_mount_point(_: &Path) -> bool {
     false
 }
 
-/// Whether the file lies on a file system that shows several others as one.
+/// Whether the file lies on an overlay file system, which shows several folders as one.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_layered(file: &File) -> bool {
     const OVERLAY: u64 = 0x794c_7630;
-    // Signed here, unsigned there.
+    // The field is signed on some targets and unsigned on others.
     rustix::fs::fstatfs(file).is_ok_and(|found| u64::try_from(found.f_type) == Ok(OVERLAY))
 }
 

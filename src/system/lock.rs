@@ -2,18 +2,17 @@
 //!
 //! * The **gate** is a `flock` on the data file itself, held only while opening (and recovering).
 //! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed or removed. It is only touched under
-//!   the gate, and tried, never waited for. *Held exclusively* means: its owner has recovered the file and writes.
-//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but of
-//!   the file whatever its name: it holds where somebody removed `FILE-lock`, or has the file under another name.
-//! * The **turn** is a lock on another byte of it. Who waits for the gate exclusively has it, and openings that come
-//!   later wait behind it. Without it readers that keep coming, each for a moment, would hold the gate among them for
-//!   ever.
+//!   the gate. It is tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
+//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but
+//!   belongs to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
+//! * The **turn** is a lock on another byte of it. Whoever waits for the gate exclusively holds it, and openings that
+//!   come later wait for it. Without the turn, readers that keep coming would keep a writer waiting for ever: one of
+//!   them would always hold the gate.
 //!
-//! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has none, the other two
-//! locks still do their work.
+//! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has no such locks, gate and
+//! writer lock are enough as long as nobody removes the lock file.
 //!
-//! A lock is given up explicitly: a mapping keeps its descriptor's lock alive even when the descriptor is
-//! closed.
+//! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,7 +27,7 @@ use super::files::Files;
 use super::rights::{self, Rights};
 use crate::error::{Error, IoContext, Result};
 
-/// How often a lock is tried again, at first and at last.
+/// How long to wait between two tries of a lock: the first time, and at most.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -36,7 +35,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Held(File);
 
-/// Until when a lock is waited for; `None` is for as long as it takes.
+/// Until when a lock is waited for; `None` is without end.
 pub(crate) type Deadline = Option<Instant>;
 
 pub(crate) fn is_over(deadline: Deadline) -> bool {
@@ -72,8 +71,8 @@ impl Held {
         Ok(free.then_some(Self(file)))
     }
 
-    /// A shared lock made exclusive, unless somebody else holds one too; it is then lost, as the conversion is
-    /// not atomic.
+    /// Makes a shared lock exclusive. If somebody else holds one too, it fails, and the shared lock is given up: the
+    /// conversion is not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
         let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.0))).at(path, "lock")?;
         Ok(free.then_some(self))
@@ -82,12 +81,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Cannot fail on a descriptor that holds a lock; and if it did, the lock would go with the process.
+        // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
+        // process.
         let _ = FileExt::unlock(&self.0);
     }
 }
 
-/// Tries until there is an outcome, longer and longer apart.
+/// Tries until there is an outcome, with pauses that grow.
 fn until<T>(path: &Path, deadline: Deadline, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -119,27 +119,27 @@ fn contended(outcome: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// That a living writer has the data file; taken back when dropped.
+/// The lock that says that a living writer has the data file; given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Presence {
     _byte: ByteLock,
 }
 
 impl Presence {
-    /// Says so of a file open for writing; `None` if another one has said it.
+    /// Takes it on a file open for writing; `None` if somebody else holds it.
     pub(crate) fn claim(file: &File, path: &Path) -> Result<Option<Self>> {
         Ok(ByteLock::try_exclusive(file, PRESENCE).at(path, "lock")?.map(|byte| Self { _byte: byte }))
     }
 
-    /// Whether another open file says so.
+    /// Whether somebody holds it through another open file description.
     pub(crate) fn is_claimed(file: &File) -> bool {
         byte::is_held(file, PRESENCE)
     }
 }
 
 /// The bytes of the data file whose locks mean something: `format-spec/README.md`, section 7.1.
-pub(crate) const PRESENCE: u64 = crate::format::LIVE;
-pub(crate) const TURN: u64 = PRESENCE + 1;
+pub(super) const PRESENCE: u64 = crate::format::LIVE;
+pub(super) const TURN: u64 = PRESENCE + 1;
 
 /// A lock on one byte of a file, given up when dropped.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ mod byte {
         }
     }
 
-    /// Whether the lock is had, or the system has no such locks.
+    /// True if the lock was taken, and also where the system has no such locks.
     pub(super) fn try_lock(file: &File, at: u64, exclusive: bool) -> io::Result<bool> {
         let range = range(if exclusive { libc::F_WRLCK } else { libc::F_RDLCK }, at);
         match super::uninterrupted(|| {
@@ -198,7 +198,7 @@ mod byte {
     }
 
     pub(super) fn unlock(file: &File, at: u64) {
-        // As for `Held`.
+        // This cannot fail, as for `Held`.
         let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, at)));
     }
 
@@ -226,7 +226,7 @@ mod byte {
     }
 }
 
-/// The file of the writer lock, with the rights of `model` where it does not exist yet.
+/// The file of the writer lock. If it does not exist yet, it is created with the rights of `model`.
 pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<File> {
     loop {
         match OpenOptions::new().read(true).write(true).open(&files.lock) {
@@ -240,8 +240,7 @@ pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) 
     }
 }
 
-/// The file of the writer lock for a reader, who needs no more than to open it; `None` where there is none, and
-/// so no writer either.
+/// The file of the writer lock, opened as a reader may; `None` if there is none.
 pub(crate) fn existing_lock_file(files: &Files) -> Result<Option<File>> {
     match File::open(&files.lock) {
         Ok(file) => Ok(Some(file)),

@@ -2,11 +2,11 @@
 //!
 //! Two invariants make it sound:
 //!
-//! 1. Mapped memory is only ever touched through atomics. Another process may change a mapped file at any
-//!    time; a `&[u8]` or `&[u64]` over it would let the compiler assume that it does not.
+//! 1. Mapped memory is accessed through atomics only. Another process may change a mapped file at any time; a `&[u8]`
+//!    or `&[u64]` over it would let the compiler assume that nobody does.
 //! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
-//!    published file. A foreign process that does causes SIGBUS on access: the specification names this
-//!    (section 10), and no check here could prevent it.
+//!    published file. If another program does, the next access behind the cut raises SIGBUS. No check here could
+//!    prevent that; the specification says so (section 10).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -30,7 +30,7 @@ pub(crate) const HEAD_WORDS: usize = 4;
 
 const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
 
-/// The mapping of a filter's whole file, which is only read.
+/// A read-only map of a filter's whole file.
 ///
 /// Invariant: its regions, from `start` on, and the head of its live area lie within it.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Map {
     regions: u64,
 }
 
-/// The first region: kept, as each lookup would have to find it.
+/// The address of the first region, computed once for all lookups.
 #[derive(Debug)]
 struct Start(*const [AtomicU64; REGION_WORDS]);
 
@@ -50,12 +50,12 @@ unsafe impl Send for Start {}
 unsafe impl Sync for Start {}
 
 impl Map {
-    /// A file, as all processes see it.
+    /// A map of a file that shows every change, by any process.
     pub(crate) fn shared(file: &File, geometry: Geometry) -> io::Result<Self> {
         Self::new(options(geometry.file_length())?.map_raw_read_only(file)?, geometry)
     }
 
-    /// What was made to look like such a file, not to be changed any more.
+    /// Memory that holds the bytes of such a file and is not changed any more.
     pub(crate) fn of_memory(map: MapMut, geometry: Geometry) -> io::Result<Self> {
         Self::new(map.0, geometry)
     }
@@ -94,8 +94,8 @@ impl Map {
         Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
     }
 
-    /// The buckets of a region, to be read without a look at the mapping's length each; `None` if there is no
-    /// such region.
+    /// The buckets of a region, which are read without comparing each index with the map's length; `None` if there is
+    /// no such region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
         if u64::from(region.0) >= self.regions {
@@ -110,11 +110,11 @@ impl Map {
     #[inline]
     pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
         let product = u128::from(hash.position()) * u128::from(self.regions);
-        // SAFETY: as for `region`: a 64-bit fraction of so many is below that.
+        // SAFETY: as for `region`: `position` is below 2^64, so the product's high half is below the number of regions.
         (Words(unsafe { &*self.start.0.add((product >> 64) as usize) }), product as u64)
     }
 
-    /// Copies consecutive words, each read atomically, the whole not.
+    /// Copies consecutive words. Each is read atomically; the whole is not.
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
         copy(&self.raw, index, into);
     }
@@ -125,16 +125,16 @@ impl Map {
         prefetch(&self.raw, index);
     }
 
-    /// Tells the system that pages will be read in no order, so that reading ahead would only push out others.
+    /// Tells the system that pages will be read in random order, so that it does not read ahead and evict others.
     pub(crate) fn expect_random_reads(&self) {
-        // Advice: where the system does not take it, reads are right all the same.
+        // This is advice only: if it fails, reads give the same bytes.
         let _ = self.raw.advise(Advice::Random);
     }
 
-    /// Has the pages read in that hold the words from `index` on, and does not wait for it.
+    /// Asks the system to read the pages that hold the words from `index` on, and does not wait for them.
     pub(crate) fn read_ahead(&self, index: usize, words: usize) {
         let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
-        // Past the end, and wherever else the system does not take it, nothing comes of it.
+        // This is advice only: where it fails, as past the end of the map, the pages are read when they are needed.
         let _ = self.raw.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
     }
 }
@@ -170,8 +170,8 @@ impl MapMut {
         Ok(Self(MmapRaw::from(map)))
     }
 
-    /// Memory of no file, all zeros, in huge pages where the system has them: few entries of the processor's
-    /// address cache then cover all of it.
+    /// Memory without a file, all zeros. It is in huge pages where the system has them, so that the processor's cache
+    /// of addresses covers more of it.
     pub(crate) fn anonymous(length: u64) -> io::Result<Self> {
         let map = options(length)?.map_anon()?;
         #[cfg(target_os = "linux")]

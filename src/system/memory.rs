@@ -1,20 +1,20 @@
-//! How much memory this process may use, to tell files that will not stay in it.
+//! How much memory this process may use, and whether a file fits into it.
 
 use std::fs::read_to_string;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A file of more than this part of the memory is read as if nothing of it stayed there: other files, and the
-/// process itself, want some of it too.
+/// A file larger than this part of the memory is treated as one that does not stay in memory: other files and the
+/// process itself need memory too.
 const MOST: f64 = 0.5;
 
-/// Whether reads of so many bytes, in no order, will come from the disk again and again.
+/// Whether random reads in a file of `length` bytes will go to the disk again and again.
 pub(crate) fn is_exceeded_by(length: u64) -> bool {
     length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
 }
 
-/// Bytes; the least of what the machine has and what the process's control groups allow, of either version.
-/// Without any of it to be read, as elsewhere than on Linux, no limit.
+/// The bytes of memory that this process may use: the least of what the machine has and what the process's control
+/// groups, version 1 or 2, allow. No limit where none of these can be read, as on systems other than Linux.
 fn limit(proc: &Path, cgroups: &Path) -> u64 {
     let machine = read_to_string(proc.join("meminfo")).ok().and_then(|text| total(&text));
     let groups = read_to_string(proc.join("self/cgroup")).unwrap_or_default();
@@ -28,8 +28,9 @@ fn total(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit of a group and those above it. A line is `0::/path` for version 2, and `N:memory:/path` for
-/// version 1; inside a container the path may be that of the host, which is not found there, but the root is.
+/// The least limit of a group and of the groups above it, for a line of `/proc/self/cgroup`: `0::/path` for version 2,
+/// `N:memory:/path` for version 1. Inside a container the path may be the host's. It is not found then, but the root
+/// is, which has the container's limit.
 fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -47,8 +48,8 @@ fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
 
 /// Whether blocks ask for their pages before they look into them, so that a disk reads many at once.
 ///
-/// Asking costs two system calls a lookup. Files larger than memory may still be in memory where they are looked
-/// into, so each block asks if the one before had to wait.
+/// Asking costs two system calls for each lookup. Even in a file larger than memory, the pages of a lookup may be in
+/// memory; so a block asks only if the block before had to wait.
 #[derive(Debug)]
 pub(crate) struct Paging {
     pub(crate) larger_than_memory: bool,
@@ -61,13 +62,13 @@ impl Paging {
         Self { larger_than_memory, waited: AtomicBool::new(larger_than_memory) }
     }
 
-    /// For what cannot be paged.
+    /// For memory that is never paged out to a file.
     pub(crate) const fn none() -> Self {
         Self { larger_than_memory: false, waited: AtomicBool::new(false) }
     }
 }
 
-/// How far ahead pages are read that will be needed in order: some 1 MiB.
+/// How many regions ahead pages are read where regions are taken in order: 1 MiB.
 pub(crate) const REGIONS_AHEAD: u32 = 16;
 
 #[cfg(test)]

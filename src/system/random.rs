@@ -9,7 +9,7 @@ pub(crate) fn random(path: &Path) -> Result<u64> {
     getrandom::u64().map_err(std::io::Error::from).at(path, "get random numbers for")
 }
 
-/// Version 4 (random), variant 1, as RFC 9562 section 5.4 has it.
+/// A random uuid: version 4, variant 1, by RFC 9562, section 5.4.
 pub(crate) fn new_uuid(path: &Path) -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&random(path)?.to_le_bytes());

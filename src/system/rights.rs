@@ -1,10 +1,10 @@
-//! Who may use a file: its mode, owner, group and access control list, taken over by the files that are made beside
-//! it or put in its place.
+//! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
+//! get those of the filter.
 //!
-//! The rule: what may be set is set, and nobody gets a right that he did not have. A process that is not root cannot
-//! give a file away. Where the group cannot be kept, the new group gets no more than all others have; where the access
-//! control list cannot be kept, the group gets what the list gave to the group itself, and not the list's mask, which
-//! stands in the mode's place for it.
+//! The rule: what may be set is set, and nobody gains a right. A process that is not root cannot give a file to
+//! another owner. If the group cannot be kept, the new group gets no more than all others have: of a mode 664, the
+//! file gets 644. If the access control list cannot be kept, the group gets what the list gave to the group itself.
+//! (The group's bits of the old mode would be too much: where there is a list, they show its mask.)
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -13,13 +13,13 @@ use std::path::Path;
 
 use super::disk::Disk;
 
-/// Those of one file.
+/// The rights of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Rights {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// As the system encodes it; `None` if there is none beside the mode.
+    /// As the system encodes it; `None` if the file has only a mode.
     acl: Option<Acl>,
 }
 
@@ -33,13 +33,13 @@ impl Rights {
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
     }
 
-    /// Gives them to a file that its creator alone can use so far.
+    /// Gives them to a new file, which only its creator can use so far.
     fn give(&self, file: &File) -> io::Result<()> {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (self.uid, self.gid)
             && fchown(file, Some(self.uid), Some(self.gid)).is_err()
         {
-            // The group alone may still be one of ours. What cannot be kept is looked at below.
+            // The group alone can be kept if this process belongs to it. `for_group` handles the case that it does not.
             let _ = fchown(file, None, Some(self.gid));
         }
         let (mode, acl) = self.for_group(file.metadata()?.gid());
@@ -47,16 +47,16 @@ impl Rights {
             Some(acl) if acl::set(file, &acl).is_ok() => return Ok(()),
             Some(acl) => mode & !0o070 | acl.group() << 3,
             None => {
-                // The folder's default list may have given the file one.
+                // The file may have got a list by the folder's default.
                 acl::remove(file);
                 mode
             }
         };
-        // Set last, as a change of owner takes some.
+        // Last, as a change of owner clears some bits of the mode.
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// Mode and list for a file of that group.
+    /// Mode and list for a file that has this group.
     fn for_group(&self, gid: u32) -> (u32, Option<Acl>) {
         if gid == self.gid {
             return (self.mode, self.acl.clone());
@@ -66,7 +66,7 @@ impl Rights {
     }
 }
 
-/// Creates a file with the rights of `model`; without a model as any new file, by the process's umask.
+/// Creates a file with the rights of `model`; without a model, with those that the process's umask leaves.
 pub(crate) fn create(disk: &dyn Disk, path: &Path, model: Option<&Rights>) -> io::Result<File> {
     let Some(model) = model else { return disk.create(path, 0o666) };
     let file = disk.create(path, 0o600)?;
@@ -99,7 +99,7 @@ impl Acl {
         self.rights_of(ACL_GROUP_OBJ).unwrap_or(0) & self.rights_of(ACL_MASK).unwrap_or(7)
     }
 
-    /// The same with the group's own rights cut to `most`.
+    /// The same list, in which the group itself has no more than the rights `most`.
     fn with_group(mut self, most: u32) -> Self {
         let entries = self.0.get_mut(ACL_HEADER..).unwrap_or_default();
         for entry in entries.chunks_exact_mut(ACL_ENTRY) {
@@ -134,7 +134,7 @@ mod acl {
     }
 
     pub(super) fn remove(file: &File) {
-        // Fails where there is none.
+        // This fails if there is no list.
         let _ = fremovexattr(file, NAME);
     }
 }

@@ -1,6 +1,7 @@
-//! Files beside the filter that are not published yet, and what becomes of those that a dead writer leaves.
+//! Temporary files: new filters that are not published yet, and their removal after a writer died.
 //!
-//! Name and first bytes of a temporary file say the same random number, so that nothing else is ever taken for one.
+//! The name of a temporary file and its first bytes hold the same random number. So no other file is ever taken for one
+//! and removed (`format-spec/README.md`, sections 7.2 and 8.4).
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -20,7 +21,7 @@ use crate::format::{MAGIC, VERSION};
 
 /// What stands between FILE's name and the number in a temporary file's name.
 pub(crate) const TEMPORARY: &str = "-gowk-new-";
-/// What a temporary file begins with until it is whole, before its number.
+/// The first 8 bytes of a temporary file until its superblock is written; its number follows.
 const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
 
 fn temporary_head(number: u64) -> [u8; 16] {
@@ -30,7 +31,7 @@ fn temporary_head(number: u64) -> [u8; 16] {
     head
 }
 
-/// What it begins with once it is whole.
+/// The first 16 bytes once the superblock is written.
 fn superblock_head() -> [u8; 16] {
     let mut head = [0; 16];
     head[..8].copy_from_slice(&MAGIC);
@@ -39,9 +40,9 @@ fn superblock_head() -> [u8; 16] {
     head
 }
 
-/// Whether a file with the name of a temporary file is one that nobody works on any more.
+/// Whether a file that is named as a temporary one is one, and its writer is dead.
 fn is_stale(number: u64, path: &Path) -> bool {
-    // Not followed, and not waited for: neither is made by gowk.
+    // gowk makes neither symbolic links nor pipes under such names. Links are not followed, and pipes not waited for.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
@@ -50,15 +51,14 @@ fn is_stale(number: u64, path: &Path) -> bool {
     let mut found = [0; 16];
     let Ok(length) = file.read_at(&mut found, 0) else { return false };
     let (head, sealed) = (temporary_head(number), superblock_head());
-    // A power cut leaves of each write any bytes, of a file that was never synced none.
+    // A power cut can leave each byte as it was before or after a write of gowk: 0, the head's, or the superblock's. A
+    // file that was never synced may be empty.
     let mut ours = found.iter().zip(head.iter().zip(sealed)).take(length);
     ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
 }
 
 impl Files {
     /// A new file beside the filter, to be renamed over it; removed when dropped.
-    ///
-    /// Its name and its first bytes say the same random number, so that nothing else is ever taken for one.
     pub(crate) fn temporary(
         &self,
         disk: &dyn Disk,
@@ -73,7 +73,7 @@ impl Files {
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
         disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
-        // Protects: the head, by which the next writer knows the file, before anything is allocated.
+        // Protects: the head. Should this writer die, the next one knows the file by it and removes it.
         disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
         Ok(file)
     }
@@ -84,7 +84,7 @@ impl Files {
         prefix
     }
 
-    /// The numbers and paths of all files that are named as temporary ones of this filter are.
+    /// The numbers and paths of all files whose names are those of temporary files of this filter.
     fn temporary_names(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let prefix = self.temporary_prefix();
         let prefix = prefix.as_encoded_bytes();
@@ -102,8 +102,8 @@ impl Files {
 
     /// Removes the temporary files of writers that died. Only for the holder of the writer lock.
     ///
-    /// What is not certainly one of ours stays, and so does what cannot be looked into or removed: it is in nobody's
-    /// way.
+    /// Files that are not certainly gowk's stay. So do files that cannot be read or removed: they take room, but do no
+    /// harm.
     pub(crate) fn remove_stale(&self, disk: &dyn Disk) {
         for (number, path) in self.temporary_names().unwrap_or_default() {
             if is_stale(number, &path) {
@@ -112,11 +112,12 @@ impl Files {
         }
     }
 
-    /// Writers need a file with one name: publishing replaces the name, and others would keep the old file.
+    /// [`Error::HardLinks`] if the file has several names. Publishing replaces one name, and the others would keep the
+    /// old file.
     ///
-    /// Where files cannot be renamed without replacing others, publishing gives the new file a second name and takes
-    /// the temporary one away; who dies in between leaves both. The temporary one is removed here, if this process
-    /// may, and else it is not counted.
+    /// A temporary name is not counted, and is removed if this process may: where a system cannot rename without
+    /// replacing, publishing gives the new file its second name and then removes the temporary one, and a writer that
+    /// dies in between leaves both.
     pub(crate) fn check_single_name(&self, disk: &dyn Disk, file: &File) -> Result<()> {
         let metadata = file.metadata().at(&self.data, "look at")?;
         if metadata.nlink() <= 1 {

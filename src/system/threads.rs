@@ -4,10 +4,10 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, scope};
 
-/// Does `work` for each of `all`, the last on this thread and the others each on one of their own, and gives the
-/// outcomes in their order. What no thread can be had for is done on this one too.
+/// Does `work` for each of `all`, and gives the outcomes in their order. The last is done on this thread, the others on
+/// a thread each. If a thread cannot be started, its work is done on this one.
 pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    // A thread that cannot be started takes with it what it was given: so each fetches its own.
+    // What is moved into a thread that cannot be started is lost. So each thread fetches its item when it runs.
     let waiting: Vec<_> = all.into_iter().map(|one| Mutex::new(Some(one))).collect();
     let work = |place: &Mutex<Option<T>>| {
         let one = place.lock().unwrap_or_else(PoisonError::into_inner).take();

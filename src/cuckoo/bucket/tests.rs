@@ -482,3 +482,45 @@ fn real_widths_are_those_of_the_format() {
     assert_eq!(shape::<Six>(), (6, 10, 6, 3, 13));
     assert_eq!(shape::<Seven>(), (7, 9, 6, 2, 13));
 }
+
+/// The tables beside the operations of `bucket.rs`, for n = 4.
+#[test]
+fn worked_values() {
+    type Slot4 = Slot<Four>;
+    type Bucket4 = Bucket<Four>;
+
+    assert_eq!((select(0xa, 0xb, false), select(0xa, 0xb, true)), (0xa, 0xb));
+    assert_eq!(Slot4::fresh(0x7433_ea64_0a60_93df, 0x3e44_6882_a63e_c518).0, 0x74f9);
+    assert_eq!((0x3e44_6882_a63e_c518_u64 >> (64 - 9), 29 << 10 | 0x7c << 1 | 1), (0x7c, 0x74f9));
+    let lengths = [0x74f9, 0x75f2, 0x7600, 0x8000, 0x7400, 0].map(|bits| Slot4::new(bits).tail_length());
+    assert_eq!(lengths, [Some(9), Some(8), Some(0), None, None, None]);
+    let (slot, one, two) = (Slot4::new(0x74f9), BucketId(0x13df), BucketId(0x1331));
+    assert_eq!((slot.tag(), Four::OFFSETS[29], slot.other(one), slot.other(two)), (29, 0x00ee, two, one));
+
+    let lane = |mask: u64| mask & 0xffff;
+    let masks =
+        [Bucket4::ONES, Bucket4::HIGH, Bucket4::BODY, Bucket4::TAIL_TOP, Bucket4::TAIL_BODY].map(lane);
+    assert_eq!(masks, [0x0001, 0x8000, 0x7fff, 0x0200, 0x01ff]);
+
+    let bucket = Bucket4::new(0x0000_8000_0001_abc8);
+    assert_eq!((bucket.0 & Bucket4::BODY) + Bucket4::BODY, 0x7fff_7fff_8000_abc7);
+    assert_eq!(bucket.empty_lanes().0, 0x8000_0000_0000_0000);
+
+    let query = Slot4::new(0xabcf);
+    let agrees = bucket.0 ^ !0xabcf_abcf_abcf_abcf_u64;
+    assert_eq!(agrees >> 1 & Bucket4::BODY, 0x2a18_6a18_2a18_7ffc);
+    assert_eq!(0x2a18_6a18_2a18_7ffc_u64 + 0x0000_8000_0001_0008, 0x2a18_ea18_2a19_8004);
+    assert_eq!(bucket.matches(query).0, 0x0000_8000_0000_8000);
+    for (entry, ignored, differs) in
+        [(0u16, 0, 0xabcf), (0x8000, 0xffff, 0), (0x0001, 0x0001, 0xabce), (0xabc8, 0x000f, 0)]
+    {
+        assert_eq!(entry ^ entry.saturating_sub(1), ignored);
+        assert_eq!((entry ^ 0xabcf) & !ignored, differs);
+        let (bucket, empty) = (Bucket4::new(entry.into()), Bucket4::new(0));
+        assert_eq!(bucket.either_matches(empty, query), differs == 0, "{entry:#x}");
+    }
+
+    let (left, right) = Bucket4::new(0x0000_7600_77e4_74f9).split();
+    assert_eq!((left.0, right.0), (0x0000_7600_0000_75f2, 0x0000_7600_77c8_0000));
+    assert_eq!(Bucket4::whole_lanes(0x0000_0000_0001_0001), 0x0000_0000_ffff_ffff);
+}
