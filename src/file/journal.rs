@@ -29,9 +29,10 @@ use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, Rights, rights};
 
 mod later;
+mod read;
 pub(super) mod scan;
 
-use scan::read_up_to;
+use read::read_up_to;
 pub(crate) use scan::scan;
 pub(super) use scan::{Content, FrameAt, Scan, read_frame};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 
 use zerocopy::IntoBytes;
 
-use super::unpublished::Region;
+use super::pages::Region;
 use crate::cuckoo::RegionId;
 use crate::error::{IoContext, Result};
 use crate::format::{BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_EPOCH, PAGE, PAGES_PER_REGION, Page, PageId};

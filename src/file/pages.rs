@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::cuckoo::BUCKETS_PER_REGION;
 use crate::format::PageId;
+
+/// The buckets of one region.
+pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
 /// Which pages this process has found intact.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use std::thread::{Builder, scope};
 use zerocopy::IntoBytes;
 
 use super::live::{Live, Published};
+use super::pages::Region;
 use super::published::Store;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
@@ -33,9 +34,6 @@ pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> 
     }
     Err(Error::NoSpace { path: files.data.clone(), needed, available })
 }
-
-/// The buckets of one region.
-pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
 /// Bytes written after which the medium is set to work on them, while more are on their way.
 const FLUSH_AT: usize = 64 << 20;

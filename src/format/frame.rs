@@ -126,6 +126,21 @@ impl Header {
     }
 }
 
+impl RawFrame {
+    /// The bytes of the frame with its padding, if its magic and its salt are right, and it lies in the `room` there
+    /// is. Its CRC is not looked at.
+    pub(crate) fn length(&self, salt: u64, room: u64) -> Option<u64> {
+        let payload = self.payload.get() as usize;
+        let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
+        let right = self.magic == FRAME_MAGIC
+            && self.salt == salt
+            && self.reserved == [0; 16]
+            && payload <= MAX_PAYLOAD
+            && length <= room;
+        right.then_some(length)
+    }
+}
+
 /// Bytes of the indices of `count` changed words, padded.
 pub(crate) const fn indices_size(count: usize) -> usize {
     (2 * count).next_multiple_of(8)

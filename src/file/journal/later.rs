@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use crc32fast::Hasher;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::scan::{frame_length, read_up_to};
+use super::read::read_up_to;
 use crate::format::frame::{FRAME_ALIGN, FRAME_CRC_AT, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;
@@ -124,7 +124,7 @@ impl Search {
     /// A frame that may begin here, and where its payload does.
     fn candidate(&self, block: &[u8], offset: u64) -> Option<(Candidate, u64)> {
         let (raw, _) = RawFrame::read_from_prefix(block).ok()?;
-        let length = frame_length(&raw, self.salt, self.end - offset)?;
+        let length = raw.length(self.salt, self.end - offset)?;
         let candidate = Candidate {
             offset,
             length,

@@ -9,11 +9,11 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U64};
 
 use super::later;
+use super::read::read_up_to;
 use crate::cuckoo::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::frame::{
-    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, Header, MAX_PAYLOAD, RawCommit, RawFrame,
-    RawRecord, frame_crc, indices_size,
+    COMMIT, FRAME_HEADER, HEADER, Header, RawCommit, RawFrame, RawRecord, frame_crc, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 
@@ -139,39 +139,12 @@ impl<F: FileExt> Cursor<'_, F> {
         }
         let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
         let payload = raw.payload.get() as usize;
-        let Some(length) = frame_length(&raw, self.salt, self.length - offset) else { return Ok(None) };
+        let Some(length) = raw.length(self.salt, self.length - offset) else { return Ok(None) };
         let mut bytes = vec![0; payload];
         let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
         let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
         Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
     }
-}
-
-/// The bytes of a frame with its padding, if all but its CRC is right on its own: magic, salt, and that it lies in
-/// the `room` there is.
-pub(super) fn frame_length(raw: &RawFrame, salt: u64, room: u64) -> Option<u64> {
-    let payload = raw.payload.get() as usize;
-    let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
-    let right = raw.magic == FRAME_MAGIC
-        && raw.salt == salt
-        && raw.reserved == [0; 16]
-        && payload <= MAX_PAYLOAD
-        && length <= room;
-    right.then_some(length)
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(super) fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + read as u64) {
-            Ok(0) => break,
-            Ok(n) => read += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }
 
 /// A frame's bytes as they are, padding and all.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use zerocopy::FromBytes;
 
-use super::scan::{Broken, Commit, frame_length, scan_source};
+use super::scan::{Broken, Commit, scan_source};
 use super::*;
 use crate::cuckoo::MAX_REGIONS;
 use crate::error::{Error, JournalDefect};
@@ -572,7 +572,7 @@ fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64
         let mut head = [0; FRAME_HEADER];
         let whole = read_up_to(source, &mut head, offset).unwrap() == FRAME_HEADER;
         let raw = RawFrame::read_from_bytes(&head).unwrap();
-        let right = frame_length(&raw, salt, end - offset).filter(|_| whole).filter(|_| {
+        let right = raw.length(salt, end - offset).filter(|_| whole).filter(|_| {
             let mut payload = vec![0; raw.payload.get() as usize];
             let read = read_up_to(source, &mut payload, offset + FRAME_HEADER as u64).unwrap();
             read == payload.len() && frame_crc(&raw, &payload) == raw.crc.get()
