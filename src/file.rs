@@ -25,7 +25,7 @@ pub(crate) use live::{LiveHead, LiveRead, Published};
 pub(crate) use medium::{Medium, OfPages, Sums};
 pub(crate) use open::{Opened, Owned, lock_absent, needs_no_sync, open_reader, open_writer};
 pub(crate) use overlay::{CHANGED, Overlay, RegionChange};
-pub(crate) use pages::{Region, Touched};
+pub(crate) use pages::{Pages, Region};
 pub(crate) use published::{Found, Store, read_superblocks};
 pub(crate) use recover::{Decision, Redo, judge};
 pub(crate) use unpublished::{Unpublished, check_room};

@@ -20,16 +20,16 @@ use super::journal::Journal;
 use super::live::{Live, LiveHead, LiveRead, Published};
 use super::medium::Medium;
 use super::overlay::{Overlay, RegionChange};
-use super::pages::Touched;
+use super::pages::{Pages, Region};
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::frame::Header;
 use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
-    STATE_IN_USE, SUPERBLOCK, Sealer, Superblock,
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
+    STATE_IN_USE, SUPERBLOCK, Superblock,
 };
 use crate::options::Verify;
-use crate::system::{Disk, Files, Map, Presence, memory, random};
+use crate::system::{Disk, Files, Map, Presence, random};
 
 /// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
 const PAGES_WORTH_ONE_WRITE: usize = 4;
@@ -49,14 +49,8 @@ pub(crate) struct Store {
     pub(crate) files: Files,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) file: File,
-    pub(crate) map: Map,
+    pub(crate) pages: Pages,
     pub(crate) live: Live,
-    pub(super) sealer: Sealer,
-    /// The first word of the regions.
-    data: usize,
-    /// Then the system reads nothing ahead by itself.
-    larger_than_memory: bool,
-    touched: Touched,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
     /// The slot it is in.
@@ -90,7 +84,7 @@ impl Store {
         // Even, and low enough never to come back to 0.
         let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
         let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
-        let live = mended || store.map.is_idle() && store.live_differs();
+        let live = mended || store.pages.map.is_idle() && store.live_differs();
         let found = Found { superblock: other_damaged, live };
         Ok(Self { other_damaged, found, ..store })
     }
@@ -106,27 +100,14 @@ impl Store {
     ) -> Result<Self> {
         let geometry = checkpoint.identity.geometry;
         let map = Map::shared(&file, geometry).at(&files.data, "map")?;
-        let larger_than_memory = memory::is_exceeded_by(geometry.file_length());
-        if larger_than_memory {
-            map.expect_random_reads();
-        }
         let live = Live::map(&file, &files.data, geometry)?;
-        let sealer = Sealer::new(&checkpoint.identity);
-        let touched = match verify {
-            Verify::Never => Touched::all(),
-            Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
-        };
-        let data = (geometry.data() / 8) as usize;
+        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into());
         Ok(Self {
             files,
             disk,
             file,
-            map,
+            pages,
             live,
-            sealer,
-            data,
-            larger_than_memory,
-            touched,
             checkpoint,
             slot,
             other_damaged: false,
@@ -137,13 +118,13 @@ impl Store {
 
     /// Whether the file must be recovered before it is used.
     pub(crate) fn needs_recovery(&self) -> Result<bool> {
-        let unsettled = self.map.is_unsettled() || self.live_differs();
+        let unsettled = self.pages.map.is_unsettled() || self.live_differs();
         Ok(unsettled || super::journal::holds_anything(&self.files)?)
     }
 
     /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
     fn live_differs(&self) -> bool {
-        self.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
+        self.pages.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
     }
 
     /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
@@ -169,72 +150,15 @@ impl Store {
             medium.mend_page(id, &self.files)?;
             sum = medium.page(id, page);
         }
-        let intact = sum.is_some_and(|sum| self.sealer.crc(id, page) == sum);
+        let intact = sum.is_some_and(|sum| self.pages.sealer.crc(id, page) == sum);
         if !intact {
-            self.touched.forget(id);
+            self.pages.forget(id);
         }
         Ok(intact)
     }
 
     pub(super) fn verify_all(&self) -> Result<()> {
-        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.verify(id))
-    }
-
-    fn word_of(&self, id: PageId) -> usize {
-        self.data + (id.0 * PAGE / 8) as usize
-    }
-
-    fn sum_of(&self, id: PageId) -> usize {
-        (self.checkpoint.identity.geometry.sums() / 4 + id.0) as usize
-    }
-
-    /// The page as it is in the file, unverified.
-    pub(crate) fn read(&self, id: PageId, into: &mut Page) {
-        self.map.copy(self.word_of(id), into);
-    }
-
-    /// The page's checksum as it is in the file.
-    pub(super) fn sum(&self, id: PageId) -> u32 {
-        self.map.half(self.sum_of(id))
-    }
-
-    /// Checks the page against its checksum, unless that was done before.
-    #[inline]
-    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
-        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
-    }
-
-    /// Whether every page was found intact.
-    #[inline]
-    pub(crate) fn is_intact(&self) -> bool {
-        self.touched.is_complete()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn verify_page(&self, id: PageId) -> Result<()> {
-        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])
-    }
-
-    /// The page as it is in the file, checked unless that was done before.
-    fn read_verified(&self, id: PageId, page: &mut Page) -> Result<()> {
-        self.read(id, page);
-        if self.touched.contains(id) {
-            return Ok(());
-        }
-        if self.sealer.crc(id, page) != self.sum(id) {
-            let region = id.region().0.into();
-            return Err(Error::Damaged { path: self.files.data.clone(), region, page: id.0 });
-        }
-        self.touched.insert(id);
-        Ok(())
-    }
-
-    /// Has a region read in that will be needed soon, if there is such a one, and does not wait for it.
-    pub(crate) fn read_ahead(&self, region: RegionId) {
-        if self.larger_than_memory {
-            self.map.read_ahead(self.word_of(PageId::new(region, 0)), BUCKETS_PER_REGION as usize);
-        }
+        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.pages.verify(id))
     }
 
     /// A region with the changes in it, its pages checked unless that was done before.
@@ -242,30 +166,17 @@ impl Store {
         &self,
         region: RegionId,
         changes: Option<&RegionChange>,
-        into: &mut [u64; BUCKETS_PER_REGION as usize],
+        into: &mut Region,
     ) -> Result<()> {
-        self.read_ahead(region);
+        self.pages.read_ahead(region);
         let (pages, _) = into.as_chunks_mut();
         for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
-            self.read_verified(PageId::new(region, number), page)?;
+            self.pages.read_verified(PageId::new(region, number), page)?;
             if let Some(change) = changes.and_then(|changes| changes.page(number)) {
                 change.apply_to(page);
             }
         }
         Ok(())
-    }
-
-    /// A bucket of a page that is intact.
-    #[inline]
-    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
-        let id = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE);
-        self.verify(id)?;
-        Ok(self.map.word(self.word_of(id) + usize::from(bucket) % BUCKETS_PER_PAGE as usize))
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
-        self.map.prefetch(self.word_of(PageId::new(region, 0)) + usize::from(bucket));
     }
 
     /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.
@@ -277,9 +188,9 @@ impl Store {
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         for region in overlay.ascending() {
             for (id, change) in overlay.region_mut(region).pages_mut(region) {
-                self.read(id, &mut page);
+                self.pages.read(id, &mut page);
                 change.apply_to(&mut page);
-                change.crc = self.sealer.crc(id, &page);
+                change.crc = self.pages.sealer.crc(id, &page);
                 each(id, change, &page)?;
             }
         }
@@ -310,16 +221,15 @@ impl Store {
         let mut sums = [0; PAGES_PER_REGION as usize];
         let count = (last.0 - first.0 + 1) as usize;
         for ((id, page), sum) in (first.0..=last.0).map(PageId).zip(&mut pages).zip(&mut sums) {
-            self.read(id, page);
-            *sum = self.sum(id);
+            *sum = self.pages.read_with_sum(id, page);
             if let Some(change) = change.page(id.in_region()) {
                 change.apply_to(page);
                 *sum = change.crc;
             }
         }
-        let data = 8 * self.word_of(first) as u64;
+        let data = 8 * self.pages.addresses.word_of(first) as u64;
         self.disk.write_at(&self.file, pages[..count].as_bytes(), data).at(path, "write")?;
-        let sums_at = 4 * self.sum_of(first) as u64;
+        let sums_at = 4 * self.pages.addresses.sum_of(first) as u64;
         self.disk.write_at(&self.file, sums[..count].as_bytes(), sums_at).at(path, "write")
     }
 

@@ -14,12 +14,12 @@ use std::thread::{Builder, scope};
 use zerocopy::IntoBytes;
 
 use super::live::{Live, Published};
-use super::pages::Region;
+use super::pages::{Addresses, Region};
 use super::published::Store;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
     Superblock,
 };
 use crate::options::Verify;
@@ -75,8 +75,7 @@ pub(crate) struct Unpublished {
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
     map: MapMut,
-    /// The first word of the regions.
-    data: usize,
+    addresses: Addresses,
     /// The checksums of pages as they were filled; empty where nothing was.
     sums: Vec<u32>,
     /// One bit a page: it was changed since.
@@ -144,13 +143,13 @@ impl Unpublished {
             Ok(filling.sums)
         })?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
-        let data = (identity.geometry.data() / 8) as usize;
+        let addresses = Addresses::new(identity.geometry);
         let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
             files: files.clone(),
             disk: disk.clone(),
             map,
-            data,
+            addresses,
             sums,
             stale,
             presence,
@@ -159,23 +158,19 @@ impl Unpublished {
         })
     }
 
-    fn word_of(&self, region: RegionId) -> usize {
-        self.data + region.0 as usize * BUCKETS_PER_REGION as usize
-    }
-
     #[inline]
     pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
-        self.map.word(self.word_of(region) + usize::from(bucket))
+        self.map.word(self.addresses.bucket(region, bucket))
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
-        self.map.prefetch(self.word_of(region) + usize::from(bucket));
+        self.map.prefetch(self.addresses.bucket(region, bucket));
     }
 
     #[inline]
     pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
-        self.map.set_word(self.word_of(region) + usize::from(bucket), word);
+        self.map.set_word(self.addresses.bucket(region, bucket), word);
         let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
         if let Some(stale) = self.stale.get((page / 64) as usize) {
             let bits = stale.load(Ordering::Relaxed);
@@ -191,7 +186,7 @@ impl Unpublished {
     }
 
     pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
-        self.map.copy(self.word_of(region), into);
+        self.map.copy(self.addresses.bucket(region, 0), into);
     }
 
     fn write_sums(&self) -> Result<()> {
@@ -202,7 +197,7 @@ impl Unpublished {
         let mut offset = geometry.sums();
         for id in (0..geometry.pages()).map(PageId) {
             sums.push(self.known_sum(id).unwrap_or_else(|| {
-                self.map.copy(self.data + (id.0 * PAGE / 8) as usize, &mut page);
+                self.map.copy(self.addresses.word_of(id), &mut page);
                 sealer.crc(id, &page)
             }));
             if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {

@@ -25,7 +25,7 @@ impl View {
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
         let four = self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
-        if !is_open && four && self.touched.is_complete() {
+        if !is_open && four && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
                 of_keys.store(self.reader, Ordering::Release);
             }
@@ -69,11 +69,11 @@ impl View {
     #[inline(always)]
     fn calm_buckets(&self, hash: KeyHash) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
         let calm = self.shortcut.calm.load(Ordering::Acquire);
-        let (buckets, rem) = self.map.region_of(hash);
+        let (buckets, rem) = self.pages.map.region_of(hash);
         let place = Place::<Four>::new(hash.local(), rem);
         let second = BucketId(place.first.0 ^ self.shortcut.offsets[place.fingerprint.tag() as usize]);
         let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
-        self.map.live_head().is_still(calm).then_some((both, place.fingerprint))
+        self.pages.map.live_head().is_still(calm).then_some((both, place.fingerprint))
     }
 }
 

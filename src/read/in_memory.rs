@@ -54,13 +54,14 @@ impl View {
         let Some(published) = self.settled_published() else { return Ok(Err(InVain::NotBegun)) };
         let (before, metadata) = published?;
         let geometry = self.superblock.identity.geometry;
-        let memory = MapMut::anonymous(geometry.file_length()).at(&self.path, "take memory for")?;
+        let memory = MapMut::anonymous(geometry.file_length()).at(self.pages.path(), "take memory for")?;
+        let addresses = self.pages.addresses;
         let copied = copy_regions(
             &self,
             &mut |region, words, sums| {
                 let first = PageId::new(region, 0);
-                memory.set_words(self.word_of(first), words);
-                (self.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
+                memory.set_words(addresses.word_of(first), words);
+                (addresses.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
                 Ok(())
             },
             &mut |_, _| (),
@@ -77,7 +78,7 @@ impl View {
         live::set_idle(&memory, before.commit);
         let superblock =
             Superblock { commit: before.commit, counts: before.counts, metadata, ..self.superblock };
-        let memory = Map::of_memory(memory, geometry).at(&self.path, "take memory for")?;
+        let memory = Map::of_memory(memory, geometry).at(self.pages.path(), "take memory for")?;
         Ok(Ok(self.moved_to(memory, superblock)))
     }
 }

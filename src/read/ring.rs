@@ -51,17 +51,17 @@ impl View {
         hash: impl Fn(&T) -> Result<KeyHash>,
         found: &mut [bool],
     ) -> Result<Vec<usize>> {
-        let start = self.paging.larger_than_memory.then(Instant::now);
-        let epoch = self.map.epoch();
+        let start = self.pages.paging.larger_than_memory.then(Instant::now);
+        let epoch = self.pages.map.epoch();
         let mut uncertain = Vec::new();
         with_width!(self.superblock.identity.geometry.slots, W => {
-            if self.paging.waited.load(Ordering::Relaxed) {
+            if self.pages.paging.waited.load(Ordering::Relaxed) {
                 self.ask::<W, T>(items, &hash)?;
             }
             self.ring::<W, T>(items, hash, found, &mut uncertain)?;
         });
         if let Some(start) = start {
-            self.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
+            self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
         }
         if !self.was_settled(epoch) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
@@ -72,11 +72,12 @@ impl View {
 
     /// Has the pages of all lookups read in, without waiting for them.
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
+        let addresses = self.pages.addresses;
         for item in items {
             let [first, second] = self.locate::<W>(hash(item)?).pages();
-            self.map.read_ahead(self.word_of(first), 1);
+            self.pages.map.read_ahead(addresses.word_of(first), 1);
             if first != second {
-                self.map.read_ahead(self.word_of(second), 1);
+                self.pages.map.read_ahead(addresses.word_of(second), 1);
             }
         }
         Ok(())
@@ -99,9 +100,9 @@ impl View {
             let place = &mut ring[number % (IN_FLIGHT / STEP)];
             let step = *place;
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
-            let whole = self.touched.is_complete();
+            let whole = contents.are_intact();
             for (index, (underway, found)) in (number * STEP..).zip(step.iter().zip(found)) {
-                let buckets = contents.region(underway.region);
+                let buckets = contents.map.region(underway.region);
                 if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(underway)) {
                     let [first, second] =
                         [underway.first, underway.second].map(|id| buckets.word(id.0.into()));
@@ -124,17 +125,17 @@ impl View {
         for (underway, item) in step.iter_mut().zip(items) {
             *underway = self.locate(hash(item)?);
         }
+        let contents = self.contents();
         for underway in step.iter().take(items.len()) {
-            let start = self.word_of(PageId::new(underway.region, 0));
-            self.contents().prefetch(start + usize::from(underway.first.0));
-            self.contents().prefetch(start + usize::from(underway.second.0));
+            contents.prefetch(underway.region, underway.first.0);
+            contents.prefetch(underway.region, underway.second.0);
         }
         Ok(())
     }
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
-        let (region, rem) = hash.region(self.map.regions());
+        let (region, rem) = hash.region(self.pages.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }
     }
@@ -142,7 +143,7 @@ impl View {
     /// Whether the pages of a lookup match their checksums.
     #[inline]
     fn are_intact<W>(&self, underway: &Underway<W>) -> bool {
-        underway.pages().into_iter().all(|page| self.verify(page).is_ok())
+        underway.pages().into_iter().all(|page| self.contents().verify(page).is_ok())
     }
 }
 

@@ -55,7 +55,7 @@ impl View {
         let mut patience = Patience::default();
         loop {
             let published = self.published();
-            if published.is_some() || self.map.poisoned() || !patience.wait() {
+            if published.is_some() || self.pages.map.poisoned() || !patience.wait() {
                 return published;
             }
         }

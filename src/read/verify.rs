@@ -90,7 +90,7 @@ impl View {
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
             // A page that matches its checksum is right, whatever is going on.
-            *outcome = match sum.filter(|sum| self.sealer.crc(id, page) == *sum) {
+            *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
                 None => self.settled(region, || self.read_from_medium(id, page), Result::is_ok)?,
             };
@@ -120,20 +120,21 @@ impl View {
     fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
         match self.medium() {
             Some(medium) if !self.is_replaced(id) => medium.page(id, into),
-            _ => Some(self.read(id, into)),
+            _ => Some(self.contents().read_with_sum(id, into)),
         }
     }
 
     fn read_from_medium(&self, id: PageId, into: &mut Page) -> Result<u32> {
-        let sum = self.read_page(id, into).filter(|sum| self.sealer.crc(id, into) == *sum);
-        let region = id.region().0.into();
-        sum.ok_or_else(|| Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+        let sum = self.read_page(id, into).filter(|sum| self.pages.sealer.crc(id, into) == *sum);
+        sum.ok_or_else(|| self.pages.damaged(id))
     }
 
     /// Whether the live area of an idle file is of another commit than `superblock`.
     pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
         let differs = |published: Published| published.commit != superblock.commit;
-        !self.is_replayed() && self.map.is_idle() && LiveRead::published(&self.map).is_some_and(differs)
+        !self.is_replayed()
+            && self.pages.map.is_idle()
+            && LiveRead::published(&self.pages.map).is_some_and(differs)
     }
 
     /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and
@@ -141,8 +142,11 @@ impl View {
     pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
         let Source { file, .. } = self.source.as_ref()?;
         // Whoever brings a newer superblock changes the epoch before.
-        let epoch = self.map.epoch();
-        let newest = read_superblocks(file, &self.path).and_then(|raw| raw.check(&self.path)).ok()?.newest;
-        (self.differs_from(&newest) && self.map.was_settled(epoch)).then_some((epoch, newest))
+        let epoch = self.pages.map.epoch();
+        let newest = read_superblocks(file, self.pages.path())
+            .and_then(|raw| raw.check(self.pages.path()))
+            .ok()?
+            .newest;
+        (self.differs_from(&newest) && self.pages.map.was_settled(epoch)).then_some((epoch, newest))
     }
 }

@@ -8,35 +8,30 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::patience::Patience;
-use crate::cuckoo::{BUCKETS_PER_REGION, KeyHasher, OFFSET_T6, RegionId};
+use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{
-    Decision, LiveHead, LiveRead, Medium, Opened, Published, Redo, Touched, journal, judge, needs_no_sync,
+    Decision, LiveHead, LiveRead, Medium, Opened, Pages, Published, Redo, journal, judge, needs_no_sync,
     open_reader,
 };
-use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PAGE, Page, PageId, Sealer, Superblock, check_counts,
-};
+use crate::format::{BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PageId, Superblock, check_counts};
 use crate::options::{Options, Verify};
-use crate::system::{Disk, Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD, is_layered};
+use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
 
 /// One opening of the file.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(super) path: Arc<Path>,
     inode: Inode,
     /// The number of the reader it belongs to; 0 if none.
     pub(super) reader: u64,
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
-    pub(super) map: Map,
-    /// The first word of the regions.
-    data: usize,
+    /// The file's pages and, through the same map, its live area.
+    pub(super) pages: Pages,
     /// Where pages are read that may be unreadable; `None` of a copy in memory.
     pub(crate) source: Option<Source>,
     /// The epoch of an idle file whose live area is of another commit than its superblock, which counts until the next
@@ -44,12 +39,8 @@ pub(crate) struct View {
     outdated_at: Option<u64>,
     /// What is read in place of the map where the journal had to be replayed privately.
     replayed: Option<Replayed>,
-    pub(super) sealer: Sealer,
-    pub(super) touched: Touched,
     pub(super) shortcut: Shortcut,
     pub(super) other_superblock_damaged: bool,
-    /// Whether pages have to be waited for.
-    pub(crate) paging: Paging,
     /// The file again, where the map may stay behind it.
     layered: Option<File>,
 }
@@ -88,7 +79,7 @@ pub(crate) struct Source {
 /// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
 #[derive(Debug)]
 struct Replayed {
-    memory: Map,
+    pages: Pages,
     /// The pages that are not those of the file, ascending.
     changed: Vec<PageId>,
     epoch: u64,
@@ -100,29 +91,16 @@ impl View {
         let Opened { file, map, superblocks, inode, unrecovered } =
             open_reader(files, &options.disk, options.wait)?;
         let superblock = superblocks.newest;
-        let geometry = superblock.identity.geometry;
-        let paging = Paging::new(geometry.file_length());
-        if paging.larger_than_memory {
-            map.expect_random_reads();
-        }
         let mut view = Self {
-            path: files.data.as_path().into(),
             inode,
             reader: 0,
-            map,
-            data: (geometry.data() / 8) as usize,
+            pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into()),
             source: None,
             outdated_at: None,
             replayed: None,
-            sealer: Sealer::new(&superblock.identity),
-            touched: match options.verify {
-                Verify::Never => Touched::all(),
-                Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
-            },
             shortcut: Shortcut::closed(),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
-            paging,
             layered: is_layered(&file).then(|| file.try_clone()).transpose().at(&files.data, "open")?,
         };
         if let Some(locks) = unrecovered {
@@ -144,18 +122,8 @@ impl View {
 
     /// The same in memory that nobody else can change, its pages verified.
     pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
-        let (touched, paging) = (Touched::all(), Paging::none());
-        Self {
-            superblock,
-            map: memory,
-            source: None,
-            outdated_at: None,
-            replayed: None,
-            layered: None,
-            touched,
-            paging,
-            ..self
-        }
+        let pages = self.pages.moved_to(memory, Verify::Never);
+        Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self }
     }
 
     pub(super) fn of_reader(self, number: u64) -> Self {
@@ -169,7 +137,7 @@ impl View {
 
     /// Replays the journal into private memory, for a process that may not write.
     fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
-        let epoch = self.map.epoch();
+        let epoch = self.pages.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
             // Protects: what is about to be shown. Allowed on what was opened for reading only.
@@ -185,26 +153,23 @@ impl View {
         }
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let (mut page, addresses) = ([0; BUCKETS_PER_PAGE as usize], self.pages.addresses);
         let changed = redo.overlay.pages().map(|(id, _)| id).collect();
         let medium = Medium { file, disk: &*options.disk, geometry };
         for (id, change) in redo.overlay.pages() {
             if medium.page(id, &mut page).is_none() {
-                return Err(Error::Damaged {
-                    path: files.data.clone(),
-                    region: id.region().0.into(),
-                    page: id.0,
-                });
+                return Err(self.pages.damaged(id));
             }
-            memory.copy(self.word_of(id), &mut page);
+            memory.copy(addresses.word_of(id), &mut page);
             change.apply_to(&mut page);
-            for (index, word) in (self.word_of(id)..).zip(page) {
+            for (index, word) in (addresses.word_of(id)..).zip(page) {
                 memory.set_word(index, word);
             }
-            memory.set_half(self.sum_of(id), change.crc);
+            memory.set_half(addresses.sum_of(id), change.crc);
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
-        Ok(Replayed { memory, changed, epoch, published: redo.published(&files.data)? })
+        let pages = self.pages.moved_to(memory, options.verify);
+        Ok(Replayed { pages, changed, epoch, published: redo.published(&files.data)? })
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
@@ -212,16 +177,17 @@ impl View {
     pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed {
             // A poisoned flag that was set then is no news: whoever sets or clears one steps the epoch.
-            let is_left = self.map.epoch() != replayed.epoch || self.map.is_idle() || self.is_left_behind();
-            return Ok(!is_left && (!self.map.superseded() || files.inode()? == Some(self.inode)));
+            let is_left =
+                self.pages.map.epoch() != replayed.epoch || self.pages.map.is_idle() || self.is_left_behind();
+            return Ok(!is_left && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)));
         }
         if self.is_left_behind() {
             return Ok(false);
         }
-        if !self.map.flagged() {
+        if !self.pages.map.flagged() {
             return Ok(true);
         }
-        Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
+        Ok(!self.pages.map.poisoned() && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
     /// Whether the file has gone on without the map.
@@ -233,7 +199,7 @@ impl View {
         let Some(file) = &self.layered else { return false };
         let mut epoch = [0; 8];
         let read = file.read_exact_at(&mut epoch, LIVE + LIVE_EPOCH);
-        read.is_ok() && u64::from_le_bytes(epoch) > self.map.epoch()
+        read.is_ok() && u64::from_le_bytes(epoch) > self.pages.map.epoch()
     }
 
     /// Whether what was read since `epoch` was holds for all of one commit.
@@ -243,8 +209,8 @@ impl View {
     #[inline]
     pub(super) fn was_settled(&self, epoch: u64) -> bool {
         match &self.replayed {
-            None => self.map.was_settled(epoch),
-            Some(replayed) => self.map.is_still(replayed.epoch),
+            None => self.pages.map.was_settled(epoch),
+            Some(replayed) => self.pages.map.is_still(replayed.epoch),
         }
     }
 
@@ -269,48 +235,25 @@ impl View {
     }
 
     pub(super) fn busy(&self, op: &'static str) -> Error {
-        Error::Busy { path: self.path.to_path_buf(), op }
-    }
-
-    #[inline]
-    pub(super) fn word_of(&self, id: PageId) -> usize {
-        self.data + (id.0 * PAGE / 8) as usize
-    }
-
-    pub(super) fn sum_of(&self, id: PageId) -> usize {
-        (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
+        Error::Busy { path: self.pages.path().to_path_buf(), op }
     }
 
     /// Where pages and their checksums are read.
     #[inline]
-    pub(super) fn contents(&self) -> &Map {
-        self.replayed.as_ref().map_or(&self.map, |replayed| &replayed.memory)
+    pub(super) fn contents(&self) -> &Pages {
+        self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
     }
 
-    /// To be told of each region where they are read in order: of a file larger than memory, the system reads
-    /// nothing ahead by itself.
+    /// Has pages read in ahead of a reading of all regions in order, which has come to `region`.
     pub(super) fn comes_to(&self, region: RegionId) {
-        if self.paging.larger_than_memory {
-            let ahead = RegionId(region.0.saturating_add(REGIONS_AHEAD));
-            self.map.read_ahead(self.word_of(PageId::new(ahead, 0)), BUCKETS_PER_REGION as usize);
-        }
-    }
-
-    /// A page and its checksum as they are, unverified.
-    pub(super) fn read(&self, id: PageId, into: &mut Page) -> u32 {
-        self.contents().copy(self.word_of(id), into);
-        self.sum(id)
-    }
-
-    pub(super) fn sum(&self, id: PageId) -> u32 {
-        self.contents().half(self.sum_of(id))
+        self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }
 
     /// Counters and metadata as of the last commit; `None` while one is being applied.
     pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
         let published = match &self.replayed {
             Some(replayed) => replayed.published.clone(),
-            None => self.map.published()?,
+            None => self.pages.map.published()?,
         };
         Some(self.checked(published))
     }
@@ -322,7 +265,7 @@ impl View {
         loop {
             let published = match &self.replayed {
                 Some(replayed) => Some(replayed.published.clone()),
-                None => self.map.last_published(),
+                None => self.pages.map.last_published(),
             };
             match published {
                 Some(published) => return Some(self.checked(published)),
@@ -334,13 +277,14 @@ impl View {
 
     fn checked(&self, published: Published) -> Result<(Published, Metadata)> {
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.map.is_still(epoch)) {
+        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.pages.map.is_still(epoch))
+        {
             // The superblock has a checksum; the live area has none.
             return Ok((Published { commit: *commit, counts: *counts, ..published }, metadata.clone()));
         }
         let geometry = self.superblock.identity.geometry;
-        let sound = check_counts(&self.path, &published.counts, geometry);
-        let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
+        let sound = check_counts(self.pages.path(), &published.counts, geometry);
+        let metadata = sound.and_then(|()| Metadata::decode(self.pages.path(), &published.metadata));
         metadata.map(|metadata| (published, metadata))
     }
 }

@@ -26,7 +26,7 @@ impl Parent<'_> {
 
     fn read_ahead(self, region: RegionId) {
         if let Self::Published(store, _) = self {
-            store.read_ahead(region);
+            store.pages.read_ahead(region);
         }
     }
 

@@ -174,10 +174,10 @@ impl Pending {
     /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
     #[inline]
     pub(super) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
-        if !self.overlay.is_new() || !store.is_intact() {
+        if !self.overlay.is_new() || !store.pages.are_intact() {
             return None;
         }
-        Some(Direct { words: store.map.region(region)?, region, changes: &mut self.single })
+        Some(Direct { words: store.pages.map.region(region)?, region, changes: &mut self.single })
     }
 }
 

@@ -59,7 +59,7 @@ impl Buffer<'_> {
     #[inline]
     pub(super) fn prefetch(self, region: RegionId, bucket: BucketId) {
         match self {
-            Self::Published(store) => store.prefetch(region, bucket.0),
+            Self::Published(store) => store.pages.prefetch(region, bucket.0),
             Self::Unpublished(file) => file.prefetch(region, bucket.0),
         }
     }
@@ -123,7 +123,7 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
         Ok(Bucket::new(match self {
             Self::Published(store, region, changes) => match changes.get(*region, bucket) {
                 Some(word) => word,
-                None => store.bucket(*region, bucket.0)?,
+                None => store.pages.bucket(*region, bucket.0)?,
             },
             Self::Unpublished(file, region) => file.bucket(*region, bucket.0),
         }))
