@@ -245,7 +245,7 @@ impl Unpublished {
     }
 
     /// Where it will be published, and through what it is written.
-    pub(crate) fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
+    pub(crate) const fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
         (&self.files, &self.disk)
     }
 

@@ -10,6 +10,7 @@ use crate::cuckoo::{
     BucketId, BucketsMut, Inserted, KeyHash, Place, RegionId, Search, Slot, TAIL_LENGTHS, Width, region,
 };
 use crate::error::Result;
+use crate::file::Overlay;
 use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
@@ -230,7 +231,7 @@ pub(crate) fn hash_all<W: Width>(
 /// Takes the keys that [`hash_all`] has put into `buffers`; tells what became of them, and what went wrong,
 /// whereupon the rest was left out.
 pub(crate) fn take_hashed<W: Width>(
-    target: Target<'_>,
+    target: Target<'_, &mut Overlay>,
     regions: u64,
     manner: Manner,
     buffers: &mut Buffers,
@@ -243,17 +244,18 @@ pub(crate) fn take_hashed<W: Width>(
         |region| division.part_of(region),
         |targets| {
             let work = targets.into_iter().zip(sorted).enumerate().collect();
-            let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
-                #[cfg(test)]
-                assert!(!tests::BUG.get(), "a bug");
-                // Of a thread that had nothing to hash, there is none.
-                let of_part: Vec<&[Item]> =
-                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
-                sort_by_region(&of_part, regions, buffers);
-                let mut outcomes = Outcomes::default();
-                let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
-                (outcomes, outcome)
-            };
+            let take =
+                |(part, (mut target, buffers)): (usize, (Target<'_, &mut Overlay>, &mut [Vec<Item>; 2]))| {
+                    #[cfg(test)]
+                    assert!(!tests::BUG.get(), "a bug");
+                    // Of a thread that had nothing to hash, there is none.
+                    let of_part: Vec<&[Item]> =
+                        hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
+                    sort_by_region(&of_part, regions, buffers);
+                    let mut outcomes = Outcomes::default();
+                    let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
+                    (outcomes, outcome)
+                };
             for (outcomes, outcome) in on_threads(work, take) {
                 all.append(outcomes);
                 failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
@@ -265,7 +267,7 @@ pub(crate) fn take_hashed<W: Width>(
 
 /// Takes keys sorted by region.
 fn take_part<W: Width>(
-    target: &mut Target<'_>,
+    target: &mut Target<'_, &mut Overlay>,
     items: &[Item],
     manner: Manner,
     outcomes: &mut Outcomes,
@@ -289,13 +291,13 @@ fn take_part<W: Width>(
                 continue;
             }
         }
-        let buffer = target.buffer();
-        let mut view = target.view_mut(region);
+        let file = target.file();
+        let mut view = target.reborrow().with(|overlay| overlay.region_mut(region)).region(region);
         outcomes.take::<W, _>(&mut view, items, manner, &mut search, || {
             if let Some(item) = next.next() {
                 let place = item.place::<W>();
-                buffer.prefetch(item.region, place.first);
-                buffer.prefetch(item.region, place.second());
+                file.prefetch(item.region, place.first);
+                file.prefetch(item.region, place.second());
             }
         })?;
     }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::commit::{Committed, Failure, Open, journal_of, published};
 use super::doubling;
-use super::doubling::Parent;
 use super::partition::{Buffers, Manner, Mode};
 use super::pending::Pending;
 use super::repair::{Repair, find_damage, quarantine};
@@ -491,11 +490,8 @@ impl Writer {
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let source = match &mut self.open_mut()?.transaction.work {
-            Work::Published(store, pending) => Parent::Published(store, pending.sorted()),
-            Work::Unpublished(file, _) => Parent::Unpublished(file),
-        };
-        let doubled = doubling::double(source, progress)?;
+        let target = self.open_mut()?.transaction.work.target_mut();
+        let doubled = doubling::double(target.with(|pending| &*pending.sorted()), progress)?;
         if let Some(mut open) = self.open.take() {
             open.transaction = open.transaction.moved_to(doubled);
             self.open = Some(open);
