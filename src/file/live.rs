@@ -36,7 +36,7 @@ const fn half(offset: u64) -> usize {
 
 /// Counters and metadata as of one commit, as the live area publishes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Published {
+pub(crate) struct LiveCopy {
     pub(crate) commit: u64,
     pub(crate) counts: Counts,
     /// Encoded.
@@ -84,7 +84,7 @@ impl<M: SharedMemory> Live<M> {
     pub(crate) fn apply<E>(
         &self,
         regions: impl IntoIterator<Item = RegionId>,
-        published: &Published,
+        copy: &LiveCopy,
         mut write: impl FnMut(RegionId) -> Result<(), E>,
     ) -> Result<(), E> {
         self.step_epoch(next_odd);
@@ -93,7 +93,7 @@ impl<M: SharedMemory> Live<M> {
             write(region)?;
             self.step_sequence(region, next_even);
         }
-        self.publish(published);
+        self.store_copy(copy);
         self.step_epoch(next_even);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl<M: SharedMemory> Live<M> {
     pub(super) fn recover<E>(
         &self,
         regions: u64,
-        published: &Published,
+        copy: &LiveCopy,
         redo: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let all = || (0..regions).map(|region| RegionId(region as u32));
@@ -112,7 +112,7 @@ impl<M: SharedMemory> Live<M> {
         redo()?;
         all().for_each(|region| self.step_sequence(region, next_even));
         self.0.set_word(word(LIVE_FLAGS), 0);
-        self.publish(published);
+        self.store_copy(copy);
         self.step_epoch(next_even);
         Ok(())
     }
@@ -137,15 +137,15 @@ impl<M: SharedMemory> Live<M> {
     }
 
     /// Stores the copy of commit number, counts and metadata.
-    pub(crate) fn publish(&self, published: &Published) {
+    pub(crate) fn store_copy(&self, copy: &LiveCopy) {
         self.step(LIVE_COPY, next_odd);
-        self.0.set_word(word(LIVE_COUNTERS), published.commit);
-        let counts = RawCounts::from(published.counts);
+        self.0.set_word(word(LIVE_COUNTERS), copy.commit);
+        let counts = RawCounts::from(copy.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
-        self.0.set_word(word(LIVE_METADATA_LENGTH), published.metadata.len() as u64);
-        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
+        self.0.set_word(word(LIVE_METADATA_LENGTH), copy.metadata.len() as u64);
+        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(copy.metadata.chunks(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
         self.step(LIVE_COPY, next_even);
@@ -280,14 +280,14 @@ pub(crate) trait LiveRead: LiveHead {
     }
 
     /// What the last commit published, unless one is being applied; the metadata as bytes.
-    fn published(&self) -> Option<Published> {
+    fn live_copy(&self) -> Option<LiveCopy> {
         let epoch = self.epoch();
-        self.last_published().filter(|_| self.was_settled(epoch))
+        self.last_live_copy().filter(|_| self.was_settled(epoch))
     }
 
     /// What the last commit published, also while the next one is being applied, but for the moment in which that one
     /// is published.
-    fn last_published(&self) -> Option<Published> {
+    fn last_live_copy(&self) -> Option<LiveCopy> {
         let copy = self.live_word(LIVE_COPY);
         Self::fence(Ordering::Acquire);
         let mut counts = RawCounts::new_zeroed();
@@ -302,7 +302,7 @@ pub(crate) trait LiveRead: LiveHead {
         metadata.truncate(length);
         Self::fence(Ordering::Acquire);
         let is_whole = copy.is_multiple_of(2) && self.live_word(LIVE_COPY) == copy;
-        is_whole.then(|| Published { commit, counts: counts.into(), metadata })
+        is_whole.then(|| LiveCopy { commit, counts: counts.into(), metadata })
     }
 }
 

@@ -23,7 +23,7 @@ use super::journal;
 use super::journal::Journal;
 use super::live::LiveHead;
 use super::medium::check_live;
-use super::published::{Store, read_superblocks};
+use super::published::{PublishedFile, read_superblocks};
 use super::recover::recover;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{LIVE, Superblocks};
@@ -44,8 +44,8 @@ const TORN_READS: u32 = 50;
 
 /// A file opened for writing, recovered, and marked as in use.
 #[derive(Debug)]
-pub(crate) struct Owned {
-    pub(crate) store: Store,
+pub(crate) struct OpenedToWrite {
+    pub(crate) published: PublishedFile,
     pub(crate) journal: Option<Journal>,
     pub(crate) lock: Held,
 }
@@ -89,7 +89,7 @@ pub(crate) fn open_writer(
     disk: &Arc<dyn Disk>,
     verify: Verify,
     wait: Duration,
-) -> Result<Owned> {
+) -> Result<OpenedToWrite> {
     poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))
 }
 
@@ -98,7 +98,7 @@ fn try_open_writer(
     disk: &Arc<dyn Disk>,
     verify: Verify,
     deadline: Deadline,
-) -> Result<Attempt<Owned>> {
+) -> Result<Attempt<OpenedToWrite>> {
     let path = &files.data;
     let file = open_data(path, true)?;
     // Looked at before any lock file is made beside it: a file that is no filter is left alone.
@@ -117,34 +117,34 @@ fn try_open_writer(
     }
     files.check_single_name(&**disk, &file)?;
     journal::check_place(files)?;
-    let mut store = Store::open(files.clone(), disk.clone(), file, verify)?;
-    reserve(&store)?;
+    let mut published = PublishedFile::open(files.clone(), disk.clone(), file, verify)?;
+    reserve(&published)?;
     // Protects: the name. What was renamed here must not come undone under commits that follow.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
-    if store.needs_recovery()? {
-        journal = Some(recover(&mut store)?);
+    if published.needs_recovery()? {
+        journal = Some(recover(&mut published)?);
     }
     if verify == Verify::Eager {
-        store.verify_all()?;
+        published.verify_all()?;
     }
     let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
         return Ok(Attempt::StartOver);
     };
-    let Some(presence) = Presence::claim(&store.file, path)? else { return Ok(Attempt::Present) };
-    store.presence = Some(presence);
-    store.set_in_use(true)?;
+    let Some(presence) = Presence::claim(&published.file, path)? else { return Ok(Attempt::Present) };
+    published.presence = Some(presence);
+    published.set_in_use(true)?;
     drop(gate);
     files.remove_stale(&**disk);
-    Ok(Attempt::Done(Owned { store, journal, lock }))
+    Ok(Attempt::Done(OpenedToWrite { published, journal, lock }))
 }
 
 /// Takes room for bytes that a restored file may lack, or share with a copy: a store through a map that finds none on
 /// the disk ends the process.
-fn reserve(store: &Store) -> Result<()> {
-    let geometry = store.checkpoint.identity.geometry;
-    let reserved = store.disk.reserve(&store.file, geometry.file_length(), LIVE..geometry.sums());
-    reserved.at(&store.files.data, "allocate all of")
+fn reserve(published: &PublishedFile) -> Result<()> {
+    let geometry = published.checkpoint.identity.geometry;
+    let reserved = published.disk.reserve(&published.file, geometry.file_length(), LIVE..geometry.sums());
+    reserved.at(&published.files.data, "allocate all of")
 }
 
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
@@ -184,7 +184,7 @@ fn open_data(path: &Path, write: bool) -> Result<File> {
 
 /// A file opened and mapped for reading.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedToRead {
     pub(crate) file: File,
     pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
@@ -202,7 +202,7 @@ pub(crate) struct Locks {
 }
 
 /// Opens a filter for reading; recovers it first where that is needed and allowed.
-pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Opened> {
+pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<OpenedToRead> {
     let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
     loop {
@@ -239,7 +239,7 @@ pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
 }
 
 enum Readable {
-    Yes(Box<Opened>),
+    Yes(Box<OpenedToRead>),
     StartOver,
     NeedsRecovery,
 }
@@ -264,7 +264,7 @@ fn try_open_reader(
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
     // Protects: the name. What is shown must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
-    let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
+    let mut opened = OpenedToRead { file, map, superblocks, inode, unrecovered: None };
     // Before it is looked at through the map: recovery writes anew what cannot be read of it.
     let live = check_live(&opened.file, &**disk, path);
     if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
@@ -293,11 +293,11 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
     if files.inode()? == Some(Inode::of(&metadata)) && !Presence::is_claimed(&file) {
         files.check_single_name(&**disk, &file)?;
         journal::check_place(files)?;
-        let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
-        if store.needs_recovery()? {
-            reserve(&store)?;
-            recover(&mut store)?;
-            store.set_in_use(false)?;
+        let mut published = PublishedFile::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
+        if published.needs_recovery()? {
+            reserve(&published)?;
+            recover(&mut published)?;
+            published.set_in_use(false)?;
         }
     }
     drop(lock);

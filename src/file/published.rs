@@ -17,7 +17,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::journal::Journal;
-use super::live::{Live, LiveHead, LiveRead, Published};
+use super::live::{Live, LiveCopy, LiveHead, LiveRead};
 use super::medium::Medium;
 use super::overlay::{Overlay, RegionChange};
 use super::pages::{Pages, Region};
@@ -45,7 +45,7 @@ pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<Ra
 
 /// A published file, mapped and open for writing. Whoever has one holds the writer lock.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct PublishedFile {
     pub(crate) files: Files,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) file: File,
@@ -69,7 +69,7 @@ pub(crate) struct Found {
     pub(crate) live: bool,
 }
 
-impl Store {
+impl PublishedFile {
     /// Checks and maps the file. Nothing is changed, but for blocks of the live area that cannot be read: so the caller
     /// holds the locks of a recovery.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
@@ -83,10 +83,10 @@ impl Store {
         let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
         // Even, and low enough never to come back to 0.
         let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
-        let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
-        let live = mended || store.pages.map.is_idle() && store.live_differs();
+        let published = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
+        let live = mended || published.pages.map.is_idle() && published.live_differs();
         let found = Found { superblock: other_damaged, live };
-        Ok(Self { other_damaged, found, ..store })
+        Ok(Self { other_damaged, found, ..published })
     }
 
     /// From a file whose superblock is known.
@@ -124,7 +124,7 @@ impl Store {
 
     /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
     fn live_differs(&self) -> bool {
-        self.pages.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
+        self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
     /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
@@ -198,9 +198,8 @@ impl Store {
     }
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
-    pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
-        self.live
-            .apply(overlay.ascending(), published, |region| self.write_region(region, overlay.region(region)))
+    pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
+        self.live.apply(overlay.ascending(), copy, |region| self.write_region(region, overlay.region(region)))
     }
 
     /// Writes the changed pages of a region and their checksums.
@@ -237,10 +236,10 @@ impl Store {
     pub(crate) fn checkpoint(
         &mut self,
         journal: &mut Journal,
-        published: &Published,
+        copy: &LiveCopy,
         superblock: Superblock,
     ) -> Result<()> {
-        debug_assert_eq!(superblock.commit, published.commit);
+        debug_assert_eq!(superblock.commit, copy.commit);
         let salt = random(&self.files.data)?;
         // Protects: the pages, before any superblock says that the journal is not needed for them.
         self.sync()?;

@@ -18,9 +18,9 @@ use std::path::Path;
 
 use super::journal;
 use super::journal::{Content, FrameAt, Journal, Scan};
-use super::live::Published;
+use super::live::LiveCopy;
 use super::overlay::Overlay;
-use super::published::Store;
+use super::published::PublishedFile;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::format::{Geometry, Metadata, Superblock, check_counts};
@@ -183,38 +183,39 @@ impl Redo {
         Some(())
     }
 
-    pub(crate) fn published(&self, path: &Path) -> Result<Published> {
-        Ok(Published { commit: self.commit, counts: self.counts, metadata: self.metadata.encode(path)? })
+    pub(crate) fn live_copy(&self, path: &Path) -> Result<LiveCopy> {
+        Ok(LiveCopy { commit: self.commit, counts: self.counts, metadata: self.metadata.encode(path)? })
     }
 }
 
 /// Brings the file to its last commit, and leaves the journal empty and the live area settled.
-pub(super) fn recover(store: &mut Store) -> Result<Journal> {
-    let files = store.files.clone();
+pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
+    let files = published.files.clone();
     // Protects: which file has the name, and that the journal has one, before anything depends on it.
-    store.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
-    let mut redo = Redo::nothing(&store.checkpoint);
+    published.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    let mut redo = Redo::nothing(&published.checkpoint);
     if let Some(file) = journal::open(&files, true)? {
-        let scan = journal::scan(&file, &files.journal, store.checkpoint.salt, store.checkpoint.commit)?;
-        if judge(&scan, &store.checkpoint, &files.journal)? == Decision::Replay {
-            let disk = store.disk.clone();
-            redo = Redo::read(&store.checkpoint, &file, &files.journal, &scan, |at, bytes| {
+        let scan =
+            journal::scan(&file, &files.journal, published.checkpoint.salt, published.checkpoint.commit)?;
+        if judge(&scan, &published.checkpoint, &files.journal)? == Decision::Replay {
+            let disk = published.disk.clone();
+            redo = Redo::read(&published.checkpoint, &file, &files.journal, &scan, |at, bytes| {
                 disk.write_at(&file, bytes, at.offset).at(&files.journal, "write again")
             })?;
             // Protects: the transactions about to be redone, should the power fail in the middle.
             disk.sync(&file).at(&files.journal, "sync")?;
         }
     }
-    let regions = store.checkpoint.identity.geometry.regions();
-    let published = redo.published(&files.data)?;
-    store.live.recover(regions, &published, || redo_pages(store, &redo.overlay))?;
-    let model = Rights::of(&store.file).at(&files.data, "look at")?;
-    let mut journal = Journal::unread(&files, &*store.disk, &model)?;
+    let regions = published.checkpoint.identity.geometry.regions();
+    let copy = redo.live_copy(&files.data)?;
+    published.live.recover(regions, &copy, || redo_pages(published, &redo.overlay))?;
+    let model = Rights::of(&published.file).at(&files.data, "look at")?;
+    let mut journal = Journal::unread(&files, &*published.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
-    let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };
+    let superblock = Superblock { commit, counts, metadata, ..published.checkpoint.clone() };
     // Settled by the first sync of the checkpoint, before the other slot is written.
-    store.rewrite_superblock()?;
-    store.checkpoint(&mut journal, &published, superblock)?;
+    published.rewrite_superblock()?;
+    published.checkpoint(&mut journal, &copy, superblock)?;
     Ok(journal)
 }
 
@@ -222,10 +223,10 @@ pub(super) fn recover(store: &mut Store) -> Result<Journal> {
 ///
 /// Where page and checksum do not match then, the page was damaged outside of those words. It stays damaged,
 /// and is found so at its first touch; the rest goes on.
-fn redo_pages(store: &Store, overlay: &Overlay) -> Result<()> {
+fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     overlay.ascending().into_iter().try_for_each(|region| {
-        store.make_readable(region)?;
-        store.write_region(region, overlay.region(region))
+        published.make_readable(region)?;
+        published.write_region(region, overlay.region(region))
     })
 }
 

@@ -13,9 +13,9 @@ use std::thread::{Builder, scope};
 
 use zerocopy::IntoBytes;
 
-use super::live::{Live, Published};
+use super::live::{Live, LiveCopy};
 use super::pages::{Addresses, Region};
-use super::published::Store;
+use super::published::PublishedFile;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
@@ -70,7 +70,7 @@ const SUMS_A_WRITE: usize = 16_384;
 
 /// An unpublished file, open for writing.
 #[derive(Debug)]
-pub(crate) struct Unpublished {
+pub(crate) struct UnpublishedFile {
     files: Files,
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
@@ -85,7 +85,7 @@ pub(crate) struct Unpublished {
     pub(crate) identity: Identity,
 }
 
-impl Unpublished {
+impl UnpublishedFile {
     /// An empty one, of its full length; with the permissions and the owner of `model` if there is one.
     pub(crate) fn create(
         files: &Files,
@@ -214,12 +214,12 @@ impl Unpublished {
     }
 
     /// Makes the file whole under its temporary name, to be synced. May be repeated.
-    pub(crate) fn seal(&self, superblock: &Superblock, published: &Published) -> Result<()> {
+    pub(crate) fn seal(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
         self.write_sums()?;
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.publish(published);
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy);
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 
@@ -233,15 +233,15 @@ impl Unpublished {
     }
 
     /// The file as any other, after it was renamed.
-    pub(crate) fn into_store(self, superblock: Superblock) -> Result<Store> {
+    pub(crate) fn into_published(self, superblock: Superblock) -> Result<PublishedFile> {
         let Self { files, disk, file, presence, .. } = self;
         let (file, temporary): (File, _) = file.into_parts();
         // Its name has changed; there is nothing to remove.
         let _ = temporary.keep();
         // All checksums were computed here, from these very pages.
-        let mut store = Store::assemble(files, disk, file, superblock, 0, Verify::Never)?;
-        store.presence = presence;
-        Ok(store)
+        let mut published = PublishedFile::assemble(files, disk, file, superblock, 0, Verify::Never)?;
+        published.presence = presence;
+        Ok(published)
     }
 
     /// Where it will be published, and through what it is written.

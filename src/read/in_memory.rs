@@ -51,8 +51,8 @@ impl View {
     }
 
     fn copy_to_memory(self, files: &Files) -> Result<Result<Self, InVain>> {
-        let Some(published) = self.settled_published() else { return Ok(Err(InVain::NotBegun)) };
-        let (before, metadata) = published?;
+        let Some(copy) = self.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
+        let (before, metadata) = copy?;
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::anonymous(geometry.file_length()).at(self.pages.path(), "take memory for")?;
         let addresses = self.pages.addresses;
@@ -66,7 +66,7 @@ impl View {
             },
             &mut |_, _| (),
         );
-        let after = self.published().transpose()?;
+        let after = self.live_copy().transpose()?;
         if after.is_none_or(|(after, _)| after != before) || !self.is_current(files)? {
             // What was read may be torn between two commits, and no reason to fail.
             return Ok(Err(InVain::Torn));

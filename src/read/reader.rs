@@ -243,13 +243,13 @@ impl Reader {
             outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
         };
         self.look(|view| {
-            let published = view.last_published()?;
-            Some(published.map(|(published, _)| {
+            let copy = view.last_live_copy()?;
+            Some(copy.map(|(copy, _)| {
                 Info::from(Facts {
                     identity: view.superblock.identity,
                     policy: view.superblock.policy,
-                    counts: published.counts,
-                    commit: published.commit,
+                    counts: copy.counts,
+                    commit: copy.commit,
                     journal_length,
                 })
             }))
@@ -258,7 +258,7 @@ impl Reader {
 
     /// The metadata as of the last commit.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.look(|view| Some(view.last_published()?.map(|(_, metadata)| metadata)))
+        self.look(|view| Some(view.last_live_copy()?.map(|(_, metadata)| metadata)))
     }
 
     /// The current view of the file.

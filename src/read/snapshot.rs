@@ -8,11 +8,11 @@ use super::reader::DEADLINE;
 use super::view::View;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::Result;
-use crate::file::{LiveHead, Published, Region, Sums};
+use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::Metadata;
 
 /// How many whole copies are made in vain, at least, before commits that come in between are too many.
-const TRIES: u32 = 5;
+const TORN_COPIES: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -31,7 +31,7 @@ impl Attempts {
     /// Waits before another one; false if there have been enough.
     pub(crate) fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
-        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TRIES) {
+        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_COPIES) {
             return false;
         }
         thread::sleep(self.pause);
@@ -51,12 +51,12 @@ pub(crate) enum InVain {
 
 impl View {
     /// As `published`, but waits for a commit that is being applied as long as a lookup does.
-    pub(crate) fn settled_published(&self) -> Option<Result<(Published, Metadata)>> {
+    pub(crate) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
-            let published = self.published();
-            if published.is_some() || self.pages.map.poisoned() || !patience.wait() {
-                return published;
+            let copy = self.live_copy();
+            if copy.is_some() || self.pages.map.poisoned() || !patience.wait() {
+                return copy;
             }
         }
     }

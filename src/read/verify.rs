@@ -4,7 +4,7 @@ use super::reader::Reader;
 use super::view::{Source, View};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
 use crate::error::{Error, Result};
-use crate::file::{LiveHead, LiveRead, Medium, OfPages, Published, Region, read_superblocks};
+use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
 use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PAGES_PER_REGION, Page, PageId, Superblock, tally};
 
 /// What [`Reader::verify`] found.
@@ -45,7 +45,7 @@ impl Reader {
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
         let geometry = view.superblock.identity.geometry;
-        let before = view.settled_published();
+        let before = view.settled_live_copy();
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
         let mut found = Counts::default();
         let mut words = [0; BUCKETS_PER_REGION as usize];
@@ -68,7 +68,7 @@ impl Reader {
         }
         report.live_differs =
             view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());
-        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.published())
+        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy())
             && before.commit == after.commit
             && report.damaged.is_empty()
         {
@@ -131,10 +131,10 @@ impl View {
 
     /// Whether the live area of an idle file is of another commit than `superblock`.
     pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
-        let differs = |published: Published| published.commit != superblock.commit;
+        let differs = |copy: LiveCopy| copy.commit != superblock.commit;
         !self.is_replayed()
             && self.pages.map.is_idle()
-            && LiveRead::published(&self.pages.map).is_some_and(differs)
+            && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
     }
 
     /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and

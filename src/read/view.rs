@@ -15,7 +15,7 @@ use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{
-    Decision, LiveHead, LiveRead, Medium, Opened, Pages, Published, Redo, journal, judge, needs_no_sync,
+    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, journal, judge, needs_no_sync,
     open_reader,
 };
 use crate::format::{BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PageId, Superblock, check_counts};
@@ -83,12 +83,12 @@ struct Replayed {
     /// The pages that are not those of the file, ascending.
     changed: Vec<PageId>,
     epoch: u64,
-    published: Published,
+    copy: LiveCopy,
 }
 
 impl View {
     pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
-        let Opened { file, map, superblocks, inode, unrecovered } =
+        let OpenedToRead { file, map, superblocks, inode, unrecovered } =
             open_reader(files, &options.disk, options.wait)?;
         let superblock = superblocks.newest;
         let mut view = Self {
@@ -169,7 +169,7 @@ impl View {
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
         let pages = self.pages.moved_to(memory, options.verify);
-        Ok(Replayed { pages, changed, epoch, published: redo.published(&files.data)? })
+        Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
@@ -250,41 +250,40 @@ impl View {
     }
 
     /// Counters and metadata as of the last commit; `None` while one is being applied.
-    pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
-        let published = match &self.replayed {
-            Some(replayed) => replayed.published.clone(),
-            None => self.pages.map.published()?,
+    pub(crate) fn live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+        let copy = match &self.replayed {
+            Some(replayed) => replayed.copy.clone(),
+            None => self.pages.map.live_copy()?,
         };
-        Some(self.checked(published))
+        Some(self.checked(copy))
     }
 
     /// The same, also while the next commit is being applied; `None` if it is published so slowly that its writer may
     /// have died.
-    pub(crate) fn last_published(&self) -> Option<Result<(Published, Metadata)>> {
+    pub(crate) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
-            let published = match &self.replayed {
-                Some(replayed) => Some(replayed.published.clone()),
-                None => self.pages.map.last_published(),
+            let copy = match &self.replayed {
+                Some(replayed) => Some(replayed.copy.clone()),
+                None => self.pages.map.last_live_copy(),
             };
-            match published {
-                Some(published) => return Some(self.checked(published)),
+            match copy {
+                Some(copy) => return Some(self.checked(copy)),
                 None if patience.wait() => {}
                 None => return None,
             }
         }
     }
 
-    fn checked(&self, published: Published) -> Result<(Published, Metadata)> {
+    fn checked(&self, copy: LiveCopy) -> Result<(LiveCopy, Metadata)> {
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.pages.map.is_still(epoch))
-        {
+        if copy.commit == *commit || self.outdated_at.is_some_and(|epoch| self.pages.map.is_still(epoch)) {
             // The superblock has a checksum; the live area has none.
-            return Ok((Published { commit: *commit, counts: *counts, ..published }, metadata.clone()));
+            return Ok((LiveCopy { commit: *commit, counts: *counts, ..copy }, metadata.clone()));
         }
         let geometry = self.superblock.identity.geometry;
-        let sound = check_counts(self.pages.path(), &published.counts, geometry);
-        let metadata = sound.and_then(|()| Metadata::decode(self.pages.path(), &published.metadata));
-        metadata.map(|metadata| (published, metadata))
+        let sound = check_counts(self.pages.path(), &copy.counts, geometry);
+        let metadata = sound.and_then(|()| Metadata::decode(self.pages.path(), &copy.metadata));
+        metadata.map(|metadata| (copy, metadata))
     }
 }

@@ -6,7 +6,7 @@
 use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, MAX_REGIONS, RegionId, Width, with_width};
 use crate::error::{Error, GrowthRefusal, Result};
-use crate::file::{Overlay, Region, Unpublished};
+use crate::file::{Overlay, Region, UnpublishedFile};
 use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
@@ -14,7 +14,7 @@ use crate::system::REGIONS_AHEAD;
 pub(super) fn double(
     source: Target<'_, &Overlay>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Unpublished> {
+) -> Result<UnpublishedFile> {
     let identity = *source.identity();
     let regions = identity.geometry.regions();
     let (files, disk) = source.surroundings();
@@ -24,7 +24,7 @@ pub(super) fn double(
     })?;
     let model = source.rights()?;
     let identity = Identity { geometry, ..identity };
-    Unpublished::fill(files, disk, identity, Some(&model), true, |write| {
+    UnpublishedFile::fill(files, disk, identity, Some(&model), true, |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {

@@ -279,13 +279,13 @@ fn take_part<W: Width>(
         let Some(Item { region, .. }) = items.first().copied() else { continue };
         let mut next = coming.iter();
         coming = coming.get(items.len()..).unwrap_or_default();
-        if let Target::Published(store, overlay) = target
+        if let Target::Published(published, overlay) = target
             && items.len() >= KEYS_WORTH_UNPACKING
         {
             let scratch = scratch.get_or_insert_with(Scratch::new);
             let change = overlay.region_mut(region);
             // A damaged page is met again below by the keys that need it, and by no others.
-            if scratch.unpack(store, region, change).is_ok() {
+            if scratch.unpack(published, region, change).is_ok() {
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
                 scratch.pack(change);
                 continue;

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
-use crate::file::{Overlay, Store};
+use crate::file::{Overlay, PublishedFile};
 use crate::format::BUCKETS_PER_PAGE;
 use crate::system::Words;
 
@@ -173,11 +173,15 @@ impl Pending {
 
     /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
     #[inline]
-    pub(super) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
-        if !self.overlay.is_new() || !store.pages.are_intact() {
+    pub(super) fn direct<'a>(
+        &'a mut self,
+        published: &'a PublishedFile,
+        region: RegionId,
+    ) -> Option<Direct<'a>> {
+        if !self.overlay.is_new() || !published.pages.are_intact() {
             return None;
         }
-        Some(Direct { words: store.pages.map.region(region)?, region, changes: &mut self.single })
+        Some(Direct { words: published.pages.map.region(region)?, region, changes: &mut self.single })
     }
 }
 

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use super::pending::Pending;
 use crate::cuckoo::{Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::{Error, IoContext, Result};
-use crate::file::{Overlay, Region, RegionChange, Store, Unpublished};
+use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile};
 use crate::format::Identity;
 use crate::system::{Disk, Files, Rights};
 
 /// A file and its changes: `C` is how those of a published file are held, `()` where they do not matter.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a, C> {
-    Published(&'a Store, C),
-    Unpublished(&'a Unpublished),
+    Published(&'a PublishedFile, C),
+    Unpublished(&'a UnpublishedFile),
 }
 
 impl<'a, C> Target<'a, C> {
     #[inline]
     pub(super) const fn identity(&self) -> &'a Identity {
         match self {
-            Self::Published(store, _) => &store.checkpoint.identity,
+            Self::Published(published, _) => &published.checkpoint.identity,
             Self::Unpublished(file) => &file.identity,
         }
     }
@@ -30,7 +30,7 @@ impl<'a, C> Target<'a, C> {
     #[inline]
     pub(super) fn with<D>(self, hold: impl FnOnce(C) -> D) -> Target<'a, D> {
         match self {
-            Self::Published(store, changes) => Target::Published(store, hold(changes)),
+            Self::Published(published, changes) => Target::Published(published, hold(changes)),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -44,7 +44,7 @@ impl<'a, C> Target<'a, C> {
     /// The filter's files, and through what they are written.
     pub(super) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
         match self {
-            Self::Published(store, _) => (&store.files, &store.disk),
+            Self::Published(published, _) => (&published.files, &published.disk),
             Self::Unpublished(file) => file.surroundings(),
         }
     }
@@ -52,7 +52,7 @@ impl<'a, C> Target<'a, C> {
     /// The permissions and the owner that a file in its place should have.
     pub(super) fn rights(&self) -> Result<Rights> {
         match self {
-            Self::Published(store, _) => Rights::of(&store.file).at(&store.files.data, "look at"),
+            Self::Published(published, _) => Rights::of(&published.file).at(&published.files.data, "look at"),
             Self::Unpublished(file) => file.rights(),
         }
     }
@@ -61,15 +61,15 @@ impl<'a, C> Target<'a, C> {
     #[inline]
     pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
         match self {
-            Self::Published(store, _) => store.pages.prefetch(region, bucket.0),
+            Self::Published(published, _) => published.pages.prefetch(region, bucket.0),
             Self::Unpublished(file) => file.prefetch(region, bucket.0),
         }
     }
 
     /// Has a region read in that will be needed soon, without waiting for it.
     pub(super) fn read_ahead(&self, region: RegionId) {
-        if let Self::Published(store, _) = self {
-            store.pages.read_ahead(region);
+        if let Self::Published(published, _) = self {
+            published.pages.read_ahead(region);
         }
     }
 }
@@ -78,7 +78,9 @@ impl Target<'_, &Overlay> {
     /// One region with the changes in it, its pages verified.
     pub(super) fn read_region(&self, region: RegionId, into: &mut Region) -> Result<()> {
         match self {
-            Self::Published(store, overlay) => store.read_region(region, overlay.region(region), into),
+            Self::Published(published, overlay) => {
+                published.read_region(region, overlay.region(region), into)
+            }
             Self::Unpublished(file) => {
                 file.read(region, into);
                 Ok(())
@@ -91,7 +93,7 @@ impl<'a> Target<'a, &mut Overlay> {
     /// The same, for as long as it is borrowed.
     pub(super) const fn reborrow(&mut self) -> Target<'_, &mut Overlay> {
         match self {
-            Self::Published(store, overlay) => Target::Published(store, overlay),
+            Self::Published(published, overlay) => Target::Published(published, overlay),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -99,7 +101,7 @@ impl<'a> Target<'a, &mut Overlay> {
     /// The file without its changes.
     pub(super) const fn file(&self) -> Target<'a, ()> {
         match self {
-            Self::Published(store, _) => Target::Published(store, ()),
+            Self::Published(published, _) => Target::Published(published, ()),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -112,9 +114,9 @@ impl<'a> Target<'a, &mut Overlay> {
         work: impl FnOnce(Vec<Target<'_, &mut Overlay>>),
     ) {
         match self {
-            Self::Published(store, overlay) if parts > 1 => {
+            Self::Published(published, overlay) if parts > 1 => {
                 let mut divided = overlay.divide(parts, part_of);
-                work(divided.iter_mut().map(|overlay| Target::Published(store, overlay)).collect());
+                work(divided.iter_mut().map(|overlay| Target::Published(published, overlay)).collect());
                 divided.into_iter().for_each(|part| overlay.append(part));
             }
             Self::Unpublished(file) => work((0..parts).map(|_| Target::Unpublished(file)).collect()),
@@ -179,9 +181,9 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
     #[inline]
     fn load(&mut self, bucket: BucketId) -> Result<Bucket<W>> {
         Ok(Bucket::new(match &self.target {
-            Target::Published(store, changes) => match changes.get(self.region, bucket) {
+            Target::Published(published, changes) => match changes.get(self.region, bucket) {
                 Some(word) => word,
-                None => store.pages.bucket(self.region, bucket.0)?,
+                None => published.pages.bucket(self.region, bucket.0)?,
             },
             Target::Unpublished(file) => file.bucket(self.region, bucket.0),
         }))

@@ -6,23 +6,23 @@ use super::pending::{Direct, Pending};
 use super::target::Target;
 use crate::cuckoo::{Counts, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
-use crate::file::{Store, Unpublished};
+use crate::file::{PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
 
 /// The files that a transaction works on, and what it has changed in them so far.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
-    Published(Box<Store>, Pending),
+    Published(Box<PublishedFile>, Pending),
     /// Straight into a file that the commit publishes, in the place of the old one if there is one.
-    Unpublished(Box<Unpublished>, Option<Box<Store>>),
+    Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 
 impl Work {
     #[inline]
     fn target(&self) -> Target<'_, &Pending> {
         match self {
-            Self::Published(store, pending) => Target::Published(store, pending),
+            Self::Published(published, pending) => Target::Published(published, pending),
             Self::Unpublished(file, _) => Target::Unpublished(file),
         }
     }
@@ -30,7 +30,7 @@ impl Work {
     #[inline]
     pub(super) fn target_mut(&mut self) -> Target<'_, &mut Pending> {
         match self {
-            Self::Published(store, pending) => Target::Published(store, pending),
+            Self::Published(published, pending) => Target::Published(published, pending),
             Self::Unpublished(file, _) => Target::Unpublished(file),
         }
     }
@@ -43,15 +43,15 @@ impl Work {
 
     fn direct(&mut self, region: RegionId) -> Option<Direct<'_>> {
         match self {
-            Self::Published(store, pending) => pending.direct(store, region),
+            Self::Published(published, pending) => pending.direct(published, region),
             Self::Unpublished(..) => None,
         }
     }
 
     /// The published file, if there is one yet.
-    pub(super) fn store(&self) -> Option<&Store> {
+    pub(super) fn published(&self) -> Option<&PublishedFile> {
         match self {
-            Self::Published(store, _) => Some(store),
+            Self::Published(published, _) => Some(published),
             Self::Unpublished(_, old) => old.as_deref(),
         }
     }
@@ -159,9 +159,9 @@ impl Transaction {
     }
 
     /// Goes on in `file`, which holds all this one does after a doubling.
-    pub(super) fn moved_to(self, file: Unpublished) -> Self {
+    pub(super) fn moved_to(self, file: UnpublishedFile) -> Self {
         let old = match self.work {
-            Work::Published(store, _) => Some(store),
+            Work::Published(published, _) => Some(published),
             Work::Unpublished(_, old) => old,
         };
         Self { work: Work::Unpublished(Box::new(file), old), counts: self.counts.doubled(), ..self }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::commit::{Committed, Failure, Open, journal_of, published};
+use super::commit::{CommitFailure, Committed, WriterState, journal_of, live_copy};
 use super::doubling;
 use super::partition::{Buffers, Manner, Mode};
 use super::pending::Pending;
@@ -10,7 +10,9 @@ use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::{Counts, Inserted, KeyHash, KeyHasher, RegionId};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::{Found, Journal, Owned, Store, Unpublished, check_room, lock_absent, open_writer};
+use crate::file::{
+    Found, Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
+};
 use crate::format::{Growth, Identity, Metadata, Policy, Superblock};
 use crate::growth;
 use crate::info::{Facts, Info};
@@ -36,7 +38,7 @@ pub struct Writer {
     files: Files,
     options: Options,
     /// `None` once poisoned or closed.
-    open: Option<Box<Open>>,
+    open: Option<Box<WriterState>>,
 }
 
 impl Writer {
@@ -57,19 +59,25 @@ impl Writer {
     fn open_existing(path: &Path, options: &Options) -> Result<Self> {
         options.check_rates()?;
         let files = Files::new(path)?;
-        let Owned { store, journal, lock } =
+        let OpenedToWrite { published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
-        let writer = Self::over(files, options, store, journal, lock);
+        let writer = Self::over(files, options, published, journal, lock);
         options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
         Ok(writer)
     }
 
-    fn over(files: Files, options: &Options, store: Store, journal: Option<Journal>, lock: Held) -> Self {
-        let Superblock { identity, policy, commit, counts, metadata, .. } = store.checkpoint.clone();
+    fn over(
+        files: Files,
+        options: &Options,
+        published: PublishedFile,
+        journal: Option<Journal>,
+        lock: Held,
+    ) -> Self {
+        let Superblock { identity, policy, commit, counts, metadata, .. } = published.checkpoint.clone();
         let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
-        let work = Work::Published(Box::new(store), Pending::default());
+        let work = Work::Published(Box::new(published), Pending::default());
         let transaction = Transaction::new(work, counts, metadata);
-        let open = Open { transaction, committed, policy, journal, lock };
+        let open = WriterState { transaction, committed, policy, journal, lock };
         Self { files, options: options.clone(), open: Some(Box::new(open)) }
     }
 
@@ -85,7 +93,7 @@ impl Writer {
         // Asked before a lock file is made for nothing, and again when the file is.
         check_room(&files, &*options.disk, identity.geometry)?;
         let counts = Counts::default();
-        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, None);
+        let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
         Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
     }
 
@@ -96,7 +104,7 @@ impl Writer {
         policy: Policy,
         counts: Counts,
         metadata: Metadata,
-        fill: impl FnOnce(&Files) -> Result<Unpublished>,
+        fill: impl FnOnce(&Files) -> Result<UnpublishedFile>,
     ) -> Result<Self> {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
         let file = fill(&files)?;
@@ -104,25 +112,29 @@ impl Writer {
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
-        let open = Open { transaction, committed, policy, journal: None, lock };
+        let open = WriterState { transaction, committed, policy, journal: None, lock };
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
     }
 
     /// Publishes an empty filter over an existing one.
     fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
-        let Owned { mut store, journal, lock } =
+        let OpenedToWrite { mut published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let mut journal = match journal {
             Some(journal) => journal,
-            None => journal_of(&store)?,
+            None => journal_of(&published)?,
         };
-        let published =
-            published(store.checkpoint.commit, store.checkpoint.counts, &store.checkpoint.metadata, &files)?;
-        let superblock = store.checkpoint.clone();
-        store.checkpoint(&mut journal, &published, superblock)?;
-        let model = Rights::of(&store.file).at(&files.data, "look at")?;
-        let file = Unpublished::create(&files, &options.disk, identity, Some(&model))?;
-        let mut writer = Self::over(files, options, store, Some(journal), lock);
+        let copy = live_copy(
+            published.checkpoint.commit,
+            published.checkpoint.counts,
+            &published.checkpoint.metadata,
+            &files,
+        )?;
+        let superblock = published.checkpoint.clone();
+        published.checkpoint(&mut journal, &copy, superblock)?;
+        let model = Rights::of(&published.file).at(&files.data, "look at")?;
+        let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
+        let mut writer = Self::over(files, options, published, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
             open.transaction = open.transaction.moved_to(file);
             open.transaction.counts = Counts::default();
@@ -134,11 +146,11 @@ impl Writer {
         Ok(writer)
     }
 
-    fn open(&self) -> Result<&Open> {
+    fn open(&self) -> Result<&WriterState> {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    fn open_mut(&mut self) -> Result<&mut Open> {
+    fn open_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -235,7 +247,7 @@ impl Writer {
     /// As [`remove`](Self::remove).
     pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
         self.check_removals()?;
-        self.remove_hash_unchecked(hash)
+        self.remove_unchecked_hash(hash)
     }
 
     fn check_removals(&self) -> Result<()> {
@@ -248,11 +260,11 @@ impl Writer {
     /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
     /// removed entry are lost with it.
     pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
-        self.remove_hash_unchecked(self.hash(key)?)
+        self.remove_unchecked_hash(self.hash(key)?)
     }
 
     /// As [`remove_unchecked`](Self::remove_unchecked).
-    pub fn remove_hash_unchecked(&mut self, hash: KeyHash) -> Result<bool> {
+    pub fn remove_unchecked_hash(&mut self, hash: KeyHash) -> Result<bool> {
         self.change(|transaction| transaction.remove(hash))?
     }
 
@@ -382,7 +394,7 @@ impl Writer {
             let outcome = match mode {
                 Mode::Insert => self.insert_hash(hash).map(|()| false),
                 Mode::InsertUnique => self.insert_unique_hash(hash),
-                Mode::Remove => self.remove_hash_unchecked(hash),
+                Mode::Remove => self.remove_unchecked_hash(hash),
             };
             match outcome {
                 Ok(true) => done(index),
@@ -406,7 +418,7 @@ impl Writer {
 
     /// The filter as the open transaction has it.
     pub fn info(&self) -> Result<Info> {
-        let Open { transaction, committed, policy, journal, .. } = self.open()?;
+        let WriterState { transaction, committed, policy, journal, .. } = self.open()?;
         Ok(Info::from(Facts {
             identity: *transaction.work.identity(),
             policy: *policy,
@@ -435,12 +447,13 @@ impl Writer {
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
-        let Work::Published(store, pending) = &mut transaction.work else { return Ok(Repair::default()) };
+        let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic: nothing is changed before it was told all.
-        let (quarantined, counts) = find_damage(store, &transaction.counts, progress)?;
-        quarantine(&quarantined, store.checkpoint.identity.geometry.slots, pending.sorted());
+        let (quarantined, counts) = find_damage(published, &transaction.counts, progress)?;
+        quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted());
         let recounted = quarantined.is_empty() && counts != transaction.counts;
-        let (Found { superblock, live }, unwritten) = (std::mem::take(&mut store.found), store.other_damaged);
+        let (Found { superblock, live }, unwritten) =
+            (std::mem::take(&mut published.found), published.other_damaged);
         transaction.counts = counts;
         self.commit()?;
         if unwritten {
@@ -461,7 +474,7 @@ impl Writer {
             }
             Err(error) => {
                 let error = Error::after_commit(&self.files.data, open.committed.commit)(error);
-                let (left, outcome) = open.failed(Failure::Poison(error));
+                let (left, outcome) = open.failed(CommitFailure::Poison(error));
                 self.open = left;
                 outcome
             }
@@ -470,7 +483,7 @@ impl Writer {
 
     fn make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
-        let Open { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.open()?;
         if policy.growth == Growth::Never {
             let counts = &transaction.counts;
             let slots = transaction.work.identity().geometry.slots_in_all();
@@ -483,7 +496,7 @@ impl Writer {
 
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
-        let Open { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.open()?;
         let geometry = transaction.work.identity().geometry;
         let reason: Option<GrowthRefusal> =
             growth::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
@@ -520,7 +533,7 @@ impl Writer {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Box<Open>> {
+    fn take(&mut self) -> Result<Box<WriterState>> {
         self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -537,8 +550,8 @@ impl Writer {
         if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
             open.checkpoint(&self.files).map_err(&after)?;
         }
-        let Open { transaction, lock, .. } = *open;
-        let closed = transaction.work.store().map_or(Ok(()), |store| store.set_in_use(false));
+        let WriterState { transaction, lock, .. } = *open;
+        let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
         // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
         drop(transaction);
         drop(lock);

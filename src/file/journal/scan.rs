@@ -67,7 +67,7 @@ pub(super) fn scan_source<F: FileExt>(
     head.truncate(read);
     let decoded = Header::decode(path, &head)?;
     let header = decoded.map(|(header, _)| header);
-    let mut cursor = Cursor {
+    let mut chain = FrameChain {
         file,
         length,
         salt: header.map_or(salt, |header| header.salt),
@@ -79,23 +79,23 @@ pub(super) fn scan_source<F: FileExt>(
     };
     let mut scan = Scan { header, ..Scan::default() };
     let mut open_transaction = Vec::new();
-    while let Some((at, is_commit)) = cursor.next_counted().at(path, "read")? {
+    while let Some((at, is_commit)) = chain.next_counted().at(path, "read")? {
         open_transaction.push(at);
         if is_commit {
             scan.frames.append(&mut open_transaction);
-            scan.last = Some(cursor.commit);
-            cursor.commit = cursor.commit.saturating_add(1);
-            (cursor.order, cursor.last_page) = (0, None);
+            scan.last = Some(chain.commit);
+            chain.commit = chain.commit.saturating_add(1);
+            (chain.order, chain.last_page) = (0, None);
         }
     }
-    let Cursor { offset, salt, commit: first, .. } = cursor;
+    let FrameChain { offset, salt, commit: first, .. } = chain;
     let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
     scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
     Ok(scan)
 }
 
-/// The state that decides whether the next frame counts.
-struct Cursor<'a, F> {
+/// The frames that counted so far, as far as they decide whether the next one does.
+struct FrameChain<'a, F> {
     file: &'a F,
     length: u64,
     salt: u64,
@@ -107,8 +107,8 @@ struct Cursor<'a, F> {
     last_page: Option<u64>,
 }
 
-impl<F: FileExt> Cursor<'_, F> {
-    /// The frame at the cursor if it counts, and whether it is a COMMIT; the cursor moves behind it.
+impl<F: FileExt> FrameChain<'_, F> {
+    /// The next frame if it counts, and whether it is a COMMIT.
     fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
         let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
         let in_sequence = self.previous.is_none_or(|crc| crc == raw.previous.get())
