@@ -1,26 +1,17 @@
 //! The one process that changes a filter: what users call.
 
-use std::path::Path;
-
-use super::commit::{CommitFailure, Committed, WriterState, journal_of, live_copy};
+use super::commit::{CommitFailure, WriterState};
 use super::doubling;
-use super::partition::{Buffers, Manner, Mode};
-use super::pending::Pending;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
-use crate::cuckoo::{Counts, Inserted, KeyHash, KeyHasher, RegionId};
-use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::{
-    Found, Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
-};
-use crate::format::{Growth, Identity, Metadata, Policy, Superblock};
+use crate::cuckoo::{Inserted, KeyHash, RegionId};
+use crate::error::{Error, GrowthRefusal, Result};
+use crate::file::{Found, Journal};
+use crate::format::{Growth, Metadata};
 use crate::growth;
 use crate::info::{Facts, Info};
 use crate::options::Options;
-use crate::system::{Files, Held, Rights};
-
-/// Keys of a batch partitioned at a time, which bounds the memory that takes.
-const BLOCK: usize = 1 << 22;
+use crate::system::Files;
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -35,118 +26,14 @@ const BLOCK: usize = 1 << 22;
 /// `AsRef` or where progress is told, leaves the transaction whole.
 #[derive(Debug)]
 pub struct Writer {
-    files: Files,
-    options: Options,
+    pub(super) files: Files,
+    pub(super) options: Options,
     /// `None` once poisoned or closed.
-    open: Option<Box<WriterState>>,
+    pub(super) open: Option<Box<WriterState>>,
 }
 
 impl Writer {
-    fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
-        loop {
-            match Self::open_existing(path, options) {
-                Err(Error::NotFound { .. }) => {}
-                outcome => return outcome,
-            }
-            match Self::create(path, options, false) {
-                // Somebody else was faster.
-                Err(Error::Exists { .. }) => {}
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn open_existing(path: &Path, options: &Options) -> Result<Self> {
-        options.check_rates()?;
-        let files = Files::new(path)?;
-        let OpenedToWrite { published, journal, lock } =
-            open_writer(&files, &options.disk, options.verify, options.wait)?;
-        let writer = Self::over(files, options, published, journal, lock);
-        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
-        Ok(writer)
-    }
-
-    fn over(
-        files: Files,
-        options: &Options,
-        published: PublishedFile,
-        journal: Option<Journal>,
-        lock: Held,
-    ) -> Self {
-        let Superblock { identity, policy, commit, counts, metadata, .. } = published.checkpoint.clone();
-        let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
-        let work = Work::Published(Box::new(published), Pending::default());
-        let transaction = Transaction::new(work, counts, metadata);
-        let open = WriterState { transaction, committed, policy, journal, lock };
-        Self { files, options: options.clone(), open: Some(Box::new(open)) }
-    }
-
-    pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
-        let files = Files::new(path)?;
-        let (identity, policy) = options.design(path)?;
-        if force && files.inode()?.is_some() {
-            return Self::replace(files, options, identity, policy);
-        }
-        if files.inode()?.is_some() {
-            return Err(Error::Exists { path: files.data });
-        }
-        // Asked before a lock file is made for nothing, and again when the file is.
-        check_room(&files, &*options.disk, identity.geometry)?;
-        let counts = Counts::default();
-        let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
-        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
-    }
-
-    /// A new filter whose first commit will publish what `fill` makes.
-    pub(super) fn create_filled(
-        files: Files,
-        options: &Options,
-        policy: Policy,
-        counts: Counts,
-        metadata: Metadata,
-        fill: impl FnOnce(&Files) -> Result<UnpublishedFile>,
-    ) -> Result<Self> {
-        let lock = lock_absent(&files, &options.disk, options.wait)?;
-        let file = fill(&files)?;
-        let identity = file.identity;
-        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
-        let committed =
-            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
-        let open = WriterState { transaction, committed, policy, journal: None, lock };
-        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
-    }
-
-    /// Publishes an empty filter over an existing one.
-    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
-        let OpenedToWrite { mut published, journal, lock } =
-            open_writer(&files, &options.disk, options.verify, options.wait)?;
-        let mut journal = match journal {
-            Some(journal) => journal,
-            None => journal_of(&published)?,
-        };
-        let copy = live_copy(
-            published.checkpoint.commit,
-            published.checkpoint.counts,
-            &published.checkpoint.metadata,
-            &files,
-        )?;
-        let superblock = published.checkpoint.clone();
-        published.checkpoint(&mut journal, &copy, superblock)?;
-        let model = Rights::of(&published.file).at(&files.data, "look at")?;
-        let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
-        let mut writer = Self::over(files, options, published, Some(journal), lock);
-        if let Some(mut open) = writer.open.take() {
-            open.transaction = open.transaction.moved_to(file);
-            open.transaction.counts = Counts::default();
-            open.transaction.metadata = Metadata::default();
-            open.policy = policy;
-            writer.open = Some(open);
-        }
-        writer.commit()?;
-        Ok(writer)
-    }
-
-    fn open(&self) -> Result<&WriterState> {
+    pub(super) fn open(&self) -> Result<&WriterState> {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -157,7 +44,7 @@ impl Writer {
     /// Changes the open transaction. Should that panic, some of the changes may be lost or not counted: what is open
     /// is not put back then, so that the writer is poisoned.
     #[inline]
-    fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
         let mut open = self.take()?;
         let outcome = change(&mut open.transaction);
         self.open = Some(open);
@@ -250,7 +137,7 @@ impl Writer {
         self.remove_unchecked_hash(hash)
     }
 
-    fn check_removals(&self) -> Result<()> {
+    pub(super) fn check_removals(&self) -> Result<()> {
         match self.open()?.transaction.counts.unrecorded {
             0 => Ok(()),
             unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
@@ -266,144 +153,6 @@ impl Writer {
     /// As [`remove_unchecked`](Self::remove_unchecked).
     pub fn remove_unchecked_hash(&mut self, hash: KeyHash) -> Result<bool> {
         self.change(|transaction| transaction.remove(hash))?
-    }
-
-    /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
-    /// their index and with the reason: copies beyond the limit, or no room.
-    ///
-    /// Equal keys go in in their order, others as it suits the memory: where the filter doubles on the way,
-    /// keys from behind the one that had no room may have gone in before. Works on as many threads as
-    /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
-    /// a whole on any other error; what was inserted before it then belongs to the transaction still.
-    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
-    }
-
-    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
-    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Insert, |_| {})
-    }
-
-    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
-    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one
-    /// answer a key: it was stored; also after an error.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(keys.len(), false);
-        self.take_all(keys, Self::hash_key, Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(
-        &mut self,
-        hashes: &[KeyHash],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(hashes.len(), false);
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast; `removed` gets one
-    /// answer a key: a copy was removed; also after an error, which some keys may not have been reached before.
-    /// Works on as many threads as [`Options::threads`] says. Errors as for [`remove`](Self::remove).
-    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
-        self.remove_all(keys, Self::hash_key, removed)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
-    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
-        self.remove_all(hashes, |_, _, hash| Ok(*hash), removed)
-    }
-
-    fn remove_all<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
-        removed: &mut Vec<bool>,
-    ) -> Result<()> {
-        removed.clear();
-        removed.resize(keys.len(), false);
-        self.check_removals()?;
-        self.take_all(keys, hash, Mode::Remove, |index| removed[index] = true).map(drop)
-    }
-
-    fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
-        hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
-    }
-
-    /// Takes all keys, and tells `done` the indices of those that a unique insert stored, or that were removed.
-    fn take_all<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
-        mode: Mode,
-        mut done: impl FnMut(usize),
-    ) -> Result<Vec<(usize, Error)>> {
-        let hasher = self.open()?.transaction.work.identity().hasher;
-        let path = self.files.data.clone();
-        let mut buffers = Buffers::default();
-        let mut refused = Vec::new();
-        for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
-            let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
-            let indices = (0..keys.len() as u32).collect();
-            let done = |index: u32| done(base + index as usize);
-            let refuse = |index: u32, error| refused.push((base + index as usize, error));
-            self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
-        }
-        refused.sort_by_key(|(index, _)| *index);
-        Ok(refused)
-    }
-
-    fn take_block(
-        &mut self,
-        mut indices: Vec<u32>,
-        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
-        mode: Mode,
-        buffers: &mut Buffers,
-        mut done: impl FnMut(u32),
-        mut refuse: impl FnMut(u32, Error),
-    ) -> Result<()> {
-        let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
-        loop {
-            self.open()?.transaction.hash_all(&indices, hash, manner, buffers)?;
-            let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
-            outcomes.done.into_iter().for_each(&mut done);
-            outcome?;
-            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
-            for index in outcomes.at_limit {
-                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
-            }
-            indices = outcomes.left;
-            indices.sort_unstable();
-            let Some(first) = indices.first() else { return Ok(()) };
-            let regions = self.open()?.transaction.work.identity().geometry.regions();
-            match self.make_room(hash(*first)?.region(regions).0) {
-                Ok(()) => {}
-                Err(error) if error.refuses_one_key() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        // It must not double: what does not fit is refused key by key.
-        for index in indices {
-            let hash = hash(index)?;
-            let outcome = match mode {
-                Mode::Insert => self.insert_hash(hash).map(|()| false),
-                Mode::InsertUnique => self.insert_unique_hash(hash),
-                Mode::Remove => self.remove_unchecked_hash(hash),
-            };
-            match outcome {
-                Ok(true) => done(index),
-                Ok(false) => {}
-                Err(error) if error.refuses_one_key() => refuse(index, error),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// The metadata as the transaction has it.
@@ -481,7 +230,7 @@ impl Writer {
         }
     }
 
-    fn make_room(&mut self, region: RegionId) -> Result<()> {
+    pub(super) fn make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
         let WriterState { transaction, policy, .. } = self.open()?;
         if policy.growth == Growth::Never {
@@ -556,26 +305,6 @@ impl Writer {
         drop(transaction);
         drop(lock);
         closed.map_err(&after)
-    }
-}
-
-impl Options {
-    /// Opens the filter for writing, or creates it where there is none.
-    ///
-    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
-    /// has the filter, and with whatever is wrong with the file or the options.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_or_create(path.as_ref(), self)
-    }
-
-    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
-    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_existing(path.as_ref(), self)
-    }
-
-    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::create(path.as_ref(), self, self.force)
     }
 }
 
