@@ -51,7 +51,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal of `files`, empty and continuing from `header`; created where there is none.
+    /// Opens the journal of `files`, or creates it. It is empty then, and continues from `header`.
     pub(crate) fn create(files: &Files, disk: &dyn Disk, model: &Rights, header: Header) -> Result<Self> {
         check_place(files)?;
         let file = open_or_create(files, disk, model)?;
@@ -80,8 +80,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The journal of a file just recovered, to be reset before anything is appended; created where there is
-    /// none.
+    /// Opens the journal of a file just recovered, or creates it. It must be reset before anything is appended.
     pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
@@ -100,7 +99,8 @@ impl Journal {
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
-        // On a full disk, a file system that copies what it writes may have no room even for that.
+        // Cutting at the end changes nothing, but on a full disk a copy-on-write file system may have no room even
+        // for that.
         if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
             return Ok(());
         }
@@ -228,10 +228,10 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
     Ok(file)
 }
 
-/// Fails if something lies in the journal's place that is none, and that a journal would overwrite.
+/// Fails if the journal's name leads to a file that is no journal, which a journal would overwrite.
 ///
-/// A journal that was cut short by a crash, or has rotted, is still one: its magic number is there but for bytes that
-/// are still 0 and for a damaged one, or a frame follows its header.
+/// A journal may have been cut short by a crash, or damaged. So a file is taken for one if at most one byte of the
+/// magic number is neither right nor 0, or if a frame follows the header.
 pub(crate) fn check_place(files: &Files) -> Result<()> {
     let Some(file) = open(files, false)? else { return Ok(()) };
     let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];

@@ -182,7 +182,7 @@ impl Touched {
         Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), left: AtomicU64::new(pages) }
     }
 
-    /// At the beginning.
+    /// None, or all where nothing is to be verified.
     fn none_of(pages: u64, verify: Verify) -> Self {
         match verify {
             Verify::Never => Self::all(),

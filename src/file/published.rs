@@ -53,7 +53,7 @@ pub(crate) struct PublishedFile {
     pub(crate) live: Live,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
-    /// The slot it is in.
+    /// The slot, 0 or 1, that it is in.
     slot: usize,
     /// The other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
@@ -62,7 +62,7 @@ pub(crate) struct PublishedFile {
     pub(crate) found: Found,
 }
 
-/// What was wrong with a file when it was opened, until a repair has told it.
+/// What was wrong with a file when it was opened. A repair reports it, and clears it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Found {
     pub(crate) superblock: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Found {
 }
 
 impl PublishedFile {
-    /// Checks and maps the file. Nothing is changed, but for blocks of the live area that cannot be read: so the caller
-    /// holds the locks of a recovery.
+    /// Checks and maps the file. The caller holds the locks of a recovery, as blocks of the live area that cannot
+    /// be read are overwritten. Nothing else is changed.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
@@ -81,7 +81,7 @@ impl PublishedFile {
         }
         let other_damaged = superblocks.other_damaged;
         let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
-        // Even, and low enough never to come back to 0.
+        // The epoch is even, and so low that it never wraps to 0.
         let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
         let published = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
         let live = mended || published.pages.map.is_idle() && published.live_differs();
@@ -89,7 +89,7 @@ impl PublishedFile {
         Ok(Self { other_damaged, found, ..published })
     }
 
-    /// From a file whose superblock is known.
+    /// A file whose superblocks were read already, or were just written.
     pub(super) fn assemble(
         files: Files,
         disk: Arc<dyn Disk>,
@@ -122,12 +122,14 @@ impl PublishedFile {
         Ok(unsettled || super::journal::holds_anything(&self.files)?)
     }
 
-    /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
+    /// Whether the live area is of another commit than the superblock. In a file that is not in use this shows that
+    /// a write was lost.
     fn live_differs(&self) -> bool {
         self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
-    /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
+    /// Overwrites the pages of a region that cannot be read. They count as damaged then, and the region can be
+    /// written.
     pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
         let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
@@ -142,7 +144,8 @@ impl PublishedFile {
         Medium { file: &self.file, disk: &*self.disk, geometry }
     }
 
-    /// The page, read by a call, and whether it matches its checksum. What cannot be read is overwritten.
+    /// Reads a page by a system call, and says whether it matches its checksum. A page that cannot be read is
+    /// overwritten.
     pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
         let medium = self.medium();
         let mut sum = medium.page(id, page);
@@ -161,7 +164,7 @@ impl PublishedFile {
         (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.pages.verify(id))
     }
 
-    /// A region with the changes in it, its pages checked unless that was done before.
+    /// Reads a region with the changes in it. Its pages are verified, unless that was done before.
     pub(crate) fn read_region(
         &self,
         region: RegionId,
@@ -179,7 +182,7 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.
+    /// Computes the checksum of every changed page, and hands each to `each` with its changes in it, ascending.
     pub(crate) fn seal(
         &self,
         overlay: &mut Overlay,
@@ -248,8 +251,9 @@ impl PublishedFile {
         journal.reset(&self.files, &*self.disk, self.journal_header())
     }
 
-    /// Writes the newest slot again, byte for byte, to be synced before the other one is touched. That it can be
-    /// read proves nothing: its writer may have died before its sync, or after a failed one.
+    /// Writes the newest slot again, byte for byte. The next sync makes it durable before the other slot is
+    /// touched. That the slot can be read does not prove that it is durable: its writer may have died before the
+    /// sync, or after a failed one.
     pub(super) fn rewrite_superblock(&self) -> Result<()> {
         let path = &self.files.data;
         let (mut bytes, offset) = (vec![0; SUPERBLOCK as usize], self.slot as u64 * SUPERBLOCK);
@@ -286,8 +290,8 @@ impl PublishedFile {
         let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
         let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
         written.at(&self.files.data, "write")?;
-        // In use: before anything else may be changed. Idle: after everything else is on the medium, with
-        // the live area that the next reader will believe.
+        // In use: this is on the medium before anything else is changed. Idle: this gets onto the medium after
+        // everything else, and with the live area that the next reader believes.
         self.sync()
     }
 

@@ -7,8 +7,8 @@
 //! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a
 //!    failed one. They are written again and synced before anything is done on their word. The same goes for
 //!    the superblock that was found the newest.
-//! 4. All pages that the journal names are written again, even where they look right already: what is in the
-//!    page cache may be known to the medium, or not.
+//! 4. All pages that the journal names are written again, even if they look right already: what is in the page
+//!    cache may be known to the medium, or not.
 //!
 //! Crash cases: a reset cut short leaves a journal without a header that counts, with nothing under the
 //! superblock's salt; a checkpoint cut short leaves commits that the superblock has; a publication cut short
@@ -29,7 +29,7 @@ use crate::system::Rights;
 /// How a journal's header relates to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kin {
-    /// Not right: only frames under the superblock's own salt were looked for.
+    /// The header is damaged or missing. Only frames under the superblock's salt were looked for.
     NoHeader,
     /// Of another filter.
     Foreign,
@@ -49,7 +49,7 @@ pub(super) enum Holds {
     Nothing,
     /// Only commits that the superblock has.
     Known,
-    /// Commits behind the superblock's.
+    /// Commits later than the superblock's.
     Beyond,
 }
 
@@ -159,7 +159,7 @@ impl Redo {
         Ok(redo)
     }
 
-    /// `None` if the frame, though whole, says what cannot be.
+    /// Adds a frame. `None` if it is whole, and yet contains impossible values.
     fn add(&mut self, bytes: &[u8], at: FrameAt, geometry: Geometry, path: &Path) -> Option<()> {
         let content = Content::of_counted(bytes, at)?;
         for record in &content.records {
@@ -191,7 +191,7 @@ impl Redo {
 /// Brings the file to its last commit, and leaves the journal empty and the live area settled.
 pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let files = published.files.clone();
-    // Protects: which file has the name, and that the journal has one, before anything depends on it.
+    // Protects: the names of the file and of the journal, before anything depends on them.
     published.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut redo = Redo::nothing(&published.checkpoint);
     if let Some(file) = journal::open(&files, true)? {
@@ -213,7 +213,7 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let mut journal = Journal::unread(&files, &*published.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
     let superblock = Superblock { commit, counts, metadata, ..published.checkpoint.clone() };
-    // Settled by the first sync of the checkpoint, before the other slot is written.
+    // The first sync of the checkpoint makes it durable, before the other slot is written.
     published.rewrite_superblock()?;
     published.checkpoint(&mut journal, &copy, superblock)?;
     Ok(journal)

@@ -1,7 +1,7 @@
 //! A filter file that nobody else can see yet: a new one being filled, or one doubled into.
 //!
-//! It is a temporary file in the filter's folder, written without a journal, and sealed and synced once when it
-//! is published. Dropping it removes it. `format-spec/README.md`, section 8.
+//! It is a temporary file in the filter's folder. It is written without a journal, and sealed and synced once, when
+//! it is published. Dropping it removes it. `format-spec/README.md`, section 8.
 //!
 //! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
 //! file is removed by the next writer.
@@ -35,12 +35,12 @@ pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> 
     Err(Error::NoSpace { path: files.data.clone(), needed, available })
 }
 
-/// Bytes written after which the medium is set to work on them, while more are on their way.
+/// After so many bytes a thread syncs what is written so far, while more is written.
 const FLUSH_AT: usize = 64 << 20;
 
-/// Up to this length, in bytes, empty filters are written out, for the sake of the page cache: it keeps a file that
-/// was written in pieces of a region in larger units than one whose pages came in one by one, by stores through
-/// a map. Commits were measured 1.4 times as fast then. What is larger would take too long to create.
+/// Empty filters up to this length, in bytes, are written out. The page cache keeps a file that was written region
+/// by region in larger units than one whose pages came in one by one, by stores through a map: commits were
+/// measured 1.4 times as fast. Writing a larger file would take too long.
 const FILL: u64 = 2 << 30;
 
 /// A file being filled region by region, ascending, before it is mapped.
@@ -76,17 +76,17 @@ pub(crate) struct UnpublishedFile {
     file: tempfile::NamedTempFile,
     map: MapMut,
     addresses: Addresses,
-    /// The checksums of pages as they were filled; empty where nothing was.
+    /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
     /// One bit a page: it was changed since.
     stale: Vec<AtomicU64>,
-    /// From its creation on: published, it is the writer's at once.
+    /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
     pub(crate) identity: Identity,
 }
 
 impl UnpublishedFile {
-    /// An empty one, of its full length; with the permissions and the owner of `model` if there is one.
+    /// Creates an empty file of its full length, with the permissions and the owner of `model` if that is given.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
@@ -100,8 +100,8 @@ impl UnpublishedFile {
         })
     }
 
-    /// One whose regions `write` writes before it is mapped: cheaper than storing every word through the map.
-    /// With `flush`, the medium is set to work meanwhile.
+    /// Creates a file whose regions `write` writes before it is mapped, which is cheaper than storing every word
+    /// through the map. With `flush`, a thread syncs what is written already.
     pub(crate) fn fill(
         files: &Files,
         disk: &Arc<dyn Disk>,
@@ -121,20 +121,21 @@ impl UnpublishedFile {
             let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
             let (due, flushes) = mpsc::channel();
             let sync = move || flushes.iter().try_for_each(|()| disk.sync(handle));
-            // Where no thread can be had, the sync of the whole file does all the work.
+            // If no thread can be started, the sync of the whole file does all the work later.
             let flusher = flush.then(|| Builder::new().spawn_scoped(scope, sync).ok()).flatten();
             let mut written = 0;
             let outcome = write(&mut |region, words| {
                 written += words.as_bytes().len();
                 if flush && written >= FLUSH_AT {
                     written = 0;
-                    // Fails where there is no flusher, or once it has failed, which is told below.
+                    // Fails if there is no flusher, or if it has failed. Its failure is returned below.
                     let _ = due.send(());
                 }
                 filling.region(region, words)
             });
             drop(due);
-            // Whatever the outcome: the scope would wait for the thread's work alone, and not for its end.
+            // Joined whatever the outcome: the scope alone waits only for the thread's work, and not for the thread
+            // to end.
             let joined = flusher.map(|flusher| flusher.join());
             let panicked = |_| Err(std::io::Error::other("a thread panicked"));
             let flushed = joined.map_or(Ok(()), |outcome| outcome.unwrap_or_else(panicked));
@@ -174,12 +175,12 @@ impl UnpublishedFile {
         let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
         if let Some(stale) = self.stale.get((page / 64) as usize) {
             let bits = stale.load(Ordering::Relaxed);
-            // Only the transaction's thread stores, so that nothing can come in between.
+            // No other thread stores to this word: the threads of a batch have pages of different words.
             stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
         }
     }
 
-    /// The checksum that the page had when it was filled, if it is still the same.
+    /// The page's checksum when it was filled, unless the page has been changed since.
     fn known_sum(&self, id: PageId) -> Option<u32> {
         let stale = self.stale.get((id.0 / 64) as usize)?.load(Ordering::Relaxed) >> (id.0 % 64) & 1 != 0;
         if stale { None } else { self.sums.get(id.0 as usize).copied() }
@@ -232,11 +233,11 @@ impl UnpublishedFile {
         self.disk.rename(self.file.path(), &self.files.data, replace).at(&self.files.data, "publish")
     }
 
-    /// The file as any other, after it was renamed.
+    /// The file as a published one, after it was renamed.
     pub(crate) fn into_published(self, superblock: Superblock) -> Result<PublishedFile> {
         let Self { files, disk, file, presence, .. } = self;
         let (file, temporary): (File, _) = file.into_parts();
-        // Its name has changed; there is nothing to remove.
+        // Nothing has the temporary name any longer, so nothing is to be removed.
         let _ = temporary.keep();
         // All checksums were computed here, from these very pages.
         let mut published = PublishedFile::assemble(files, disk, file, superblock, 0, Verify::Never)?;

@@ -36,7 +36,7 @@ impl Options {
 }
 
 impl View {
-    /// The file as of one commit, in memory of its own.
+    /// A copy of the file in memory, as of one commit.
     pub(crate) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
         let mut attempts = Attempts::first();
         loop {
@@ -68,7 +68,7 @@ impl View {
         );
         let after = self.live_copy().transpose()?;
         if after.is_none_or(|(after, _)| after != before) || !self.is_current(files)? {
-            // What was read may be torn between two commits, and no reason to fail.
+            // What was read may be of two commits, so that what failed in it says nothing.
             return Ok(Err(InVain::Torn));
         }
         match copied {

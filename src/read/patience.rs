@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
+/// How long a lookup waits while its region is being changed, before it checks whether the writer died.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Waits longer and longer, until [`PATIENCE`] is over.
@@ -14,7 +14,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Waits once more; false once it has been too long.
+    /// Waits once more; false if [`PATIENCE`] is over.
     pub(crate) fn wait(&mut self) -> bool {
         if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;

@@ -1,8 +1,8 @@
 //! Many lookups at once: while one is answered, the cache lines of the next are on their way.
 //!
 //! A lookup touches two cache lines at random places, and waiting for memory is nearly all it costs. A ring of
-//! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times; fixed blocks, prefetched and then
-//! answered, would run dry at each end, and reach 1.4 times less.
+//! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times. If whole blocks were prefetched and
+//! then answered, nothing would be under way at the end of each, and lookups would take 1.4 times as long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,15 +15,16 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
-/// Lookups whose prefetches go out together. A prefetch whose address is not in the processor's address cache
-/// holds up what comes behind it, and few others get out beside it where hashing lies between them: one by one,
-/// lookups in a mapped file take up to 1.6 times as long. Much larger steps let the ring run dry.
+/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the
+/// instructions behind it. If hashing lies between them, few others are issued meanwhile: prefetched one by one,
+/// lookups in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at
+/// times.
 const STEP: usize = 8;
 /// Lookups under one look at the apply epoch.
 pub(super) const BLOCK: usize = 4096;
 
-/// A block that takes longer than this a lookup had to wait for pages: some tens of times what memory takes, and a
-/// fraction of what any disk does.
+/// If a block takes longer than this for each lookup, it had to wait for pages. This is some tens of times what a
+/// lookup in memory takes, and a fraction of a disk's.
 const WAITED: Duration = Duration::from_micros(2);
 
 /// A lookup whose cache lines are on their way.
@@ -42,9 +43,8 @@ impl<W> Underway<W> {
 }
 
 impl View {
-    /// Looks up the keys of `items`, each hashed by `hash`, and returns the indices of those whose answer is not
-    /// certain and which must be looked up one by one: absent while something was being applied, or on a
-    /// damaged page.
+    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of those that must be looked up one
+    /// by one, as they were absent while something was being applied, or are on a damaged page.
     pub(super) fn contains_block<T>(
         &self,
         items: &[T],
@@ -70,7 +70,7 @@ impl View {
         Ok(uncertain)
     }
 
-    /// Has the pages of all lookups read in, without waiting for them.
+    /// Asks the system for the pages of all lookups, without waiting for them.
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
         let addresses = self.pages.addresses;
         for item in items {

@@ -12,7 +12,7 @@ use crate::file::{LiveHead, LiveRead, Pages};
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::options::OnDamage;
 
-/// A region of a view, verified page by page as it is touched.
+/// A region whose pages are verified as they are touched.
 struct ViewRegion<'a> {
     pages: &'a Pages,
     region: RegionId,
@@ -58,14 +58,15 @@ impl View {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // Until the next opening, which a caller would have to make for lack of anything better.
+            // `None` says that the file must be opened anew. The page is then verified by the lookup that touches
+            // it.
             self.settled(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
 
-    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
-    /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
-    /// that the file has left behind.
+    /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
+    /// file must be opened anew: this takes so long that the writer may have died, the writer gave up, or the file
+    /// has changed since it was replayed privately.
     #[inline]
     pub(crate) fn settled<T>(
         &self,
@@ -82,8 +83,8 @@ impl View {
         self.pages.map.settled(region, look, certain, || patience.wait())
     }
 
-    /// The answer, unless it takes more than a look at two buckets of pages verified before; `None` also if the
-    /// view is not of `reader`.
+    /// Whether the key is present. `None` if that takes more than two buckets of verified pages, or if the view is
+    /// not of `reader`.
     pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
@@ -91,7 +92,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// As `contains_quickly`.
+    /// As [`contains_quickly`](Self::contains_quickly): the number of entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
@@ -99,8 +100,8 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Of a view that is not a private replay; `None` where a page must be verified first, and while a flag asks for
-    /// more care.
+    /// Looks at both buckets. `None` if a page must be verified first, or while a flag is set. The view is not a
+    /// private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
         let (region, rem) = hash.region(self.pages.map.regions());
         let place = Place::<W>::new(hash.local(), rem);

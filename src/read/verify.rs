@@ -80,9 +80,9 @@ impl Reader {
 }
 
 impl View {
-    /// The pages of a region, each as of some moment at which nothing was being applied to it, with its checksum or
-    /// what is wrong with it; `None` if the file must be opened anew first. Read by calls: what the medium cannot give
-    /// back is damaged.
+    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. For each
+    /// it gives the checksum, or what is wrong with the page: one that the medium cannot give back is damaged.
+    /// `None` if the file must be opened anew first.
     pub(crate) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
         let first = self.read_region(region, into);
         let mut outcomes = [const { Ok(0) }; PAGES_PER_REGION as usize];
@@ -116,7 +116,8 @@ impl View {
         Some(Medium { file, disk: &**disk, geometry: self.superblock.identity.geometry })
     }
 
-    /// A page and its checksum, `None` if they cannot be read; those that a private replay has changed from memory.
+    /// A page and its checksum; `None` if they cannot be read. Pages that a private replay has changed come from
+    /// memory.
     fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
         match self.medium() {
             Some(medium) if !self.is_replaced(id) => medium.page(id, into),
@@ -137,8 +138,8 @@ impl View {
             && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
     }
 
-    /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and
-    /// the superblock.
+    /// The epoch and the newest superblock of an idle file whose live area is of another commit than that; else
+    /// `None`.
     pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
         let Source { file, .. } = self.source.as_ref()?;
         // Whoever brings a newer superblock changes the epoch before.

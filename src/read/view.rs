@@ -32,29 +32,29 @@ pub(crate) struct View {
     pub(crate) superblock: Superblock,
     /// The file's pages and, through the same map, its live area.
     pub(super) pages: Pages,
-    /// Where pages are read that may be unreadable; `None` of a copy in memory.
+    /// Where pages are read by system calls; `None` for a copy in memory.
     pub(crate) source: Option<Source>,
-    /// The epoch of an idle file whose live area is of another commit than its superblock, which counts until the next
-    /// one.
+    /// Set if the file is idle and its live area is of another commit than its superblock. As long as the epoch is
+    /// this one, the superblock counts.
     outdated_at: Option<u64>,
-    /// What is read in place of the map where the journal had to be replayed privately.
+    /// Pages and live copy to be read in place of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
     pub(super) other_superblock_damaged: bool,
-    /// The file again, where the map may stay behind it.
+    /// The file, if it is on a file system on which the map may stay behind it.
     layered: Option<File>,
 }
 
-/// What a view knows of its lookups.
+/// What lookups have found out about a view, for those that follow.
 #[derive(Debug)]
 pub(super) struct Shortcut {
     /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
-    /// before. One number, as every condition of its own costs registers.
+    /// before. It is one number, as each further condition would cost registers.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
     /// The last epoch found calm.
     pub(super) calm: AtomicU64,
-    /// A copy: the address of the original would take a register.
+    /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Source {
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
+/// A copy-on-write mapping with the journal's transactions in it. It is right as long as nobody changes the file.
 #[derive(Debug)]
 struct Replayed {
     pages: Pages,
@@ -120,7 +120,7 @@ impl View {
         Ok(view)
     }
 
-    /// The same in memory that nobody else can change, its pages verified.
+    /// The view of a verified copy in memory, which nobody changes.
     pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
         let pages = self.pages.moved_to(memory, Verify::Never);
         Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self }
@@ -140,7 +140,7 @@ impl View {
         let epoch = self.pages.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
-            // Protects: what is about to be shown. Allowed on what was opened for reading only.
+            // Protects: what lookups are about to answer. A file opened only for reading may be synced too.
             match options.disk.sync(&journal) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome.at(&files.journal, "sync")?,
@@ -176,7 +176,7 @@ impl View {
     #[inline]
     pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed {
-            // A poisoned flag that was set then is no news: whoever sets or clears one steps the epoch.
+            // The poisoned flag need not be looked at: whoever sets or clears it steps the epoch.
             let is_left =
                 self.pages.map.epoch() != replayed.epoch || self.pages.map.is_idle() || self.is_left_behind();
             return Ok(!is_left && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)));
@@ -192,8 +192,9 @@ impl View {
 
     /// Whether the file has gone on without the map.
     ///
-    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. What is read
-    /// of a descriptor is then the copy, and what was mapped before stays the original. No epoch ever goes back.
+    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. Reads from
+    /// a descriptor then give the copy, and a map made before still shows the original. As no epoch ever goes back,
+    /// a higher one in the copy shows that a writer has changed it.
     #[inline]
     fn is_left_behind(&self) -> bool {
         let Some(file) = &self.layered else { return false };
@@ -202,10 +203,10 @@ impl View {
         read.is_ok() && u64::from_le_bytes(epoch) > self.pages.map.epoch()
     }
 
-    /// Whether what was read since `epoch` was holds for all of one commit.
+    /// Whether all that was read since `epoch` was loaded is of one commit.
     ///
-    /// Of a private replay, this is the last moment to ask: what it has not replayed is read from the file as
-    /// it is now, so that a lookup that began before a recovery would mix two commits.
+    /// For a private replay the epoch must be that of the replay. Pages that it has not changed are read from the
+    /// file, so a lookup that began before a recovery might mix two commits.
     #[inline]
     pub(super) fn was_settled(&self, epoch: u64) -> bool {
         match &self.replayed {
@@ -214,13 +215,13 @@ impl View {
         }
     }
 
-    /// Whether it is read from memory of this process.
+    /// Whether the journal was replayed privately.
     #[inline]
     pub(super) const fn is_replayed(&self) -> bool {
         self.replayed.is_some()
     }
 
-    /// Whether a look at the flags in the map tells all that `is_current` has to know.
+    /// Whether the flags in the map tell `is_current` all that it needs.
     pub(crate) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
     }
@@ -249,7 +250,7 @@ impl View {
         self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }
 
-    /// Counters and metadata as of the last commit; `None` while one is being applied.
+    /// Counters and metadata as of the last commit; `None` while a commit is being applied.
     pub(crate) fn live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let copy = match &self.replayed {
             Some(replayed) => replayed.copy.clone(),
@@ -258,8 +259,8 @@ impl View {
         Some(self.checked(copy))
     }
 
-    /// The same, also while the next commit is being applied; `None` if it is published so slowly that its writer may
-    /// have died.
+    /// As [`live_copy`](Self::live_copy), also while the next commit is being applied. `None` if its writer is so
+    /// slow to store the copy that it may have died.
     pub(crate) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {

@@ -131,7 +131,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        // It must not double: what does not fit is refused key by key.
+        // The filter must not double, so keys that do not fit are refused one by one.
         for index in indices {
             let hash = hash(index)?;
             let outcome = match mode {

@@ -22,14 +22,14 @@ use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
 use crate::system::{Files, Held, Inode, Rights, random};
 
-/// All that an open writer has.
+/// What a writer has, until it is closed or poisoned.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) transaction: Transaction,
     /// What rolling back returns to.
     pub(super) committed: Committed,
     pub(super) policy: Policy,
-    /// Opened before the first commit, or by recovery.
+    /// `None` until recovery or the first commit has opened it.
     pub(super) journal: Option<Journal>,
     pub(super) lock: Held,
 }
@@ -52,7 +52,8 @@ pub(super) enum CommitFailure {
 }
 
 impl CommitFailure {
-    /// Of making the journal ready: nothing relies on it yet, but a sync that failed is not to be tried again.
+    /// A failure to open the journal. Nothing relies on the journal yet, but a sync that failed must not be tried
+    /// again.
     fn before_append(error: Error) -> Self {
         match error {
             Error::Io { op: "sync", .. } => Self::Poison(error),
@@ -75,14 +76,14 @@ fn superblock(published: &PublishedFile, committed: &Committed, policy: Policy) 
     }
 }
 
-/// The journal of a store that needed no recovery.
+/// Opens the journal of a file that needed no recovery.
 pub(crate) fn journal_of(published: &PublishedFile) -> Result<Journal> {
     let model = Rights::of(&published.file).at(&published.files.data, "look at")?;
     Journal::create(&published.files, &*published.disk, &model, published.journal_header())
 }
 
 impl WriterState {
-    /// What is left of the writer, nothing if it is poisoned, and how the commit went.
+    /// Commits. Returns what is left of the writer, `None` if it is poisoned, and how the commit went.
     pub(super) fn commit(
         mut self: Box<Self>,
         files: &Files,
@@ -94,8 +95,8 @@ impl WriterState {
             metadata: self.transaction.metadata.clone(),
             identity: *self.transaction.work.identity(),
         };
-        // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
-        // A file that says so would not open again.
+        // If the counts were wrong before, changes may have made them impossible. A file with such counts could not
+        // be opened again to be repaired.
         let checked = check_counts(&files.data, &next.counts, next.identity.geometry);
         if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
@@ -109,7 +110,8 @@ impl WriterState {
         }
     }
 
-    /// Fails if another file has the name, which a publication would replace, and beside which a commit would be lost.
+    /// Fails if another file has the filter's name. A publication would replace that file, and a journaled commit
+    /// would be found by nobody.
     fn check_name(&self, files: &Files) -> Result<()> {
         let Some(published) = self.transaction.work.published() else { return Ok(()) };
         let own = Inode::of(&published.file.metadata().at(&files.data, "look at")?);
@@ -124,7 +126,8 @@ impl WriterState {
             CommitFailure::Clean(error) => (Some(self), Err(error)),
             CommitFailure::Poison(error) => {
                 if let Some(published) = self.transaction.work.published() {
-                    // If this fails too, no reader has seen anything of the transaction, or the epoch is odd.
+                    // If this fails too, readers are safe: they have seen nothing of the transaction, or the epoch
+                    // stays odd.
                     let _ = published.live.set_poisoned(&published.file);
                 }
                 (None, Err(error))
@@ -132,7 +135,7 @@ impl WriterState {
         }
     }
 
-    /// Makes the published file, if there is one, hold all that was committed.
+    /// Writes all that was committed into the published file, if there is one, and empties the journal.
     pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
         let (Work::Published(published, _) | Work::Unpublished(_, Some(published))) =
             &mut self.transaction.work
@@ -206,7 +209,7 @@ impl WriterState {
         let renamed = marked.at(&files.data, "write").and_then(|()| file.rename(old.is_some()));
         if let Err(error) = renamed {
             if let Some(old) = &old {
-                // Where it stays set, readers look at the name before each answer, and find this file.
+                // If the flag stays set, readers only look at the name before each answer, and find this file.
                 let _ = old.live.set_superseded(&old.file, false);
             }
             self.transaction.work = Work::Unpublished(file, old);
@@ -252,14 +255,14 @@ impl WriterState {
         // Protects: all of the file, before it has the filter's name.
         file.sync().map_err(CommitFailure::Poison)?;
         if old.is_none() {
-            // A journal that somebody left here when he removed its filter must not meet the new one.
+            // A journal may lie here whose filter was removed. It must not be taken for the new filter's.
             let journal = continued(self.journal.take(), files, file, &superblock);
             self.journal = Some(journal.map_err(CommitFailure::Poison)?);
         }
         Ok(superblock)
     }
 
-    /// As after the last commit.
+    /// Returns to the last commit.
     pub(super) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
         let Committed { counts, metadata, identity, .. } = self.committed.clone();
         let work = match self.transaction.work {
@@ -279,7 +282,7 @@ impl WriterState {
     }
 }
 
-/// The journal, emptied, as the one of an unpublished file; created where there is none.
+/// Empties the journal for an unpublished file that is about to have the name; creates it where there is none.
 fn continued(
     journal: Option<Journal>,
     files: &Files,

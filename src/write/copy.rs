@@ -31,7 +31,7 @@ impl Reader {
                 Err(failed) => failed,
             };
             if failed == InVain::NotBegun {
-                // The writer may have died: opening recovers.
+                // The writer may have died. Opening the file anew recovers it.
                 self.reopen(&view)?;
             }
             if !attempts.again(failed) {
@@ -65,7 +65,7 @@ impl Reader {
         };
         match copied {
             Ok(writer) if unchanged => Ok(Ok(writer)),
-            // What was read may be torn between two commits; only an undisturbed failure is one.
+            // What was read may be of two commits. A failure counts only if no commit came in between.
             Ok(_) | Err(Error::Busy { .. }) => Ok(Err(InVain::Torn)),
             Err(error) => Err(error),
         }

@@ -43,7 +43,7 @@ impl Writer {
                 outcome => return outcome,
             }
             match Self::create(path, options, false) {
-                // Somebody else was faster.
+                // Another process has created it meanwhile.
                 Err(Error::Exists { .. }) => {}
                 outcome => return outcome,
             }
@@ -84,14 +84,14 @@ impl Writer {
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data });
         }
-        // Asked before a lock file is made for nothing, and again when the file is.
+        // Checked before a lock file is made for nothing, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
         let counts = Counts::default();
         let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
         Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
     }
 
-    /// A new filter whose first commit will publish what `fill` makes.
+    /// Creates a filter whose first commit publishes the file that `fill` makes.
     pub(super) fn create_filled(
         files: Files,
         options: &Options,

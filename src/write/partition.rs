@@ -15,11 +15,12 @@ use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
 const AHEAD: usize = 16;
-/// With so many keys for a published region, unpacking it first is cheaper than finding each changed bucket.
+/// With at least so many keys for a region of a published file, unpacking it first is cheaper than finding each
+/// changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
-/// Regions that one thread has to itself: their pages share a word of the bits that tell which have changed.
+/// Consecutive regions that go to the same thread, as the changed bits of their pages share a word.
 const REGIONS_TOGETHER: u64 = 4;
 
 /// A key of a batch, on its way into its region.
@@ -46,12 +47,12 @@ impl Item {
     }
 }
 
-/// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
+/// Memory for a batch. It is kept from block to block, as allocating it anew each time costs more than sorting.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// As hashed: for each thread that hashes, the items for each thread that takes them.
+    /// For each thread that hashes, the items for each thread that takes keys.
     hashed: Vec<Vec<Vec<Item>>>,
-    /// For each thread that takes them, two to sort with.
+    /// For each thread that takes keys, two buffers to sort with.
     sorted: Vec<[Vec<Item>; 2]>,
 }
 
@@ -95,7 +96,7 @@ pub(super) enum Mode {
     Remove,
 }
 
-/// How a batch is taken.
+/// How the keys of a batch are taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub(crate) mode: Mode,
@@ -200,8 +201,8 @@ impl Division {
     }
 }
 
-/// Hashes the keys of `indices` by `hash`, on as many threads as the manner says, into `buffers`. Nothing else is
-/// changed: `hash` may be the user's, and may panic.
+/// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
+/// else, as `hash` calls the user's code, which may panic.
 pub(crate) fn hash_all<W: Width>(
     regions: u64,
     indices: &[u32],
@@ -228,8 +229,8 @@ pub(crate) fn hash_all<W: Width>(
     outcomes.into_iter().collect()
 }
 
-/// Takes the keys that [`hash_all`] has put into `buffers`; tells what became of them, and what went wrong,
-/// whereupon the rest was left out.
+/// Takes the keys that [`hash_all`] has put into `buffers`. Returns what became of them, and the first error: after
+/// one, a thread leaves out the rest of its keys.
 pub(crate) fn take_hashed<W: Width>(
     target: Target<'_, &mut Overlay>,
     regions: u64,
@@ -248,7 +249,7 @@ pub(crate) fn take_hashed<W: Width>(
                 |(part, (mut target, buffers)): (usize, (Target<'_, &mut Overlay>, &mut [Vec<Item>; 2]))| {
                     #[cfg(test)]
                     assert!(!tests::BUG.get(), "a bug");
-                    // Of a thread that had nothing to hash, there is none.
+                    // A thread that had no keys to hash has no items for this part.
                     let of_part: Vec<&[Item]> =
                         hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
                     sort_by_region(&of_part, regions, buffers);
@@ -284,7 +285,7 @@ fn take_part<W: Width>(
         {
             let scratch = scratch.get_or_insert_with(Scratch::new);
             let change = overlay.region_mut(region);
-            // A damaged page is met again below by the keys that need it, and by no others.
+            // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
                 scratch.pack(change);

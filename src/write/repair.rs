@@ -32,8 +32,8 @@ impl Repair {
     }
 }
 
-/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined; the
-/// totals that no scan can see are taken from `counts`. What cannot be read is overwritten, so that it can be.
+/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined. Totals
+/// that no scan can see are taken from `counts`. Pages that cannot be read are overwritten.
 pub(crate) fn find_damage(
     published: &PublishedFile,
     counts: &Counts,
@@ -61,7 +61,7 @@ pub(crate) fn find_damage(
     Ok((quarantined, found))
 }
 
-/// Puts quarantined pages into `overlay`, in the place of those.
+/// Replaces these pages, in `overlay`, by pages whose slots are all universal.
 pub(crate) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
     let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
     for id in pages.iter().map(|page| PageId(page.page)) {

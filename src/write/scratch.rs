@@ -18,7 +18,7 @@ impl Scratch {
         Self { words: Box::new([0; _]), changed: [0; _] }
     }
 
-    /// Takes over a region and what is changed in it already. Fails if a page of it is damaged.
+    /// Reads a region with the changes in it. Fails if a page of it is damaged.
     pub(super) fn unpack(
         &mut self,
         published: &PublishedFile,
@@ -33,7 +33,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Gives the changes back.
+    /// Puts the changes back into `change`.
     pub(super) fn pack(&self, change: &mut RegionChange) {
         let (words, _) = self.words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let (changed, _) = self.changed.as_chunks::<CHANGED>();

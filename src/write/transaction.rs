@@ -35,7 +35,7 @@ impl Work {
         }
     }
 
-    /// What the file is that the transaction works on.
+    /// The identity of the file that is being changed.
     #[inline]
     pub(super) fn identity(&self) -> &Identity {
         self.target().identity()
@@ -140,7 +140,7 @@ impl Transaction {
 
     fn stored(&mut self, entries: u64) {
         let slots = self.work.identity().geometry.slots;
-        // Totals that a hostile file gives must not overflow.
+        // The totals may be those of a hostile file, and must not overflow.
         self.counts.inserted = self.counts.inserted.saturating_add(entries);
         self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
     }
@@ -158,7 +158,7 @@ impl Transaction {
         self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
     }
 
-    /// Goes on in `file`, which holds all this one does after a doubling.
+    /// Goes on in `file`, which holds all entries after a doubling.
     pub(super) fn moved_to(self, file: UnpublishedFile) -> Self {
         let old = match self.work {
             Work::Published(published, _) => Some(published),

@@ -20,8 +20,8 @@ use crate::system::Files;
 /// [`close`](Self::close) does the same and reports errors.
 ///
 /// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
-/// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
-/// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
+/// [`HashKind::Caller`](crate::HashKind::Caller); methods with `_hash` in their name serve both kinds. All lookups
+/// and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
 /// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
 /// `AsRef` or where progress is told, leaves the transaction whole.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Writer {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Changes the open transaction. Should that panic, some of the changes may be lost or not counted: what is open
-    /// is not put back then, so that the writer is poisoned.
+    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted. The state
+    /// is then not put back, which poisons the writer.
     #[inline]
     pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
         let mut open = self.take()?;
@@ -197,7 +197,7 @@ impl Writer {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
-        // `progress` may panic: nothing is changed before it was told all.
+        // `progress` may panic, so nothing is changed before it was called for the last time.
         let (quarantined, counts) = find_damage(published, &transaction.counts, progress)?;
         quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted());
         let recounted = quarantined.is_empty() && counts != transaction.counts;
@@ -301,7 +301,8 @@ impl Writer {
         }
         let WriterState { transaction, lock, .. } = *open;
         let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
-        // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
+        // The temporary file goes first, if there is one: once the lock is free, the next writer takes it for a
+        // dead writer's.
         drop(transaction);
         drop(lock);
         closed.map_err(&after)
@@ -310,7 +311,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // What fails here is left to the recovery of the next opening; `close` reports it.
+        // If this fails, the next opening recovers the file. `close` reports the failure.
         let _ = self.shut();
     }
 }

@@ -1,4 +1,4 @@
-//! Reading bytes of which nothing is known, also how many there are.
+//! Reading a file that may end anywhere.
 
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -39,7 +39,7 @@ pub(in crate::file) struct Broken {
 /// What a journal holds.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// `None` if it is not right.
+    /// `None` if it is damaged or missing.
     pub(in crate::file) header: Option<Header>,
     /// The frames of all transactions that count, in order.
     pub(in crate::file) frames: Vec<FrameAt>,
@@ -54,7 +54,7 @@ pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Sca
     scan_source(file, length, path, salt, base)
 }
 
-/// As `scan`, of anything that can be read.
+/// As [`scan`], for any source of `length` bytes.
 pub(super) fn scan_source<F: FileExt>(
     file: &F,
     length: u64,
@@ -94,13 +94,13 @@ pub(super) fn scan_source<F: FileExt>(
     Ok(scan)
 }
 
-/// The frames that counted so far, as far as they decide whether the next one does.
+/// What the frames that counted so far say about the next one.
 struct FrameChain<'a, F> {
     file: &'a F,
     length: u64,
     salt: u64,
     offset: u64,
-    /// `None` before the first frame of a journal whose header is not right.
+    /// The CRC that the next frame must name; `None` before the first frame if the header is damaged.
     previous: Option<u32>,
     commit: u64,
     order: u32,
@@ -180,7 +180,7 @@ pub(in crate::file) struct Commit<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Of a frame that was found to count, as [`read_frame`] gave it.
+    /// Parses a frame that counts, as [`read_frame`] gave it.
     pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
         let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
         Self::parse(&raw, rest.get(..at.payload)?)
