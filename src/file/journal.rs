@@ -81,7 +81,7 @@ impl Journal {
     }
 
     /// Opens the journal of a file just recovered, or creates it. It must be reset before anything is appended.
-    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
+    pub(super) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
@@ -232,7 +232,7 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
 ///
 /// A journal may have been cut short by a crash, or damaged. So a file is taken for one if at most one byte of the
 /// magic number is neither right nor 0, or if a frame follows the header.
-pub(crate) fn check_place(files: &Files) -> Result<()> {
+pub(super) fn check_place(files: &Files) -> Result<()> {
     let Some(file) = open(files, false)? else { return Ok(()) };
     let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
     let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;

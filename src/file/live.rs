@@ -137,7 +137,7 @@ impl<M: SharedMemory> Live<M> {
     }
 
     /// Stores the copy of commit number, counts and metadata.
-    pub(crate) fn store_copy(&self, copy: &LiveCopy) {
+    pub(super) fn store_copy(&self, copy: &LiveCopy) {
         self.step(LIVE_COPY, next_odd);
         self.0.set_word(word(LIVE_COUNTERS), copy.commit);
         let counts = RawCounts::from(copy.counts);

@@ -68,7 +68,7 @@ impl Medium<'_> {
 
     /// Overwrites with zeros what cannot be read of a page and its checksum. The page can be read then, and is
     /// damaged: zeros match neither a checksum of 0 nor that of other contents.
-    pub(crate) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
+    pub(super) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
         let sums = self.sum_at(id) / PAGE * PAGE;
         for offset in [sums, self.page_at(id)] {
             self.mend_block(offset, &[0; BLOCK], files)?;
@@ -79,7 +79,7 @@ impl Medium<'_> {
     /// Does the same for the live area, which recovery then writes anew. Returns whether anything was overwritten.
     ///
     /// The caller may recover the file. `epoch` is even, and no reader can have seen it.
-    pub(crate) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
+    pub(super) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
         let (mut mended, end) = (false, self.geometry.sums());
         let mut many = vec![0; MANY.min((end - LIVE) as usize)];
         for offset in (LIVE..end).step_by(MANY) {
@@ -120,6 +120,6 @@ impl Medium<'_> {
 }
 
 /// Whether the head of the live area can be read, which every opening looks at.
-pub(crate) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
+pub(super) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
     disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
 }

@@ -58,7 +58,7 @@ pub(crate) struct PublishedFile {
     /// The other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
     /// Held by a writer, and not by whoever only recovers the file.
-    pub(crate) presence: Option<Presence>,
+    pub(super) presence: Option<Presence>,
     pub(crate) found: Found,
 }
 
@@ -117,7 +117,7 @@ impl PublishedFile {
     }
 
     /// Whether the file must be recovered before it is used.
-    pub(crate) fn needs_recovery(&self) -> Result<bool> {
+    pub(super) fn needs_recovery(&self) -> Result<bool> {
         let unsettled = self.pages.map.is_unsettled() || self.live_differs();
         Ok(unsettled || super::journal::holds_anything(&self.files)?)
     }
@@ -130,7 +130,7 @@ impl PublishedFile {
 
     /// Overwrites the pages of a region that cannot be read. They count as damaged then, and the region can be
     /// written.
-    pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
+    pub(super) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
         let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
         for (number, _) in (0..).zip(sums).filter(|(_, sum)| sum.is_none()) {

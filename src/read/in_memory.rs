@@ -37,7 +37,7 @@ impl Options {
 
 impl View {
     /// A copy of the file in memory, as of one commit.
-    pub(crate) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
+    pub(super) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
         let mut attempts = Attempts::first();
         loop {
             let failed = match Self::open(files, options)?.copy_to_memory(files)? {

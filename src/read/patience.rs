@@ -8,14 +8,14 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Waits longer and longer, until [`PATIENCE`] is over.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(super) struct Patience {
     start: Option<Instant>,
     pause: Duration,
 }
 
 impl Patience {
     /// Waits once more; false if [`PATIENCE`] is over.
-    pub(crate) fn wait(&mut self) -> bool {
+    pub(super) fn wait(&mut self) -> bool {
         if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }

@@ -23,7 +23,7 @@ use crate::system::{Files, on_threads};
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// How long a call waits for a settled view in all.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///

@@ -68,7 +68,7 @@ impl View {
     /// file must be opened anew: this takes so long that the writer may have died, the writer gave up, or the file
     /// has changed since it was replayed privately.
     #[inline]
-    pub(crate) fn settled<T>(
+    pub(super) fn settled<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,

@@ -83,7 +83,7 @@ impl View {
     /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. For each
     /// it gives the checksum, or what is wrong with the page: one that the medium cannot give back is damaged.
     /// `None` if the file must be opened anew first.
-    pub(crate) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
+    pub(super) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
         let first = self.read_region(region, into);
         let mut outcomes = [const { Ok(0) }; PAGES_PER_REGION as usize];
         let (pages, _) = into.as_chunks_mut();
@@ -131,7 +131,7 @@ impl View {
     }
 
     /// Whether the live area of an idle file is of another commit than `superblock`.
-    pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
+    pub(super) fn differs_from(&self, superblock: &Superblock) -> bool {
         let differs = |copy: LiveCopy| copy.commit != superblock.commit;
         !self.is_replayed()
             && self.pages.map.is_idle()
@@ -140,7 +140,7 @@ impl View {
 
     /// The epoch and the newest superblock of an idle file whose live area is of another commit than that; else
     /// `None`.
-    pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
+    pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
         let Source { file, .. } = self.source.as_ref()?;
         // Whoever brings a newer superblock changes the epoch before.
         let epoch = self.pages.map.epoch();

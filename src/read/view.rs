@@ -33,7 +33,7 @@ pub(crate) struct View {
     /// The file's pages and, through the same map, its live area.
     pub(super) pages: Pages,
     /// Where pages are read by system calls; `None` for a copy in memory.
-    pub(crate) source: Option<Source>,
+    pub(super) source: Option<Source>,
     /// Set if the file is idle and its live area is of another commit than its superblock. As long as the epoch is
     /// this one, the superblock counts.
     outdated_at: Option<u64>,
@@ -71,7 +71,7 @@ impl Shortcut {
 
 /// An open file, and how it is read.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
 }
@@ -174,7 +174,7 @@ impl View {
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
     #[inline]
-    pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
+    pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed {
             // The poisoned flag need not be looked at: whoever sets or clears it steps the epoch.
             let is_left =
@@ -222,12 +222,12 @@ impl View {
     }
 
     /// Whether the flags in the map tell `is_current` all that it needs.
-    pub(crate) const fn is_plain(&self) -> bool {
+    pub(super) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
     }
 
     /// Whether a private replay changed the page.
-    pub(crate) fn is_replaced(&self, id: PageId) -> bool {
+    pub(super) fn is_replaced(&self, id: PageId) -> bool {
         self.replayed.as_ref().is_some_and(|replayed| replayed.changed.binary_search(&id).is_ok())
     }
 
@@ -261,7 +261,7 @@ impl View {
 
     /// As [`live_copy`](Self::live_copy), also while the next commit is being applied. `None` if its writer is so
     /// slow to store the copy that it may have died.
-    pub(crate) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+    pub(super) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
             let copy = match &self.replayed {

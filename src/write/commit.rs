@@ -77,7 +77,7 @@ fn superblock(published: &PublishedFile, committed: &Committed, policy: Policy) 
 }
 
 /// Opens the journal of a file that needed no recovery.
-pub(crate) fn journal_of(published: &PublishedFile) -> Result<Journal> {
+pub(super) fn journal_of(published: &PublishedFile) -> Result<Journal> {
     let model = Rights::of(&published.file).at(&published.files.data, "look at")?;
     Journal::create(&published.files, &*published.disk, &model, published.journal_header())
 }
@@ -121,7 +121,7 @@ impl WriterState {
         }
     }
 
-    pub(crate) fn failed(self: Box<Self>, failure: CommitFailure) -> (Option<Box<Self>>, Result<()>) {
+    pub(super) fn failed(self: Box<Self>, failure: CommitFailure) -> (Option<Box<Self>>, Result<()>) {
         match failure {
             CommitFailure::Clean(error) => (Some(self), Err(error)),
             CommitFailure::Poison(error) => {

@@ -203,7 +203,7 @@ impl Division {
 
 /// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
 /// else, as `hash` calls the user's code, which may panic.
-pub(crate) fn hash_all<W: Width>(
+pub(super) fn hash_all<W: Width>(
     regions: u64,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
@@ -231,7 +231,7 @@ pub(crate) fn hash_all<W: Width>(
 
 /// Takes the keys that [`hash_all`] has put into `buffers`. Returns what became of them, and the first error: after
 /// one, a thread leaves out the rest of its keys.
-pub(crate) fn take_hashed<W: Width>(
+pub(super) fn take_hashed<W: Width>(
     target: Target<'_, &mut Overlay>,
     regions: u64,
     manner: Manner,

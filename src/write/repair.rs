@@ -34,7 +34,7 @@ impl Repair {
 
 /// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined. Totals
 /// that no scan can see are taken from `counts`. Pages that cannot be read are overwritten.
-pub(crate) fn find_damage(
+pub(super) fn find_damage(
     published: &PublishedFile,
     counts: &Counts,
     progress: &mut dyn FnMut(u64, u64),
@@ -62,7 +62,7 @@ pub(crate) fn find_damage(
 }
 
 /// Replaces these pages, in `overlay`, by pages whose slots are all universal.
-pub(crate) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
+pub(super) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
     let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
     for id in pages.iter().map(|page| PageId(page.page)) {
         let change = overlay.region_mut(id.region()).page_mut(id.in_region());

@@ -112,7 +112,7 @@ impl Transaction {
     }
 
     /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
-    pub(crate) fn hash_all(
+    pub(super) fn hash_all(
         &self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
@@ -126,7 +126,7 @@ impl Transaction {
     }
 
     /// Takes the keys that `hash_all` has hashed; after an error, some of them.
-    pub(crate) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
+    pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
         let target = self.work.target_mut().with(Pending::sorted);
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
