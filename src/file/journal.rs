@@ -141,7 +141,7 @@ impl Append<'_> {
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
             self.write(0)?;
         }
-        let record = RawRecord { page: id.0.into(), crc: change.crc.into(), count: (count as u32).into() };
+        let record = RawRecord::new(id, change.crc, count);
         self.frame.extend_from_slice(record.as_bytes());
         if whole {
             self.frame.extend_from_slice(page.as_bytes());
@@ -164,11 +164,7 @@ impl Append<'_> {
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
             self.write(0)?;
         }
-        let commit = RawCommit {
-            counts: (*counts).into(),
-            has_metadata: u32::from(metadata.is_some()).into(),
-            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
-        };
+        let commit = RawCommit::new(*counts, metadata);
         self.frame.extend_from_slice(commit.as_bytes());
         self.frame.extend_from_slice(metadata.unwrap_or_default());
         self.pad(8);

@@ -7,8 +7,9 @@ use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::VERSION;
+use super::layout::{BUCKETS_PER_PAGE, PageId, VERSION};
 use super::superblock::RawCounts;
+use crate::cuckoo::Counts;
 use crate::error::{Error, JournalDefect, Result};
 
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
@@ -37,12 +38,12 @@ pub(crate) struct Header {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawHeader {
-    pub(super) magic: [u8; 8],
-    pub(super) major: U16,
-    pub(super) minor: U16,
-    pub(super) generation: U32,
-    pub(super) uuid: [u8; 16],
-    pub(super) salt: U64,
+    magic: [u8; 8],
+    major: U16,
+    minor: U16,
+    generation: U32,
+    uuid: [u8; 16],
+    salt: U64,
     base: U64,
 }
 const _: () = assert!(size_of::<RawHeader>() == 48);
@@ -69,20 +70,66 @@ const _: () = {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawRecord {
-    pub(crate) page: U64,
-    pub(crate) crc: U32,
-    pub(crate) count: U32,
+    page: U64,
+    crc: U32,
+    count: U32,
 }
 const _: () = assert!(size_of::<RawRecord>() == 16);
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawCommit {
-    pub(crate) counts: RawCounts,
-    pub(crate) has_metadata: U32,
-    pub(crate) metadata_length: U32,
+    counts: RawCounts,
+    has_metadata: U32,
+    metadata_length: U32,
 }
 const _: () = assert!(size_of::<RawCommit>() == 296);
+
+impl RawRecord {
+    /// The changes of a page, of which `count` words follow; `crc` is the page's checksum with them.
+    pub(crate) fn new(page: PageId, crc: u32, count: usize) -> Self {
+        Self { page: page.0.into(), crc: crc.into(), count: (count as u32).into() }
+    }
+
+    pub(crate) const fn page(&self) -> PageId {
+        PageId(self.page.get())
+    }
+
+    pub(crate) const fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    /// How many words follow; `None` if a page cannot have so many changes, or none.
+    pub(crate) fn count(&self) -> Option<usize> {
+        let count = self.count.get();
+        (1..=BUCKETS_PER_PAGE).contains(&count).then_some(count as usize)
+    }
+}
+
+impl RawCommit {
+    /// Counts as of the commit, and the metadata that follows if it has changed.
+    pub(crate) fn new(counts: Counts, metadata: Option<&[u8]>) -> Self {
+        Self {
+            counts: counts.into(),
+            has_metadata: u32::from(metadata.is_some()).into(),
+            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.into()
+    }
+
+    /// The length of the metadata that follows, if it has changed; the outer `None` if the fields contradict each
+    /// other.
+    pub(crate) fn metadata_length(&self) -> Option<Option<usize>> {
+        match (self.has_metadata.get(), self.metadata_length.get()) {
+            (0, 0) => Some(None),
+            (1, length) => Some(Some(length as usize)),
+            _ => None,
+        }
+    }
+}
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER as usize] {

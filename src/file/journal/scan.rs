@@ -204,10 +204,7 @@ impl<'a> Content<'a> {
 impl<'a> Record<'a> {
     fn parse(rest: &mut &'a [u8]) -> Option<Self> {
         let (raw, after) = RawRecord::read_from_prefix(rest).ok()?;
-        let count = raw.count.get() as usize;
-        if count == 0 || count > BUCKETS_PER_PAGE as usize {
-            return None;
-        }
+        let count = raw.count()?;
         let whole = count == BUCKETS_PER_PAGE as usize;
         let (indices, after) = after.split_at_checked(if whole { 0 } else { indices_size(count) })?;
         let (words, after) = after.split_at_checked(8 * count)?;
@@ -220,7 +217,7 @@ impl<'a> Record<'a> {
         }
         *rest = after;
         let words = <[U64]>::ref_from_bytes(words).ok()?;
-        Some(Self { page: PageId(raw.page.get()), crc: raw.crc.get(), indices, words })
+        Some(Self { page: raw.page(), crc: raw.crc(), indices, words })
     }
 
     /// The changed words, ascending by index in the page.
@@ -235,18 +232,15 @@ impl<'a> Record<'a> {
 impl<'a> Commit<'a> {
     fn parse(rest: &mut &'a [u8]) -> Option<Self> {
         let (raw, after) = RawCommit::read_from_prefix(rest).ok()?;
-        let length = raw.metadata_length.get() as usize;
+        let metadata_length = raw.metadata_length()?;
+        let length = metadata_length.unwrap_or(0);
         let (padded, after) = after.split_at_checked(length.checked_next_multiple_of(8)?)?;
         let (metadata, padding) = padded.split_at_checked(length)?;
-        let metadata = match raw.has_metadata.get() {
-            0 if length == 0 => None,
-            1 => Some(metadata),
-            _ => return None,
-        };
+        let metadata = metadata_length.map(|_| metadata);
         if padding.iter().any(|byte| *byte != 0) {
             return None;
         }
         *rest = after;
-        Some(Self { counts: raw.counts.into(), metadata })
+        Some(Self { counts: raw.counts(), metadata })
     }
 }
