@@ -6,6 +6,8 @@ use super::partition::{Buffers, Manner, Mode};
 use super::writer::Writer;
 use crate::cuckoo::{KeyHash, KeyHasher};
 use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::options::Options;
 
 /// Keys of a batch partitioned at a time, which bounds the memory that takes.
 const BLOCK: usize = 1 << 22;
@@ -14,10 +16,10 @@ impl Writer {
     /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
     /// their index and with the reason: copies beyond the limit, or no room.
     ///
-    /// Equal keys go in in their order, others as it suits the memory: where the filter doubles on the way,
-    /// keys from behind the one that had no room may have gone in before. Works on as many threads as
-    /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
-    /// a whole on any other error; what was inserted before it then belongs to the transaction still.
+    /// Equal keys are inserted in their order, others in any. If the filter doubles on the way, keys behind the one
+    /// that had no room may be inserted already. Works on as many threads as [`Options::threads`] says, and takes
+    /// some 32 bytes a key for up to four million keys at a time. Any other error ends the batch; what was inserted
+    /// before it still belongs to the transaction.
     pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
         self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
     }
@@ -28,8 +30,8 @@ impl Writer {
     }
 
     /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
-    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one
-    /// answer a key: it was stored; also after an error.
+    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one answer
+    /// a key, whether it was stored, also after an error.
     pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
         &mut self,
         keys: &[K],
@@ -52,8 +54,9 @@ impl Writer {
     }
 
     /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast; `removed` gets one
-    /// answer a key: a copy was removed; also after an error, which some keys may not have been reached before.
-    /// Works on as many threads as [`Options::threads`] says. Errors as for [`remove`](Self::remove).
+    /// answer a key, whether a copy was removed, also after an error. The keys that the error left out then have
+    /// the answer false. Works on as many threads as [`Options::threads`] says. Errors as for
+    /// [`remove`](Self::remove).
     pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
         self.remove_all(keys, Self::hash_key, removed)
     }

@@ -1,7 +1,8 @@
 //! Doubling: streaming an old file, with the open transaction's changes, into a new one twice its size.
 //!
 //! No key is needed: the first bit of an entry's tail says which of the two child regions it belongs to, at the
-//! same bucket index. Nothing is kicked, and nothing can overflow. `format-spec/README.md`, section 8.
+//! same bucket index. No entry is moved to its other bucket, and no bucket can overflow. `format-spec/README.md`,
+//! section 8.
 
 use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, MAX_REGIONS, RegionId, Width, with_width};

@@ -1,8 +1,9 @@
 //! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
 //!
-//! Within a region keys keep their order, and regions do not depend on each other: the outcome is that of
-//! taking one key after the other, on one thread or on many, but for doublings. A region without room sets
-//! its remaining keys aside, and those of other regions still go in before the filter doubles.
+//! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the
+//! outcome is the same as if the keys were taken one after the other, on one thread or on many. If a region has no
+//! room, its remaining keys are left for later, and those of other regions are still taken before the filter
+//! doubles.
 
 use super::scratch::Scratch;
 use super::target::Target;
@@ -85,7 +86,7 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
     }
 }
 
-/// What is done with each key.
+/// What happens to each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// A copy of it is stored.

@@ -105,9 +105,9 @@ impl Writer {
 
     /// Stores the key unless it is found already; returns whether it was stored.
     ///
-    /// A key that is taken for another one is not stored of its own. Such skipped inserts are counted, and
-    /// removals are refused from then on: they could take the entry that the skipped key lives on. Errors as
-    /// for [`insert`](Self::insert).
+    /// A key that matches the entry of another one is not stored. Such skipped inserts are counted, and removals
+    /// are refused from then on, as they could take the entry that the skipped key relies on. Errors as for
+    /// [`insert`](Self::insert).
     pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
         self.insert_unique_hash(self.hash(key)?)
     }
@@ -144,8 +144,8 @@ impl Writer {
         }
     }
 
-    /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
-    /// removed entry are lost with it.
+    /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
+    /// lost with it.
     pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
         self.remove_unchecked_hash(self.hash(key)?)
     }
@@ -188,8 +188,8 @@ impl Writer {
         self.double(None, progress)
     }
 
-    /// Gives up what is damaged, so that the rest serves: see [`Repair`]. Rolls the open transaction back, and
-    /// commits.
+    /// Gives up damaged pages, so that the filter can be used again: see [`Repair`]. Rolls the open transaction
+    /// back, and commits.
     ///
     /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
     /// Fails as [`commit`](Self::commit) does.
