@@ -16,14 +16,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::U32;
 
 use super::overlay::PageChange;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::format::frame::{
-    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, HEADER_CRC_AT, HEADER_MAGIC, Header, RawCommit,
-    RawFrame, RawRecord, frame_crc, indices_size,
+    FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, FrameHead, HEADER, HEADER_CRC_AT, HEADER_MAGIC, Header,
+    RawCommit, RawFrame, RawRecord, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, Rights, rights};
@@ -139,7 +138,7 @@ impl Append<'_> {
         let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
         let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
-            self.write(0)?;
+            self.write(false)?;
         }
         let record = RawRecord::new(id, change.crc, count);
         self.frame.extend_from_slice(record.as_bytes());
@@ -162,13 +161,13 @@ impl Append<'_> {
     pub(crate) fn finish(mut self, counts: &Counts, metadata: Option<&[u8]>) -> Result<()> {
         let size = size_of::<RawCommit>() + metadata.map_or(0, |bytes| bytes.len().next_multiple_of(8));
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
-            self.write(0)?;
+            self.write(false)?;
         }
         let commit = RawCommit::new(*counts, metadata);
         self.frame.extend_from_slice(commit.as_bytes());
         self.frame.extend_from_slice(metadata.unwrap_or_default());
         self.pad(8);
-        self.write(COMMIT)?;
+        self.write(true)?;
         (self.journal.end, self.journal.previous) = (self.end, self.previous);
         Ok(())
     }
@@ -177,27 +176,22 @@ impl Append<'_> {
         self.frame.resize(self.frame.len().next_multiple_of(to), 0);
     }
 
-    fn write(&mut self, flags: u32) -> Result<()> {
-        let mut raw = RawFrame {
-            magic: FRAME_MAGIC,
-            salt: self.journal.header.salt.into(),
-            commit: self.commit.into(),
-            order: self.order.into(),
-            flags: flags.into(),
-            payload: ((self.frame.len() - FRAME_HEADER) as u32).into(),
-            records: self.records.into(),
-            previous: self.previous.into(),
-            reserved: [0; 16],
-            crc: U32::ZERO,
+    fn write(&mut self, is_commit: bool) -> Result<()> {
+        let head = FrameHead {
+            salt: self.journal.header.salt,
+            commit: self.commit,
+            order: self.order,
+            is_commit,
+            records: self.records,
+            previous: self.previous,
         };
-        let crc = frame_crc(&raw, &self.frame[FRAME_HEADER..]);
-        raw.crc = crc.into();
+        let raw = RawFrame::sealed(head, &self.frame[FRAME_HEADER..]);
         self.frame[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
         self.pad(FRAME_ALIGN as usize);
         let written = self.disk.write_at(&self.journal.file, &self.frame, self.end);
         written.at(&self.files.journal, "append to")?;
         self.end += self.frame.len() as u64;
-        self.previous = crc;
+        self.previous = raw.crc();
         self.order += 1;
         self.records = 0;
         self.frame.truncate(FRAME_HEADER);

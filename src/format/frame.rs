@@ -22,7 +22,8 @@ pub(crate) const FRAME_ALIGN: u64 = 512;
 pub(crate) const FRAME_HEADER: usize = 64;
 pub(crate) const FRAME_CRC_AT: usize = 60;
 pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
-pub(crate) const COMMIT: u32 = 1;
+/// The flag of a transaction's last frame.
+pub(super) const COMMIT: u32 = 1;
 
 /// What a journal continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,19 +49,35 @@ struct RawHeader {
 }
 const _: () = assert!(size_of::<RawHeader>() == 48);
 
+/// What a frame says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameHead {
+    pub(crate) salt: u64,
+    /// The transaction that it belongs to.
+    pub(crate) commit: u64,
+    /// Its number in the transaction, from 0.
+    pub(crate) order: u32,
+    /// Whether it is the transaction's last one.
+    pub(crate) is_commit: bool,
+    /// How many pages' changes are in its payload.
+    pub(crate) records: u32,
+    /// The CRC of the frame before, or of the journal's header.
+    pub(crate) previous: u32,
+}
+
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawFrame {
-    pub(crate) magic: [u8; 8],
-    pub(crate) salt: U64,
-    pub(crate) commit: U64,
-    pub(crate) order: U32,
-    pub(crate) flags: U32,
-    pub(crate) payload: U32,
-    pub(crate) records: U32,
-    pub(crate) previous: U32,
-    pub(crate) reserved: [u8; 16],
-    pub(crate) crc: U32,
+    magic: [u8; 8],
+    salt: U64,
+    commit: U64,
+    order: U32,
+    flags: U32,
+    payload: U32,
+    records: U32,
+    previous: U32,
+    reserved: [u8; 16],
+    crc: U32,
 }
 const _: () = {
     assert!(size_of::<RawFrame>() == FRAME_HEADER);
@@ -174,15 +191,82 @@ impl Header {
 }
 
 impl RawFrame {
+    /// The header of a frame with this payload.
+    pub(crate) fn sealed(head: FrameHead, payload: &[u8]) -> Self {
+        let raw = Self {
+            magic: FRAME_MAGIC,
+            salt: head.salt.into(),
+            commit: head.commit.into(),
+            order: head.order.into(),
+            flags: if head.is_commit { COMMIT } else { 0 }.into(),
+            payload: (payload.len() as u32).into(),
+            records: head.records.into(),
+            previous: head.previous.into(),
+            reserved: [0; 16],
+            crc: U32::ZERO,
+        };
+        Self { crc: raw.crc_with(payload).into(), ..raw }
+    }
+
+    /// `None` if it has flags that no writer sets.
+    pub(crate) fn head(&self) -> Option<FrameHead> {
+        let is_commit = match self.flags.get() {
+            0 => false,
+            COMMIT => true,
+            _ => return None,
+        };
+        Some(FrameHead {
+            salt: self.salt.get(),
+            commit: self.commit(),
+            order: self.order.get(),
+            is_commit,
+            records: self.records.get(),
+            previous: self.previous.get(),
+        })
+    }
+
+    pub(crate) const fn commit(&self) -> u64 {
+        self.commit.get()
+    }
+
+    /// Bytes of the payload, which follows.
+    pub(crate) const fn payload(&self) -> usize {
+        self.payload.get() as usize
+    }
+
+    pub(crate) const fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    /// The CRC of the header up to its own CRC, with which that of the frame begins.
+    pub(crate) fn crc_of_head(&self) -> u32 {
+        crc32fast::hash(self.sealed_bytes())
+    }
+
+    fn sealed_bytes(&self) -> &[u8] {
+        self.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default()
+    }
+
+    fn crc_with(&self, payload: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(self.sealed_bytes());
+        hasher.update(payload);
+        hasher.finalize()
+    }
+
+    /// Whether the frame has this payload, and its CRC is right.
+    pub(crate) fn is_intact(&self, payload: &[u8]) -> bool {
+        payload.len() == self.payload() && self.crc_with(payload) == self.crc()
+    }
+
     /// The bytes of the frame with its padding, if its magic and its salt are right, and it lies in the `room` there
     /// is. Its CRC is not looked at.
     pub(crate) fn length(&self, salt: u64, room: u64) -> Option<u64> {
-        let payload = self.payload.get() as usize;
-        let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
+        let length = (FRAME_HEADER as u64 + self.payload() as u64).next_multiple_of(FRAME_ALIGN);
         let right = self.magic == FRAME_MAGIC
             && self.salt == salt
             && self.reserved == [0; 16]
-            && payload <= MAX_PAYLOAD
+            && self.payload() <= MAX_PAYLOAD
             && length <= room;
         right.then_some(length)
     }
@@ -191,11 +275,4 @@ impl RawFrame {
 /// Bytes of the indices of `count` changed words, padded.
 pub(crate) const fn indices_size(count: usize) -> usize {
     (2 * count).next_multiple_of(8)
-}
-
-pub(crate) fn frame_crc(raw: &RawFrame, payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(raw.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default());
-    hasher.update(payload);
-    hasher.finalize()
 }

@@ -12,10 +12,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crc32fast::Hasher;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::read::read_up_to;
-use crate::format::frame::{FRAME_ALIGN, FRAME_CRC_AT, FRAME_HEADER, RawFrame};
+use crate::format::frame::{FRAME_ALIGN, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;
 /// Bytes read at a time.
@@ -129,10 +129,10 @@ impl Search {
         let candidate = Candidate {
             offset,
             length,
-            payload: raw.payload.get().into(),
-            commit: raw.commit.get(),
-            claimed: raw.crc.get(),
-            head: crc32fast::hash(raw.as_bytes().get(..FRAME_CRC_AT)?),
+            payload: raw.payload() as u64,
+            commit: raw.commit(),
+            claimed: raw.crc(),
+            head: raw.crc_of_head(),
             before: 0,
             is_right: None,
         };

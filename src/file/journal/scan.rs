@@ -13,7 +13,7 @@ use super::read::read_up_to;
 use crate::cuckoo::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::frame::{
-    COMMIT, FRAME_HEADER, HEADER, Header, RawCommit, RawFrame, RawRecord, frame_crc, indices_size,
+    FRAME_HEADER, FrameHead, HEADER, Header, RawCommit, RawFrame, RawRecord, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 
@@ -111,10 +111,11 @@ impl<F: FileExt> FrameChain<'_, F> {
     /// The next frame if it counts, and whether it is a COMMIT.
     fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
         let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
-        let in_sequence = self.previous.is_none_or(|crc| crc == raw.previous.get())
-            && raw.commit.get() == self.commit
-            && raw.order.get() == self.order;
-        let Some(content) = Content::parse(&raw, &payload).filter(|_| in_sequence) else { return Ok(None) };
+        let Some(head) = raw.head() else { return Ok(None) };
+        let in_sequence = self.previous.is_none_or(|crc| crc == head.previous)
+            && head.commit == self.commit
+            && head.order == self.order;
+        let Some(content) = Content::parse(head, &payload).filter(|_| in_sequence) else { return Ok(None) };
         let mut last = self.last_page;
         for record in &content.records {
             if last.is_some_and(|last| last >= record.page.0) {
@@ -123,7 +124,7 @@ impl<F: FileExt> FrameChain<'_, F> {
             last = Some(record.page.0);
         }
         self.last_page = last;
-        self.previous = Some(raw.crc.get());
+        self.previous = Some(raw.crc());
         self.order = self.order.saturating_add(1);
         self.offset += at.length;
         Ok(Some((at, content.commit.is_some())))
@@ -138,11 +139,11 @@ impl<F: FileExt> FrameChain<'_, F> {
             return Ok(None);
         }
         let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
-        let payload = raw.payload.get() as usize;
+        let payload = raw.payload();
         let Some(length) = raw.length(self.salt, self.length - offset) else { return Ok(None) };
         let mut bytes = vec![0; payload];
         let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
-        let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
+        let right = read == payload && raw.is_intact(&bytes);
         Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
     }
 }
@@ -183,20 +184,16 @@ impl<'a> Content<'a> {
     /// Parses a frame that counts, as [`read_frame`] gave it.
     pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
         let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
-        Self::parse(&raw, rest.get(..at.payload)?)
+        Self::parse(raw.head()?, rest.get(..at.payload)?)
     }
 
-    fn parse(raw: &RawFrame, payload: &'a [u8]) -> Option<Self> {
+    fn parse(head: FrameHead, payload: &'a [u8]) -> Option<Self> {
         let mut rest = payload;
         let mut records = Vec::new();
-        for _ in 0..raw.records.get() {
+        for _ in 0..head.records {
             records.push(Record::parse(&mut rest)?);
         }
-        let commit = match raw.flags.get() {
-            0 => None,
-            COMMIT => Some(Commit::parse(&mut rest)?),
-            _ => return None,
-        };
+        let commit = if head.is_commit { Some(Commit::parse(&mut rest)?) } else { None };
         rest.is_empty().then_some(Self { records, commit })
     }
 }
