@@ -21,11 +21,11 @@ mod recover;
 mod unpublished;
 
 pub(crate) use journal::Journal;
-pub(crate) use live::{LiveHead, LiveRead, Published};
+pub(crate) use live::{LiveCopy, LiveHead, LiveRead};
 pub(crate) use medium::{Medium, OfPages, Sums};
-pub(crate) use open::{Opened, Owned, lock_absent, needs_no_sync, open_reader, open_writer};
+pub(crate) use open::{OpenedToRead, OpenedToWrite, lock_absent, needs_no_sync, open_reader, open_writer};
 pub(crate) use overlay::{CHANGED, Overlay, RegionChange};
-pub(crate) use pages::Touched;
-pub(crate) use published::{Found, Store, read_superblocks};
+pub(crate) use pages::{Pages, Region};
+pub(crate) use published::{Found, PublishedFile, read_superblocks};
 pub(crate) use recover::{Decision, Redo, judge};
-pub(crate) use unpublished::{Region, Unpublished, check_room};
+pub(crate) use unpublished::{UnpublishedFile, check_room};

@@ -8,8 +8,10 @@
 //! 2. A commit is durable and visible as a whole when it returns.
 //! 3. After a failure whose outcome is unknown the writer is poisoned: it does nothing more, and says so.
 
+mod batches;
 mod commit;
 mod copy;
+mod create;
 mod doubling;
 mod partition;
 mod pending;

@@ -16,22 +16,22 @@ use std::fs::{File, OpenOptions};
 use std::io;
 
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::U32;
 
 use super::overlay::PageChange;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::format::frame::{
-    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, HEADER_CRC_AT, HEADER_MAGIC, Header, RawCommit,
-    RawFrame, RawRecord, frame_crc, indices_size,
+    FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, FrameHead, HEADER, HEADER_CRC_AT, HEADER_MAGIC, Header,
+    RawCommit, RawFrame, RawRecord, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, Rights, rights};
 
 mod later;
+mod read;
 pub(super) mod scan;
 
-use scan::read_up_to;
+use read::read_up_to;
 pub(crate) use scan::scan;
 pub(super) use scan::{Content, FrameAt, Scan, read_frame};
 
@@ -50,7 +50,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal of `files`, empty and continuing from `header`; created where there is none.
+    /// Opens the journal of `files`, or creates it. It is empty then, and continues from `header`.
     pub(crate) fn create(files: &Files, disk: &dyn Disk, model: &Rights, header: Header) -> Result<Self> {
         check_place(files)?;
         let file = open_or_create(files, disk, model)?;
@@ -79,9 +79,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The journal of a file just recovered, to be reset before anything is appended; created where there is
-    /// none.
-    pub(crate) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
+    /// Opens the journal of a file just recovered, or creates it. It must be reset before anything is appended.
+    pub(super) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
@@ -99,7 +98,8 @@ impl Journal {
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
-        // On a full disk, a file system that copies what it writes may have no room even for that.
+        // Cutting at the end changes nothing, but on a full disk a copy-on-write file system may have no room even
+        // for that.
         if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
             return Ok(());
         }
@@ -138,9 +138,9 @@ impl Append<'_> {
         let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
         let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
-            self.write(0)?;
+            self.write(false)?;
         }
-        let record = RawRecord { page: id.0.into(), crc: change.crc.into(), count: (count as u32).into() };
+        let record = RawRecord::new(id, change.crc, count);
         self.frame.extend_from_slice(record.as_bytes());
         if whole {
             self.frame.extend_from_slice(page.as_bytes());
@@ -161,17 +161,13 @@ impl Append<'_> {
     pub(crate) fn finish(mut self, counts: &Counts, metadata: Option<&[u8]>) -> Result<()> {
         let size = size_of::<RawCommit>() + metadata.map_or(0, |bytes| bytes.len().next_multiple_of(8));
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
-            self.write(0)?;
+            self.write(false)?;
         }
-        let commit = RawCommit {
-            counts: (*counts).into(),
-            has_metadata: u32::from(metadata.is_some()).into(),
-            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
-        };
+        let commit = RawCommit::new(*counts, metadata);
         self.frame.extend_from_slice(commit.as_bytes());
         self.frame.extend_from_slice(metadata.unwrap_or_default());
         self.pad(8);
-        self.write(COMMIT)?;
+        self.write(true)?;
         (self.journal.end, self.journal.previous) = (self.end, self.previous);
         Ok(())
     }
@@ -180,27 +176,22 @@ impl Append<'_> {
         self.frame.resize(self.frame.len().next_multiple_of(to), 0);
     }
 
-    fn write(&mut self, flags: u32) -> Result<()> {
-        let mut raw = RawFrame {
-            magic: FRAME_MAGIC,
-            salt: self.journal.header.salt.into(),
-            commit: self.commit.into(),
-            order: self.order.into(),
-            flags: flags.into(),
-            payload: ((self.frame.len() - FRAME_HEADER) as u32).into(),
-            records: self.records.into(),
-            previous: self.previous.into(),
-            reserved: [0; 16],
-            crc: U32::ZERO,
+    fn write(&mut self, is_commit: bool) -> Result<()> {
+        let head = FrameHead {
+            salt: self.journal.header.salt,
+            commit: self.commit,
+            order: self.order,
+            is_commit,
+            records: self.records,
+            previous: self.previous,
         };
-        let crc = frame_crc(&raw, &self.frame[FRAME_HEADER..]);
-        raw.crc = crc.into();
+        let raw = RawFrame::sealed(head, &self.frame[FRAME_HEADER..]);
         self.frame[..FRAME_HEADER].copy_from_slice(raw.as_bytes());
         self.pad(FRAME_ALIGN as usize);
         let written = self.disk.write_at(&self.journal.file, &self.frame, self.end);
         written.at(&self.files.journal, "append to")?;
         self.end += self.frame.len() as u64;
-        self.previous = crc;
+        self.previous = raw.crc();
         self.order += 1;
         self.records = 0;
         self.frame.truncate(FRAME_HEADER);
@@ -227,11 +218,11 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
     Ok(file)
 }
 
-/// Fails if something lies in the journal's place that is none, and that a journal would overwrite.
+/// Fails if the journal's name leads to a file that is no journal, which a journal would overwrite.
 ///
-/// A journal that was cut short by a crash, or has rotted, is still one: its magic number is there but for bytes that
-/// are still 0 and for a damaged one, or a frame follows its header.
-pub(crate) fn check_place(files: &Files) -> Result<()> {
+/// A journal may have been cut short by a crash, or damaged. So a file is taken for one if at most one byte of the
+/// magic number is neither right nor 0, or if a frame follows the header.
+pub(super) fn check_place(files: &Files) -> Result<()> {
     let Some(file) = open(files, false)? else { return Ok(()) };
     let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
     let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;

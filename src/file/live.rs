@@ -1,4 +1,4 @@
-//! The live area: what a writer tells readers of its file while it works. Volatile and never checksummed: after
+//! The live area: what a writer tells readers of its file while it works. It is volatile and has no checksum: after
 //! a crash, recovery writes it anew from the superblock and the journal.
 //!
 //! The **apply epoch** is odd while a commit is being applied anywhere, each region's **sequence** is odd while
@@ -22,7 +22,7 @@ use crate::format::{
 };
 use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
-/// Any bit of a half counts, as the specification has it: a flag is set unless its half is 0.
+/// A flag is a half of the word, and set unless that half is 0 (specification, 5.4).
 const SUPERSEDED: u64 = u32::MAX as u64;
 const POISONED: u64 = SUPERSEDED << 32;
 
@@ -34,9 +34,9 @@ const fn half(offset: u64) -> usize {
     (offset / 4) as usize
 }
 
-/// Counters and metadata as of one commit, as the live area publishes them.
+/// The copy of commit number, counts and metadata that the live area holds, as of one commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Published {
+pub(crate) struct LiveCopy {
     pub(crate) commit: u64,
     pub(crate) counts: Counts,
     /// Encoded.
@@ -52,7 +52,7 @@ impl Live {
         MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
     }
 
-    /// Tells readers to look at the path before they answer; or takes it back.
+    /// Tells readers to look at the path before they answer, or tells them that they need not.
     pub(crate) fn set_superseded(&self, file: &File, superseded: bool) -> io::Result<()> {
         self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
     }
@@ -74,7 +74,7 @@ impl<M: SharedMemory> Live<M> {
         let flags = self.0.word(word(LIVE_FLAGS));
         store(LIVE_FLAGS, if set { flags | flag } else { flags & !flag })?;
         M::fence(Ordering::SeqCst);
-        // For readers that look at flags only where the epoch is another.
+        // Some readers look at the flags only if the epoch has changed.
         let stepped = store(LIVE_EPOCH, self.0.word(word(LIVE_EPOCH)).wrapping_add(2));
         M::fence(Ordering::SeqCst);
         stepped
@@ -84,7 +84,7 @@ impl<M: SharedMemory> Live<M> {
     pub(crate) fn apply<E>(
         &self,
         regions: impl IntoIterator<Item = RegionId>,
-        published: &Published,
+        copy: &LiveCopy,
         mut write: impl FnMut(RegionId) -> Result<(), E>,
     ) -> Result<(), E> {
         self.step_epoch(next_odd);
@@ -93,17 +93,17 @@ impl<M: SharedMemory> Live<M> {
             write(region)?;
             self.step_sequence(region, next_even);
         }
-        self.publish(published);
+        self.store_copy(copy);
         self.step_epoch(next_even);
         Ok(())
     }
 
-    /// Recovers: `redo` may change any of the regions. Meanwhile all is odd, whatever a dead writer or a power
-    /// cut left here; then it is even, and higher than any reader can have seen.
+    /// Recovers: `redo` may change any region. Meanwhile the epoch and all sequences are odd, whatever a dead
+    /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
     pub(super) fn recover<E>(
         &self,
         regions: u64,
-        published: &Published,
+        copy: &LiveCopy,
         redo: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let all = || (0..regions).map(|region| RegionId(region as u32));
@@ -112,7 +112,7 @@ impl<M: SharedMemory> Live<M> {
         redo()?;
         all().for_each(|region| self.step_sequence(region, next_even));
         self.0.set_word(word(LIVE_FLAGS), 0);
-        self.publish(published);
+        self.store_copy(copy);
         self.step_epoch(next_even);
         Ok(())
     }
@@ -131,39 +131,39 @@ impl<M: SharedMemory> Live<M> {
     fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) {
         M::fence(Ordering::SeqCst);
         let index = half(LIVE_SEQUENCES) + region.0 as usize;
-        // The low half of the step: sequences wrap, after two thousand million commits to one region.
+        // Only the low half: a sequence wraps after two thousand million commits to one region.
         self.0.set_half(index, step(self.0.half(index).into()) as u32);
         M::fence(Ordering::SeqCst);
     }
 
     /// Stores the copy of commit number, counts and metadata.
-    pub(crate) fn publish(&self, published: &Published) {
+    pub(super) fn store_copy(&self, copy: &LiveCopy) {
         self.step(LIVE_COPY, next_odd);
-        self.0.set_word(word(LIVE_COUNTERS), published.commit);
-        let counts = RawCounts::from(published.counts);
+        self.0.set_word(word(LIVE_COUNTERS), copy.commit);
+        let counts = RawCounts::from(copy.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
-        self.0.set_word(word(LIVE_METADATA_LENGTH), published.metadata.len() as u64);
-        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(published.metadata.chunks(8)) {
+        self.0.set_word(word(LIVE_METADATA_LENGTH), copy.metadata.len() as u64);
+        for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(copy.metadata.chunks(8)) {
             self.0.set_word(index, from_bytes(bytes));
         }
         self.step(LIVE_COPY, next_even);
     }
 }
 
-/// Makes the live area of a copy in memory, so far zeros, that of a file left alone since its superblock's commit.
+/// Sets the live area of a copy in memory to that of an idle file at `commit`. It is all zeros before.
 pub(crate) fn set_idle(memory: &MapMut, commit: u64) {
     memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
     memory.set_word(word(LIVE + LIVE_COUNTERS), commit);
 }
 
-/// From an even number the next, from an odd one (of a writer that died) the one after that.
+/// The next odd number. After an odd one, which a writer that died has left, that is two further on.
 const fn next_odd(number: u64) -> u64 {
     number.wrapping_add(1) | 1
 }
 
-/// The inverse case: even again, and higher than before.
+/// The next even number.
 const fn next_even(number: u64) -> u64 {
     (number | 1).wrapping_add(1)
 }
@@ -197,8 +197,8 @@ pub(crate) trait LiveHead {
         self.live_word(LIVE_FLAGS) & POISONED != 0
     }
 
-    /// Whether the file must be recovered before it is used, for all that the live area says: a writer died
-    /// with it, or gave up, or bits have rotted that no writer would have left so.
+    /// Whether the live area shows that the file must be recovered before it is used: a writer died with it or gave
+    /// up, or the bits are such as no writer leaves.
     fn is_unsettled(&self) -> bool {
         let is_even = |sequence: u64| sequence.is_multiple_of(2);
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
@@ -212,21 +212,21 @@ pub(crate) trait LiveHead {
         epoch
     }
 
-    /// Whether the epoch is still the same, after all loads that come before in program order.
+    /// Whether the epoch is still the same. It is loaded after all loads that come before in program order.
     #[inline]
     fn is_still(&self, epoch: u64) -> bool {
         Self::fence(Ordering::Acquire);
         self.epoch() == epoch
     }
 
-    /// Whether nothing was applied around what was read since `epoch` was.
+    /// Whether nothing was being applied from when `epoch` was loaded until now.
     #[inline]
     fn was_settled(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.is_still(epoch)
     }
 }
 
-/// The whole of it, inside a map of the file.
+/// The reader's side of the whole live area, in a map of the file.
 pub(crate) trait LiveRead: LiveHead {
     fn live_half(&self, offset: u64) -> u32;
 
@@ -238,8 +238,8 @@ pub(crate) trait LiveRead: LiveHead {
         sequence
     }
 
-    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
-    /// `None` if the writer gave up, or once `wait`, which is called between, says that it has been too long.
+    /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. Between two
+    /// tries it calls `wait`. `None` if the writer gave up, or once `wait` returns false.
     #[inline]
     fn settled<T>(
         &self,
@@ -279,15 +279,15 @@ pub(crate) trait LiveRead: LiveHead {
         }
     }
 
-    /// What the last commit published, unless one is being applied; the metadata as bytes.
-    fn published(&self) -> Option<Published> {
+    /// The copy as of the last commit; `None` while a commit is being applied.
+    fn live_copy(&self) -> Option<LiveCopy> {
         let epoch = self.epoch();
-        self.last_published().filter(|_| self.was_settled(epoch))
+        self.last_live_copy().filter(|_| self.was_settled(epoch))
     }
 
-    /// What the last commit published, also while the next one is being applied, but for the moment in which that one
-    /// is published.
-    fn last_published(&self) -> Option<Published> {
+    /// The copy as of the last commit, also while the next one is being applied; `None` at the moment at which the
+    /// copy itself is being stored.
+    fn last_live_copy(&self) -> Option<LiveCopy> {
         let copy = self.live_word(LIVE_COPY);
         Self::fence(Ordering::Acquire);
         let mut counts = RawCounts::new_zeroed();
@@ -302,11 +302,11 @@ pub(crate) trait LiveRead: LiveHead {
         metadata.truncate(length);
         Self::fence(Ordering::Acquire);
         let is_whole = copy.is_multiple_of(2) && self.live_word(LIVE_COPY) == copy;
-        is_whole.then(|| Published { commit, counts: counts.into(), metadata })
+        is_whole.then(|| LiveCopy { commit, counts: counts.into(), metadata })
     }
 }
 
-/// The first words, as a map gives them.
+/// The first words of a map's live area.
 type Head<'a> = Words<'a, HEAD_WORDS>;
 
 const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS);

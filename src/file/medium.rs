@@ -1,11 +1,11 @@
-//! Pages and checksums read by system calls. Through a map, a block that the medium cannot give back kills the
-//! process with SIGBUS; a call fails, so that the damage can be named, and mended.
+//! Pages and checksums read by system calls. Where the medium cannot give a block back, reading it through a map
+//! kills the process with SIGBUS. A system call fails instead, so that the damage can be reported and mended.
 
 use std::fs::File;
 
 use zerocopy::IntoBytes;
 
-use super::unpublished::Region;
+use super::pages::Region;
 use crate::cuckoo::RegionId;
 use crate::error::{IoContext, Result};
 use crate::format::{BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_EPOCH, PAGE, PAGES_PER_REGION, Page, PageId};
@@ -13,15 +13,15 @@ use crate::system::{Disk, Files};
 
 /// The checksums of a region's pages.
 pub(crate) type Sums = [u32; PAGES_PER_REGION as usize];
-/// Something of each page of a region.
+/// One `T` for each page of a region.
 pub(crate) type OfPages<T> = [T; PAGES_PER_REGION as usize];
 
-/// Bytes that are overwritten together: a medium that cannot read a block can take it whole.
+/// Bytes that are overwritten together. A medium that cannot read a block can still write the whole of it.
 const BLOCK: usize = PAGE as usize;
 /// Bytes of the live area read at a time.
 const MANY: usize = 16 * BLOCK;
 
-/// A filter's file, as the medium gives it.
+/// A filter's file, read from the medium.
 #[derive(Clone, Copy)]
 pub(crate) struct Medium<'a> {
     pub(crate) file: &'a File,
@@ -66,9 +66,9 @@ impl Medium<'_> {
         found
     }
 
-    /// Overwrites what cannot be read of a page and its checksum with zeros, which do not match each other: the page
-    /// can be read then, and is damaged.
-    pub(crate) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
+    /// Overwrites with zeros what cannot be read of a page and its checksum. The page can be read then, and is
+    /// damaged: zeros match neither a checksum of 0 nor that of other contents.
+    pub(super) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
         let sums = self.sum_at(id) / PAGE * PAGE;
         for offset in [sums, self.page_at(id)] {
             self.mend_block(offset, &[0; BLOCK], files)?;
@@ -76,10 +76,10 @@ impl Medium<'_> {
         Ok(())
     }
 
-    /// The same for the live area, which recovery then writes anew. Returns whether there was anything to mend.
+    /// Does the same for the live area, which recovery then writes anew. Returns whether anything was overwritten.
     ///
-    /// Only for whoever may recover the file. `epoch` is even, and one that no reader can have seen.
-    pub(crate) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
+    /// The caller may recover the file. `epoch` is even, and no reader can have seen it.
+    pub(super) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
         let (mut mended, end) = (false, self.geometry.sums());
         let mut many = vec![0; MANY.min((end - LIVE) as usize)];
         for offset in (LIVE..end).step_by(MANY) {
@@ -108,9 +108,9 @@ impl Medium<'_> {
             .all(|offset| self.reads(&mut vec![0; MANY.min((end - offset) as usize)], offset))
     }
 
-    /// Writes `block` over one that cannot be read, and says whether it was one.
+    /// Writes `block` over the block at `offset` if that cannot be read. Returns whether it was written.
     fn mend_block(self, offset: u64, block: &[u8; BLOCK], files: &Files) -> Result<bool> {
-        // Twice: a failure that passes is no reason to give anything up.
+        // Read twice: a failure that passes is no reason to give anything up.
         if (0..2).any(|_| self.reads(&mut [0; BLOCK], offset)) {
             return Ok(false);
         }
@@ -120,6 +120,6 @@ impl Medium<'_> {
 }
 
 /// Whether the head of the live area can be read, which every opening looks at.
-pub(crate) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
+pub(super) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
     disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
 }

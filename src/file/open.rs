@@ -2,10 +2,10 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
-//! 1. The writer lock is touched only under the gate, tried and never waited for, and given up before the
-//!    gate. Held exclusively, it means that its owner has recovered the file.
-//! 2. Nothing is believed of a file before it is compared with what its name leads to *after* the lock: it may
-//!    have been replaced in between.
+//! 1. The writer lock is taken only under the gate, tried and never waited for, and given up before the gate. Held
+//!    exclusively, it means that its owner has recovered the file.
+//! 2. Nothing in a file counts before it is compared with what its name leads to *after* the lock: it may have been
+//!    replaced in between.
 //! 3. The folder is synced before anything depends on which file has the name.
 //! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
 //!
@@ -23,7 +23,7 @@ use super::journal;
 use super::journal::Journal;
 use super::live::LiveHead;
 use super::medium::check_live;
-use super::published::{Store, read_superblocks};
+use super::published::{PublishedFile, read_superblocks};
 use super::recover::recover;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{LIVE, Superblocks};
@@ -44,13 +44,14 @@ const TORN_READS: u32 = 50;
 
 /// A file opened for writing, recovered, and marked as in use.
 #[derive(Debug)]
-pub(crate) struct Owned {
-    pub(crate) store: Store,
+pub(crate) struct OpenedToWrite {
+    pub(crate) published: PublishedFile,
     pub(crate) journal: Option<Journal>,
     pub(crate) lock: Held,
 }
 
-/// Tries an opening until it succeeds or `wait` is over; each try is told until when it may wait for other openings.
+/// Tries an opening until it succeeds or `wait` is over. Each try gets the time until which it may wait for other
+/// openings.
 fn poll<T>(
     path: &Path,
     wait: Duration,
@@ -79,7 +80,7 @@ enum Attempt<T> {
     /// The file was replaced meanwhile, or an owner was just dying.
     StartOver,
     Locked,
-    /// A writer has the file, although nobody holds the writer lock: it is just dying, or the lock file was removed.
+    /// Nobody holds the writer lock, and yet a writer has the file: it is just dying, or the lock file was removed.
     Present,
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn open_writer(
     disk: &Arc<dyn Disk>,
     verify: Verify,
     wait: Duration,
-) -> Result<Owned> {
+) -> Result<OpenedToWrite> {
     poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))
 }
 
@@ -98,10 +99,10 @@ fn try_open_writer(
     disk: &Arc<dyn Disk>,
     verify: Verify,
     deadline: Deadline,
-) -> Result<Attempt<Owned>> {
+) -> Result<Attempt<OpenedToWrite>> {
     let path = &files.data;
     let file = open_data(path, true)?;
-    // Looked at before any lock file is made beside it: a file that is no filter is left alone.
+    // Checked before a lock file is made, so that nothing is put beside a file that is no filter.
     settled_superblocks(&file, path, true)?;
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
@@ -117,34 +118,34 @@ fn try_open_writer(
     }
     files.check_single_name(&**disk, &file)?;
     journal::check_place(files)?;
-    let mut store = Store::open(files.clone(), disk.clone(), file, verify)?;
-    reserve(&store)?;
-    // Protects: the name. What was renamed here must not come undone under commits that follow.
+    let mut published = PublishedFile::open(files.clone(), disk.clone(), file, verify)?;
+    reserve(&published)?;
+    // Protects: the name. A rename must not come undone under the commits that follow.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
-    if store.needs_recovery()? {
-        journal = Some(recover(&mut store)?);
+    if published.needs_recovery()? {
+        journal = Some(recover(&mut published)?);
     }
     if verify == Verify::Eager {
-        store.verify_all()?;
+        published.verify_all()?;
     }
     let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
         return Ok(Attempt::StartOver);
     };
-    let Some(presence) = Presence::claim(&store.file, path)? else { return Ok(Attempt::Present) };
-    store.presence = Some(presence);
-    store.set_in_use(true)?;
+    let Some(presence) = Presence::claim(&published.file, path)? else { return Ok(Attempt::Present) };
+    published.presence = Some(presence);
+    published.set_in_use(true)?;
     drop(gate);
     files.remove_stale(&**disk);
-    Ok(Attempt::Done(Owned { store, journal, lock }))
+    Ok(Attempt::Done(OpenedToWrite { published, journal, lock }))
 }
 
-/// Takes room for bytes that a restored file may lack, or share with a copy: a store through a map that finds none on
-/// the disk ends the process.
-fn reserve(store: &Store) -> Result<()> {
-    let geometry = store.checkpoint.identity.geometry;
-    let reserved = store.disk.reserve(&store.file, geometry.file_length(), LIVE..geometry.sums());
-    reserved.at(&store.files.data, "allocate all of")
+/// Allocates space that a restored file may lack, or may share with a copy. Without it, a store through a map would
+/// raise SIGBUS on a full disk.
+fn reserve(published: &PublishedFile) -> Result<()> {
+    let geometry = published.checkpoint.identity.geometry;
+    let reserved = published.disk.reserve(&published.file, geometry.file_length(), LIVE..geometry.sums());
+    reserved.at(&published.files.data, "allocate all of")
 }
 
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
@@ -170,7 +171,7 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
 }
 
 fn open_data(path: &Path, write: bool) -> Result<File> {
-    // Opening a pipe would wait for its other end.
+    // Opening a pipe would block until its other end is opened.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Err(Error::NotGowk { path: path.to_owned() });
     }
@@ -184,7 +185,7 @@ fn open_data(path: &Path, write: bool) -> Result<File> {
 
 /// A file opened and mapped for reading.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedToRead {
     pub(crate) file: File,
     pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
@@ -202,7 +203,7 @@ pub(crate) struct Locks {
 }
 
 /// Opens a filter for reading; recovers it first where that is needed and allowed.
-pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Opened> {
+pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<OpenedToRead> {
     let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
     loop {
@@ -231,7 +232,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a sync failed for want of anything to sync: some file systems that are only read know no such call.
+/// Whether a sync failed because the file system has nothing to sync: some read-only ones do not support the call.
 pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -239,7 +240,7 @@ pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
 }
 
 enum Readable {
-    Yes(Box<Opened>),
+    Yes(Box<OpenedToRead>),
     StartOver,
     NeedsRecovery,
 }
@@ -262,10 +263,10 @@ fn try_open_reader(
     }
     let superblocks = settled_superblocks(&file, path, writer)?;
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
-    // Protects: the name. What is shown must not come undone.
+    // Protects: the name. What lookups answer must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
-    let mut opened = Opened { file, map, superblocks, inode, unrecovered: None };
-    // Before it is looked at through the map: recovery writes anew what cannot be read of it.
+    let mut opened = OpenedToRead { file, map, superblocks, inode, unrecovered: None };
+    // By a call, before it is read through the map. Recovery overwrites what cannot be read of it.
     let live = check_live(&opened.file, &**disk, path);
     if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
         if may_recover {
@@ -280,7 +281,7 @@ fn try_open_reader(
     Ok(Readable::Yes(Box::new(opened)))
 }
 
-/// As a writer does, up to the recovery; then says that the file is not in use.
+/// Opens the file as a writer does, recovers it, and marks it as not in use.
 fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) -> Result<()> {
     let path = &files.data;
     let file = open_data(path, true)?;
@@ -293,11 +294,11 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
     if files.inode()? == Some(Inode::of(&metadata)) && !Presence::is_claimed(&file) {
         files.check_single_name(&**disk, &file)?;
         journal::check_place(files)?;
-        let mut store = Store::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
-        if store.needs_recovery()? {
-            reserve(&store)?;
-            recover(&mut store)?;
-            store.set_in_use(false)?;
+        let mut published = PublishedFile::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;
+        if published.needs_recovery()? {
+            reserve(&published)?;
+            recover(&mut published)?;
+            published.set_in_use(false)?;
         }
     }
     drop(lock);
@@ -319,7 +320,8 @@ fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superbl
     }
 }
 
-/// Readers who may not open the folder go on without: they can sync nothing, and then see what others left.
+/// Syncs the folder, unless this process may not open it or the file system does not support that. Readers go on
+/// without.
 fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
     match disk.sync_dir(&files.dir) {
         Err(error) if is_forbidden(&error) || needs_no_sync(&error) => Ok(()),

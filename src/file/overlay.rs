@@ -44,7 +44,7 @@ impl Overlay {
         self.regions.values().all(|region| region.is_empty())
     }
 
-    /// Whether nothing was ever put in.
+    /// Whether no region was ever asked for with `region_mut`.
     #[inline]
     pub(crate) fn is_new(&self) -> bool {
         self.regions.is_empty()
@@ -63,7 +63,7 @@ impl Overlay {
         self.regions.entry(id).or_default()
     }
 
-    /// Moves the changes into `parts` overlays, those of each region as `part_of` says.
+    /// Moves the changes into `parts` overlays, those of each region into the one that `part_of` says.
     pub(crate) fn divide(&mut self, parts: usize, part_of: impl Fn(RegionId) -> usize) -> Vec<Self> {
         let mut divided: Vec<_> = (0..parts).map(|_| Self::default()).collect();
         for (id, change) in self.regions.drain() {
@@ -129,7 +129,7 @@ impl RegionChange {
 }
 
 impl PageChange {
-    /// Where the word of `index` is, or belongs, in `words`.
+    /// Where in `words` the word of `index` is, or would have to be inserted.
     fn rank(&self, index: u32) -> usize {
         let (word, bit) = (index as usize / 64, index % 64);
         let before: u32 = self.changed[..word].iter().map(|bits| bits.count_ones()).sum();

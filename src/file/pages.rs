@@ -1,36 +1,208 @@
-//! Which pages were verified already.
+//! Pages as they are read through a map: each is compared with its checksum before it is first used.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::format::PageId;
+use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
+use crate::error::{Error, Result};
+use crate::format::{BUCKETS_PER_PAGE, Geometry, Identity, PAGE, PAGES_PER_REGION, Page, PageId, Sealer};
+use crate::options::Verify;
+use crate::system::{Map, Paging};
+
+/// The buckets of one region.
+pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
+
+/// Where pages and checksums lie in a map of the whole file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    /// The first word of the regions.
+    data: usize,
+    /// The first half word of the checksums.
+    sums: usize,
+}
+
+impl Addresses {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Self { data: (geometry.data() / 8) as usize, sums: (geometry.sums() / 4) as usize }
+    }
+
+    /// The first word of a page.
+    #[inline]
+    pub(crate) fn word_of(self, id: PageId) -> usize {
+        self.data + (id.0 * PAGE / 8) as usize
+    }
+
+    /// The half word with a page's checksum.
+    pub(crate) fn sum_of(self, id: PageId) -> usize {
+        self.sums + id.0 as usize
+    }
+
+    /// The word of a bucket.
+    #[inline]
+    pub(crate) fn bucket(self, region: RegionId, bucket: u16) -> usize {
+        self.data + region.0 as usize * BUCKETS_PER_REGION as usize + usize::from(bucket)
+    }
+}
+
+/// The pages of a file, and which of them were found intact.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    pub(crate) map: Map,
+    pub(crate) addresses: Addresses,
+    pub(crate) sealer: Sealer,
+    touched: Touched,
+    /// Whether pages have to be waited for.
+    pub(crate) paging: Paging,
+    path: Arc<Path>,
+}
+
+impl Pages {
+    /// The pages of the file at `path`, mapped. With [`Verify::Never`] they are taken for intact.
+    pub(crate) fn new(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Self {
+        let geometry = identity.geometry;
+        let paging = Paging::new(geometry.file_length());
+        if paging.larger_than_memory {
+            map.expect_random_reads();
+        }
+        let touched = Touched::none_of(geometry.pages(), verify);
+        let (addresses, sealer) = (Addresses::new(geometry), Sealer::new(identity));
+        Self { map, addresses, sealer, touched, paging, path }
+    }
+
+    /// The pages of the same file in memory of this process.
+    pub(crate) fn moved_to(&self, memory: Map, verify: Verify) -> Self {
+        let touched = Touched::none_of(memory.regions() * u64::from(PAGES_PER_REGION), verify);
+        let (sealer, path) = (self.sealer.clone(), self.path.clone());
+        Self { map: memory, addresses: self.addresses, sealer, touched, paging: Paging::none(), path }
+    }
+
+    /// The path of the file.
+    pub(crate) const fn path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    /// Whether every page was found intact.
+    #[inline]
+    pub(crate) fn are_intact(&self) -> bool {
+        self.touched.is_complete()
+    }
+
+    /// Whether the page was found intact.
+    #[inline]
+    pub(crate) fn is_intact(&self, id: PageId) -> bool {
+        self.touched.contains(id)
+    }
+
+    /// Has a page verified again before its next use.
+    pub(super) fn forget(&self, id: PageId) {
+        self.touched.forget(id);
+    }
+
+    /// A page as it is, unverified.
+    pub(super) fn read(&self, id: PageId, into: &mut Page) {
+        self.map.copy(self.addresses.word_of(id), into);
+    }
+
+    /// A page's checksum as it is.
+    pub(super) fn sum(&self, id: PageId) -> u32 {
+        self.map.half(self.addresses.sum_of(id))
+    }
+
+    /// A page and its checksum as they are, unverified.
+    pub(crate) fn read_with_sum(&self, id: PageId, into: &mut Page) -> u32 {
+        self.read(id, into);
+        self.sum(id)
+    }
+
+    /// Compares a page with its checksum, unless that was done before.
+    #[inline]
+    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
+        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn verify_page(&self, id: PageId) -> Result<()> {
+        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])
+    }
+
+    /// A page, compared with its checksum unless that was done before.
+    pub(super) fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
+        self.read(id, into);
+        if self.touched.contains(id) {
+            return Ok(());
+        }
+        if self.sealer.crc(id, into) != self.sum(id) {
+            return Err(self.damaged(id));
+        }
+        self.touched.insert(id);
+        Ok(())
+    }
+
+    /// What to say of a page that does not match its checksum.
+    pub(crate) fn damaged(&self, id: PageId) -> Error {
+        Error::Damaged { path: self.path.to_path_buf(), region: id.region().0.into(), page: id.0 }
+    }
+
+    /// A bucket of a page that is intact.
+    #[inline]
+    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
+        self.verify(PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE))?;
+        Ok(self.map.word(self.addresses.bucket(region, bucket)))
+    }
+
+    /// Asks for the cache line of a bucket.
+    #[inline]
+    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
+        self.map.prefetch(self.addresses.bucket(region, bucket));
+    }
+
+    /// Has a region read in that will be needed soon, without waiting for it. Does nothing behind the last region.
+    ///
+    /// Only for a file larger than memory, of which the system reads nothing ahead by itself.
+    pub(crate) fn read_ahead(&self, region: RegionId) {
+        if self.paging.larger_than_memory {
+            self.map.read_ahead(self.addresses.bucket(region, 0), BUCKETS_PER_REGION as usize);
+        }
+    }
+}
 
 /// Which pages this process has found intact.
 #[derive(Debug)]
-pub(crate) struct Touched {
+struct Touched {
     bits: Vec<AtomicU64>,
     /// Pages not yet verified; at 0 the bits are no longer looked at.
     left: AtomicU64,
 }
 
 impl Touched {
-    pub(crate) fn none(pages: u64) -> Self {
+    fn none(pages: u64) -> Self {
         let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
         Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), left: AtomicU64::new(pages) }
     }
 
+    /// None, or all where nothing is to be verified.
+    fn none_of(pages: u64, verify: Verify) -> Self {
+        match verify {
+            Verify::Never => Self::all(),
+            Verify::FirstTouch | Verify::Eager => Self::none(pages),
+        }
+    }
+
     /// For pages that need no verification.
-    pub(crate) const fn all() -> Self {
+    const fn all() -> Self {
         Self { bits: Vec::new(), left: AtomicU64::new(0) }
     }
 
     /// Whether every page was verified.
     #[inline]
-    pub(crate) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
     #[inline]
-    pub(crate) fn contains(&self, page: PageId) -> bool {
+    fn contains(&self, page: PageId) -> bool {
         if self.is_complete() {
             return true;
         }
@@ -39,7 +211,7 @@ impl Touched {
     }
 
     /// Has a page verified again at its next touch.
-    pub(crate) fn forget(&self, page: PageId) {
+    fn forget(&self, page: PageId) {
         let bit = 1 << (page.0 % 64);
         if let Some(word) = self.bits.get((page.0 / 64) as usize)
             && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
@@ -48,7 +220,7 @@ impl Touched {
         }
     }
 
-    pub(crate) fn insert(&self, page: PageId) {
+    fn insert(&self, page: PageId) {
         let bit = 1 << (page.0 % 64);
         if let Some(word) = self.bits.get((page.0 / 64) as usize)
             && word.fetch_or(bit, Ordering::Relaxed) & bit == 0

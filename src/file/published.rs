@@ -17,19 +17,19 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::journal::Journal;
-use super::live::{Live, LiveHead, LiveRead, Published};
+use super::live::{Live, LiveCopy, LiveHead, LiveRead};
 use super::medium::Medium;
 use super::overlay::{Overlay, RegionChange};
-use super::pages::Touched;
+use super::pages::{Pages, Region};
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::frame::Header;
 use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
-    STATE_IN_USE, SUPERBLOCK, Sealer, Superblock,
+    BUCKETS_PER_PAGE, LIVE, LIVE_STATE, PAGES_PER_REGION, Page, PageId, RawSuperblocks, STATE_IDLE,
+    STATE_IN_USE, SUPERBLOCK, Superblock,
 };
 use crate::options::Verify;
-use crate::system::{Disk, Files, Map, Presence, memory, random};
+use crate::system::{Disk, Files, Map, Presence, random};
 
 /// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
 const PAGES_WORTH_ONE_WRITE: usize = 4;
@@ -45,39 +45,33 @@ pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<Ra
 
 /// A published file, mapped and open for writing. Whoever has one holds the writer lock.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct PublishedFile {
     pub(crate) files: Files,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) file: File,
-    pub(crate) map: Map,
+    pub(crate) pages: Pages,
     pub(crate) live: Live,
-    pub(super) sealer: Sealer,
-    /// The first word of the regions.
-    data: usize,
-    /// Then the system reads nothing ahead by itself.
-    larger_than_memory: bool,
-    touched: Touched,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
-    /// The slot it is in.
+    /// The slot, 0 or 1, that it is in.
     slot: usize,
     /// The other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
     /// Held by a writer, and not by whoever only recovers the file.
-    pub(crate) presence: Option<Presence>,
+    pub(super) presence: Option<Presence>,
     pub(crate) found: Found,
 }
 
-/// What was wrong with a file when it was opened, until a repair has told it.
+/// What was wrong with a file when it was opened. A repair reports it, and clears it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Found {
     pub(crate) superblock: bool,
     pub(crate) live: bool,
 }
 
-impl Store {
-    /// Checks and maps the file. Nothing is changed, but for blocks of the live area that cannot be read: so the caller
-    /// holds the locks of a recovery.
+impl PublishedFile {
+    /// Checks and maps the file. The caller holds the locks of a recovery, as blocks of the live area that cannot
+    /// be read are overwritten. Nothing else is changed.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
@@ -87,15 +81,15 @@ impl Store {
         }
         let other_damaged = superblocks.other_damaged;
         let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
-        // Even, and low enough never to come back to 0.
+        // The epoch is even, and so low that it never wraps to 0.
         let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
-        let store = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
-        let live = mended || store.map.is_idle() && store.live_differs();
+        let published = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
+        let live = mended || published.pages.map.is_idle() && published.live_differs();
         let found = Found { superblock: other_damaged, live };
-        Ok(Self { other_damaged, found, ..store })
+        Ok(Self { other_damaged, found, ..published })
     }
 
-    /// From a file whose superblock is known.
+    /// A file whose superblocks were read already, or were just written.
     pub(super) fn assemble(
         files: Files,
         disk: Arc<dyn Disk>,
@@ -106,27 +100,14 @@ impl Store {
     ) -> Result<Self> {
         let geometry = checkpoint.identity.geometry;
         let map = Map::shared(&file, geometry).at(&files.data, "map")?;
-        let larger_than_memory = memory::is_exceeded_by(geometry.file_length());
-        if larger_than_memory {
-            map.expect_random_reads();
-        }
         let live = Live::map(&file, &files.data, geometry)?;
-        let sealer = Sealer::new(&checkpoint.identity);
-        let touched = match verify {
-            Verify::Never => Touched::all(),
-            Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
-        };
-        let data = (geometry.data() / 8) as usize;
+        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into());
         Ok(Self {
             files,
             disk,
             file,
-            map,
+            pages,
             live,
-            sealer,
-            data,
-            larger_than_memory,
-            touched,
             checkpoint,
             slot,
             other_damaged: false,
@@ -136,18 +117,20 @@ impl Store {
     }
 
     /// Whether the file must be recovered before it is used.
-    pub(crate) fn needs_recovery(&self) -> Result<bool> {
-        let unsettled = self.map.is_unsettled() || self.live_differs();
+    pub(super) fn needs_recovery(&self) -> Result<bool> {
+        let unsettled = self.pages.map.is_unsettled() || self.live_differs();
         Ok(unsettled || super::journal::holds_anything(&self.files)?)
     }
 
-    /// Whether the live area is of another commit than the superblock: where nobody was at work, a write was lost.
+    /// Whether the live area is of another commit than the superblock. In a file that is not in use this shows that
+    /// a write was lost.
     fn live_differs(&self) -> bool {
-        self.map.published().is_none_or(|published| published.commit != self.checkpoint.commit)
+        self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
-    /// Overwrites what cannot be read of a region, so that it is damaged and its other pages can be written.
-    pub(crate) fn make_readable(&self, region: RegionId) -> Result<()> {
+    /// Overwrites the pages of a region that cannot be read. They count as damaged then, and the region can be
+    /// written.
+    pub(super) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
         let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
         for (number, _) in (0..).zip(sums).filter(|(_, sum)| sum.is_none()) {
@@ -161,7 +144,8 @@ impl Store {
         Medium { file: &self.file, disk: &*self.disk, geometry }
     }
 
-    /// The page, read by a call, and whether it matches its checksum. What cannot be read is overwritten.
+    /// Reads a page by a system call, and says whether it matches its checksum. A page that cannot be read is
+    /// overwritten.
     pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
         let medium = self.medium();
         let mut sum = medium.page(id, page);
@@ -169,85 +153,28 @@ impl Store {
             medium.mend_page(id, &self.files)?;
             sum = medium.page(id, page);
         }
-        let intact = sum.is_some_and(|sum| self.sealer.crc(id, page) == sum);
+        let intact = sum.is_some_and(|sum| self.pages.sealer.crc(id, page) == sum);
         if !intact {
-            self.touched.forget(id);
+            self.pages.forget(id);
         }
         Ok(intact)
     }
 
     pub(super) fn verify_all(&self) -> Result<()> {
-        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.verify(id))
+        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.pages.verify(id))
     }
 
-    fn word_of(&self, id: PageId) -> usize {
-        self.data + (id.0 * PAGE / 8) as usize
-    }
-
-    fn sum_of(&self, id: PageId) -> usize {
-        (self.checkpoint.identity.geometry.sums() / 4 + id.0) as usize
-    }
-
-    /// The page as it is in the file, unverified.
-    pub(crate) fn read(&self, id: PageId, into: &mut Page) {
-        self.map.copy(self.word_of(id), into);
-    }
-
-    /// The page's checksum as it is in the file.
-    pub(super) fn sum(&self, id: PageId) -> u32 {
-        self.map.half(self.sum_of(id))
-    }
-
-    /// Checks the page against its checksum, unless that was done before.
-    #[inline]
-    pub(crate) fn verify(&self, id: PageId) -> Result<()> {
-        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
-    }
-
-    /// Whether every page was found intact.
-    #[inline]
-    pub(crate) fn is_intact(&self) -> bool {
-        self.touched.is_complete()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn verify_page(&self, id: PageId) -> Result<()> {
-        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])
-    }
-
-    /// The page as it is in the file, checked unless that was done before.
-    fn read_verified(&self, id: PageId, page: &mut Page) -> Result<()> {
-        self.read(id, page);
-        if self.touched.contains(id) {
-            return Ok(());
-        }
-        if self.sealer.crc(id, page) != self.sum(id) {
-            let region = id.region().0.into();
-            return Err(Error::Damaged { path: self.files.data.clone(), region, page: id.0 });
-        }
-        self.touched.insert(id);
-        Ok(())
-    }
-
-    /// Has a region read in that will be needed soon, if there is such a one, and does not wait for it.
-    pub(crate) fn read_ahead(&self, region: RegionId) {
-        if self.larger_than_memory {
-            self.map.read_ahead(self.word_of(PageId::new(region, 0)), BUCKETS_PER_REGION as usize);
-        }
-    }
-
-    /// A region with the changes in it, its pages checked unless that was done before.
+    /// Reads a region with the changes in it. Its pages are verified, unless that was done before.
     pub(crate) fn read_region(
         &self,
         region: RegionId,
         changes: Option<&RegionChange>,
-        into: &mut [u64; BUCKETS_PER_REGION as usize],
+        into: &mut Region,
     ) -> Result<()> {
-        self.read_ahead(region);
+        self.pages.read_ahead(region);
         let (pages, _) = into.as_chunks_mut();
         for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
-            self.read_verified(PageId::new(region, number), page)?;
+            self.pages.read_verified(PageId::new(region, number), page)?;
             if let Some(change) = changes.and_then(|changes| changes.page(number)) {
                 change.apply_to(page);
             }
@@ -255,20 +182,7 @@ impl Store {
         Ok(())
     }
 
-    /// A bucket of a page that is intact.
-    #[inline]
-    pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
-        let id = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE);
-        self.verify(id)?;
-        Ok(self.map.word(self.word_of(id) + usize::from(bucket) % BUCKETS_PER_PAGE as usize))
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
-        self.map.prefetch(self.word_of(PageId::new(region, 0)) + usize::from(bucket));
-    }
-
-    /// Computes the checksum of every changed page, and hands the pages out as they will be, ascending.
+    /// Computes the checksum of every changed page, and hands each to `each` with its changes in it, ascending.
     pub(crate) fn seal(
         &self,
         overlay: &mut Overlay,
@@ -277,9 +191,9 @@ impl Store {
         let mut page = [0; BUCKETS_PER_PAGE as usize];
         for region in overlay.ascending() {
             for (id, change) in overlay.region_mut(region).pages_mut(region) {
-                self.read(id, &mut page);
+                self.pages.read(id, &mut page);
                 change.apply_to(&mut page);
-                change.crc = self.sealer.crc(id, &page);
+                change.crc = self.pages.sealer.crc(id, &page);
                 each(id, change, &page)?;
             }
         }
@@ -287,9 +201,8 @@ impl Store {
     }
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
-    pub(crate) fn apply(&self, overlay: &Overlay, published: &Published) -> Result<()> {
-        self.live
-            .apply(overlay.ascending(), published, |region| self.write_region(region, overlay.region(region)))
+    pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
+        self.live.apply(overlay.ascending(), copy, |region| self.write_region(region, overlay.region(region)))
     }
 
     /// Writes the changed pages of a region and their checksums.
@@ -310,16 +223,15 @@ impl Store {
         let mut sums = [0; PAGES_PER_REGION as usize];
         let count = (last.0 - first.0 + 1) as usize;
         for ((id, page), sum) in (first.0..=last.0).map(PageId).zip(&mut pages).zip(&mut sums) {
-            self.read(id, page);
-            *sum = self.sum(id);
+            *sum = self.pages.read_with_sum(id, page);
             if let Some(change) = change.page(id.in_region()) {
                 change.apply_to(page);
                 *sum = change.crc;
             }
         }
-        let data = 8 * self.word_of(first) as u64;
+        let data = 8 * self.pages.addresses.word_of(first) as u64;
         self.disk.write_at(&self.file, pages[..count].as_bytes(), data).at(path, "write")?;
-        let sums_at = 4 * self.sum_of(first) as u64;
+        let sums_at = 4 * self.pages.addresses.sum_of(first) as u64;
         self.disk.write_at(&self.file, sums[..count].as_bytes(), sums_at).at(path, "write")
     }
 
@@ -327,10 +239,10 @@ impl Store {
     pub(crate) fn checkpoint(
         &mut self,
         journal: &mut Journal,
-        published: &Published,
+        copy: &LiveCopy,
         superblock: Superblock,
     ) -> Result<()> {
-        debug_assert_eq!(superblock.commit, published.commit);
+        debug_assert_eq!(superblock.commit, copy.commit);
         let salt = random(&self.files.data)?;
         // Protects: the pages, before any superblock says that the journal is not needed for them.
         self.sync()?;
@@ -339,8 +251,9 @@ impl Store {
         journal.reset(&self.files, &*self.disk, self.journal_header())
     }
 
-    /// Writes the newest slot again, byte for byte, to be synced before the other one is touched. That it can be
-    /// read proves nothing: its writer may have died before its sync, or after a failed one.
+    /// Writes the newest slot again, byte for byte. The next sync makes it durable before the other slot is
+    /// touched. That the slot can be read does not prove that it is durable: its writer may have died before the
+    /// sync, or after a failed one.
     pub(super) fn rewrite_superblock(&self) -> Result<()> {
         let path = &self.files.data;
         let (mut bytes, offset) = (vec![0; SUPERBLOCK as usize], self.slot as u64 * SUPERBLOCK);
@@ -377,8 +290,8 @@ impl Store {
         let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
         let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
         written.at(&self.files.data, "write")?;
-        // In use: before anything else may be changed. Idle: after everything else is on the medium, with
-        // the live area that the next reader will believe.
+        // In use: this is on the medium before anything else is changed. Idle: this gets onto the medium after
+        // everything else, and with the live area that the next reader believes.
         self.sync()
     }
 

@@ -7,8 +7,8 @@
 //! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a
 //!    failed one. They are written again and synced before anything is done on their word. The same goes for
 //!    the superblock that was found the newest.
-//! 4. All pages that the journal names are written again, even where they look right already: what is in the
-//!    page cache may be known to the medium, or not.
+//! 4. All pages that the journal names are written again, even if they look right already: what is in the page
+//!    cache may be known to the medium, or not.
 //!
 //! Crash cases: a reset cut short leaves a journal without a header that counts, with nothing under the
 //! superblock's salt; a checkpoint cut short leaves commits that the superblock has; a publication cut short
@@ -18,9 +18,9 @@ use std::path::Path;
 
 use super::journal;
 use super::journal::{Content, FrameAt, Journal, Scan};
-use super::live::Published;
+use super::live::LiveCopy;
 use super::overlay::Overlay;
-use super::published::Store;
+use super::published::PublishedFile;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::format::{Geometry, Metadata, Superblock, check_counts};
@@ -29,7 +29,7 @@ use crate::system::Rights;
 /// How a journal's header relates to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kin {
-    /// Not right: only frames under the superblock's own salt were looked for.
+    /// The header is damaged or missing. Only frames under the superblock's salt were looked for.
     NoHeader,
     /// Of another filter.
     Foreign,
@@ -49,7 +49,7 @@ pub(super) enum Holds {
     Nothing,
     /// Only commits that the superblock has.
     Known,
-    /// Commits behind the superblock's.
+    /// Commits later than the superblock's.
     Beyond,
 }
 
@@ -159,7 +159,7 @@ impl Redo {
         Ok(redo)
     }
 
-    /// `None` if the frame, though whole, says what cannot be.
+    /// Adds a frame. `None` if it is whole, and yet contains impossible values.
     fn add(&mut self, bytes: &[u8], at: FrameAt, geometry: Geometry, path: &Path) -> Option<()> {
         let content = Content::of_counted(bytes, at)?;
         for record in &content.records {
@@ -183,38 +183,39 @@ impl Redo {
         Some(())
     }
 
-    pub(crate) fn published(&self, path: &Path) -> Result<Published> {
-        Ok(Published { commit: self.commit, counts: self.counts, metadata: self.metadata.encode(path)? })
+    pub(crate) fn live_copy(&self, path: &Path) -> Result<LiveCopy> {
+        Ok(LiveCopy { commit: self.commit, counts: self.counts, metadata: self.metadata.encode(path)? })
     }
 }
 
 /// Brings the file to its last commit, and leaves the journal empty and the live area settled.
-pub(super) fn recover(store: &mut Store) -> Result<Journal> {
-    let files = store.files.clone();
-    // Protects: which file has the name, and that the journal has one, before anything depends on it.
-    store.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
-    let mut redo = Redo::nothing(&store.checkpoint);
+pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
+    let files = published.files.clone();
+    // Protects: the names of the file and of the journal, before anything depends on them.
+    published.disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+    let mut redo = Redo::nothing(&published.checkpoint);
     if let Some(file) = journal::open(&files, true)? {
-        let scan = journal::scan(&file, &files.journal, store.checkpoint.salt, store.checkpoint.commit)?;
-        if judge(&scan, &store.checkpoint, &files.journal)? == Decision::Replay {
-            let disk = store.disk.clone();
-            redo = Redo::read(&store.checkpoint, &file, &files.journal, &scan, |at, bytes| {
+        let scan =
+            journal::scan(&file, &files.journal, published.checkpoint.salt, published.checkpoint.commit)?;
+        if judge(&scan, &published.checkpoint, &files.journal)? == Decision::Replay {
+            let disk = published.disk.clone();
+            redo = Redo::read(&published.checkpoint, &file, &files.journal, &scan, |at, bytes| {
                 disk.write_at(&file, bytes, at.offset).at(&files.journal, "write again")
             })?;
             // Protects: the transactions about to be redone, should the power fail in the middle.
             disk.sync(&file).at(&files.journal, "sync")?;
         }
     }
-    let regions = store.checkpoint.identity.geometry.regions();
-    let published = redo.published(&files.data)?;
-    store.live.recover(regions, &published, || redo_pages(store, &redo.overlay))?;
-    let model = Rights::of(&store.file).at(&files.data, "look at")?;
-    let mut journal = Journal::unread(&files, &*store.disk, &model)?;
+    let regions = published.checkpoint.identity.geometry.regions();
+    let copy = redo.live_copy(&files.data)?;
+    published.live.recover(regions, &copy, || redo_pages(published, &redo.overlay))?;
+    let model = Rights::of(&published.file).at(&files.data, "look at")?;
+    let mut journal = Journal::unread(&files, &*published.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
-    let superblock = Superblock { commit, counts, metadata, ..store.checkpoint.clone() };
-    // Settled by the first sync of the checkpoint, before the other slot is written.
-    store.rewrite_superblock()?;
-    store.checkpoint(&mut journal, &published, superblock)?;
+    let superblock = Superblock { commit, counts, metadata, ..published.checkpoint.clone() };
+    // The first sync of the checkpoint makes it durable, before the other slot is written.
+    published.rewrite_superblock()?;
+    published.checkpoint(&mut journal, &copy, superblock)?;
     Ok(journal)
 }
 
@@ -222,10 +223,10 @@ pub(super) fn recover(store: &mut Store) -> Result<Journal> {
 ///
 /// Where page and checksum do not match then, the page was damaged outside of those words. It stays damaged,
 /// and is found so at its first touch; the rest goes on.
-fn redo_pages(store: &Store, overlay: &Overlay) -> Result<()> {
+fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     overlay.ascending().into_iter().try_for_each(|region| {
-        store.make_readable(region)?;
-        store.write_region(region, overlay.region(region))
+        published.make_readable(region)?;
+        published.write_region(region, overlay.region(region))
     })
 }
 

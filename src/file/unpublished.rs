@@ -1,7 +1,7 @@
 //! A filter file that nobody else can see yet: a new one being filled, or one doubled into.
 //!
-//! It is a temporary file in the filter's folder, written without a journal, and sealed and synced once when it
-//! is published. Dropping it removes it. `format-spec/README.md`, section 8.
+//! It is a temporary file in the filter's folder. It is written without a journal, and sealed and synced once, when
+//! it is published. Dropping it removes it. `format-spec/README.md`, section 8.
 //!
 //! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
 //! file is removed by the next writer.
@@ -13,12 +13,13 @@ use std::thread::{Builder, scope};
 
 use zerocopy::IntoBytes;
 
-use super::live::{Live, Published};
-use super::published::Store;
+use super::live::{Live, LiveCopy};
+use super::pages::{Addresses, Region};
+use super::published::PublishedFile;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
     Superblock,
 };
 use crate::options::Verify;
@@ -34,15 +35,12 @@ pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> 
     Err(Error::NoSpace { path: files.data.clone(), needed, available })
 }
 
-/// The buckets of one region.
-pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
-
-/// Bytes written after which the medium is set to work on them, while more are on their way.
+/// After so many bytes a thread syncs what is written so far, while more is written.
 const FLUSH_AT: usize = 64 << 20;
 
-/// Up to this length, in bytes, empty filters are written out, for the sake of the page cache: it keeps a file that
-/// was written in pieces of a region in larger units than one whose pages came in one by one, by stores through
-/// a map. Commits were measured 1.4 times as fast then. What is larger would take too long to create.
+/// Empty filters up to this length, in bytes, are written out. The page cache keeps a file that was written region
+/// by region in larger units than one whose pages came in one by one, by stores through a map: commits were
+/// measured 1.4 times as fast. Writing a larger file would take too long.
 const FILL: u64 = 2 << 30;
 
 /// A file being filled region by region, ascending, before it is mapped.
@@ -72,24 +70,23 @@ const SUMS_A_WRITE: usize = 16_384;
 
 /// An unpublished file, open for writing.
 #[derive(Debug)]
-pub(crate) struct Unpublished {
+pub(crate) struct UnpublishedFile {
     files: Files,
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
     map: MapMut,
-    /// The first word of the regions.
-    data: usize,
-    /// The checksums of pages as they were filled; empty where nothing was.
+    addresses: Addresses,
+    /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
     /// One bit a page: it was changed since.
     stale: Vec<AtomicU64>,
-    /// From its creation on: published, it is the writer's at once.
+    /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
     pub(crate) identity: Identity,
 }
 
-impl Unpublished {
-    /// An empty one, of its full length; with the permissions and the owner of `model` if there is one.
+impl UnpublishedFile {
+    /// Creates an empty file of its full length, with the permissions and the owner of `model` if that is given.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
@@ -103,8 +100,8 @@ impl Unpublished {
         })
     }
 
-    /// One whose regions `write` writes before it is mapped: cheaper than storing every word through the map.
-    /// With `flush`, the medium is set to work meanwhile.
+    /// Creates a file whose regions `write` writes before it is mapped, which is cheaper than storing every word
+    /// through the map. With `flush`, a thread syncs what is written already.
     pub(crate) fn fill(
         files: &Files,
         disk: &Arc<dyn Disk>,
@@ -124,20 +121,21 @@ impl Unpublished {
             let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
             let (due, flushes) = mpsc::channel();
             let sync = move || flushes.iter().try_for_each(|()| disk.sync(handle));
-            // Where no thread can be had, the sync of the whole file does all the work.
+            // If no thread can be started, the sync of the whole file does all the work later.
             let flusher = flush.then(|| Builder::new().spawn_scoped(scope, sync).ok()).flatten();
             let mut written = 0;
             let outcome = write(&mut |region, words| {
                 written += words.as_bytes().len();
                 if flush && written >= FLUSH_AT {
                     written = 0;
-                    // Fails where there is no flusher, or once it has failed, which is told below.
+                    // Fails if there is no flusher, or if it has failed. Its failure is returned below.
                     let _ = due.send(());
                 }
                 filling.region(region, words)
             });
             drop(due);
-            // Whatever the outcome: the scope would wait for the thread's work alone, and not for its end.
+            // Joined whatever the outcome: the scope alone waits only for the thread's work, and not for the thread
+            // to end.
             let joined = flusher.map(|flusher| flusher.join());
             let panicked = |_| Err(std::io::Error::other("a thread panicked"));
             let flushed = joined.map_or(Ok(()), |outcome| outcome.unwrap_or_else(panicked));
@@ -146,13 +144,13 @@ impl Unpublished {
             Ok(filling.sums)
         })?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
-        let data = (identity.geometry.data() / 8) as usize;
+        let addresses = Addresses::new(identity.geometry);
         let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
             files: files.clone(),
             disk: disk.clone(),
             map,
-            data,
+            addresses,
             sums,
             stale,
             presence,
@@ -161,39 +159,35 @@ impl Unpublished {
         })
     }
 
-    fn word_of(&self, region: RegionId) -> usize {
-        self.data + region.0 as usize * BUCKETS_PER_REGION as usize
-    }
-
     #[inline]
     pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
-        self.map.word(self.word_of(region) + usize::from(bucket))
+        self.map.word(self.addresses.bucket(region, bucket))
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
-        self.map.prefetch(self.word_of(region) + usize::from(bucket));
+        self.map.prefetch(self.addresses.bucket(region, bucket));
     }
 
     #[inline]
     pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
-        self.map.set_word(self.word_of(region) + usize::from(bucket), word);
+        self.map.set_word(self.addresses.bucket(region, bucket), word);
         let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
         if let Some(stale) = self.stale.get((page / 64) as usize) {
             let bits = stale.load(Ordering::Relaxed);
-            // Only the transaction's thread stores, so that nothing can come in between.
+            // No other thread stores to this word: the threads of a batch have pages of different words.
             stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
         }
     }
 
-    /// The checksum that the page had when it was filled, if it is still the same.
+    /// The page's checksum when it was filled, unless the page has been changed since.
     fn known_sum(&self, id: PageId) -> Option<u32> {
         let stale = self.stale.get((id.0 / 64) as usize)?.load(Ordering::Relaxed) >> (id.0 % 64) & 1 != 0;
         if stale { None } else { self.sums.get(id.0 as usize).copied() }
     }
 
     pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
-        self.map.copy(self.word_of(region), into);
+        self.map.copy(self.addresses.bucket(region, 0), into);
     }
 
     fn write_sums(&self) -> Result<()> {
@@ -204,7 +198,7 @@ impl Unpublished {
         let mut offset = geometry.sums();
         for id in (0..geometry.pages()).map(PageId) {
             sums.push(self.known_sum(id).unwrap_or_else(|| {
-                self.map.copy(self.data + (id.0 * PAGE / 8) as usize, &mut page);
+                self.map.copy(self.addresses.word_of(id), &mut page);
                 sealer.crc(id, &page)
             }));
             if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {
@@ -221,12 +215,12 @@ impl Unpublished {
     }
 
     /// Makes the file whole under its temporary name, to be synced. May be repeated.
-    pub(crate) fn seal(&self, superblock: &Superblock, published: &Published) -> Result<()> {
+    pub(crate) fn seal(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
         self.write_sums()?;
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.publish(published);
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy);
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 
@@ -239,20 +233,20 @@ impl Unpublished {
         self.disk.rename(self.file.path(), &self.files.data, replace).at(&self.files.data, "publish")
     }
 
-    /// The file as any other, after it was renamed.
-    pub(crate) fn into_store(self, superblock: Superblock) -> Result<Store> {
+    /// The file as a published one, after it was renamed.
+    pub(crate) fn into_published(self, superblock: Superblock) -> Result<PublishedFile> {
         let Self { files, disk, file, presence, .. } = self;
         let (file, temporary): (File, _) = file.into_parts();
-        // Its name has changed; there is nothing to remove.
+        // Nothing has the temporary name any longer, so nothing is to be removed.
         let _ = temporary.keep();
         // All checksums were computed here, from these very pages.
-        let mut store = Store::assemble(files, disk, file, superblock, 0, Verify::Never)?;
-        store.presence = presence;
-        Ok(store)
+        let mut published = PublishedFile::assemble(files, disk, file, superblock, 0, Verify::Never)?;
+        published.presence = presence;
+        Ok(published)
     }
 
     /// Where it will be published, and through what it is written.
-    pub(crate) fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
+    pub(crate) const fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
         (&self.files, &self.disk)
     }
 

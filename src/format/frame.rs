@@ -7,8 +7,9 @@ use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::VERSION;
+use super::layout::{BUCKETS_PER_PAGE, PageId, VERSION};
 use super::superblock::RawCounts;
+use crate::cuckoo::Counts;
 use crate::error::{Error, JournalDefect, Result};
 
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
@@ -21,7 +22,8 @@ pub(crate) const FRAME_ALIGN: u64 = 512;
 pub(crate) const FRAME_HEADER: usize = 64;
 pub(crate) const FRAME_CRC_AT: usize = 60;
 pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
-pub(crate) const COMMIT: u32 = 1;
+/// The flag of a transaction's last frame.
+pub(super) const COMMIT: u32 = 1;
 
 /// What a journal continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,29 +39,45 @@ pub(crate) struct Header {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawHeader {
-    pub(super) magic: [u8; 8],
-    pub(super) major: U16,
-    pub(super) minor: U16,
-    pub(super) generation: U32,
-    pub(super) uuid: [u8; 16],
-    pub(super) salt: U64,
+    magic: [u8; 8],
+    major: U16,
+    minor: U16,
+    generation: U32,
+    uuid: [u8; 16],
+    salt: U64,
     base: U64,
 }
 const _: () = assert!(size_of::<RawHeader>() == 48);
 
+/// What a frame says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameHead {
+    pub(crate) salt: u64,
+    /// The transaction that it belongs to.
+    pub(crate) commit: u64,
+    /// Its number in the transaction, from 0.
+    pub(crate) order: u32,
+    /// Whether it is the transaction's last one.
+    pub(crate) is_commit: bool,
+    /// How many pages' changes are in its payload.
+    pub(crate) records: u32,
+    /// The CRC of the frame before, or of the journal's header.
+    pub(crate) previous: u32,
+}
+
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawFrame {
-    pub(crate) magic: [u8; 8],
-    pub(crate) salt: U64,
-    pub(crate) commit: U64,
-    pub(crate) order: U32,
-    pub(crate) flags: U32,
-    pub(crate) payload: U32,
-    pub(crate) records: U32,
-    pub(crate) previous: U32,
-    pub(crate) reserved: [u8; 16],
-    pub(crate) crc: U32,
+    magic: [u8; 8],
+    salt: U64,
+    commit: U64,
+    order: U32,
+    flags: U32,
+    payload: U32,
+    records: U32,
+    previous: U32,
+    reserved: [u8; 16],
+    crc: U32,
 }
 const _: () = {
     assert!(size_of::<RawFrame>() == FRAME_HEADER);
@@ -69,20 +87,66 @@ const _: () = {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawRecord {
-    pub(crate) page: U64,
-    pub(crate) crc: U32,
-    pub(crate) count: U32,
+    page: U64,
+    crc: U32,
+    count: U32,
 }
 const _: () = assert!(size_of::<RawRecord>() == 16);
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawCommit {
-    pub(crate) counts: RawCounts,
-    pub(crate) has_metadata: U32,
-    pub(crate) metadata_length: U32,
+    counts: RawCounts,
+    has_metadata: U32,
+    metadata_length: U32,
 }
 const _: () = assert!(size_of::<RawCommit>() == 296);
+
+impl RawRecord {
+    /// The changes of a page, of which `count` words follow; `crc` is the page's checksum with them.
+    pub(crate) fn new(page: PageId, crc: u32, count: usize) -> Self {
+        Self { page: page.0.into(), crc: crc.into(), count: (count as u32).into() }
+    }
+
+    pub(crate) const fn page(&self) -> PageId {
+        PageId(self.page.get())
+    }
+
+    pub(crate) const fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    /// How many words follow; `None` if a page cannot have so many changes, or none.
+    pub(crate) fn count(&self) -> Option<usize> {
+        let count = self.count.get();
+        (1..=BUCKETS_PER_PAGE).contains(&count).then_some(count as usize)
+    }
+}
+
+impl RawCommit {
+    /// Counts as of the commit, and the metadata that follows if it has changed.
+    pub(crate) fn new(counts: Counts, metadata: Option<&[u8]>) -> Self {
+        Self {
+            counts: counts.into(),
+            has_metadata: u32::from(metadata.is_some()).into(),
+            metadata_length: (metadata.map_or(0, <[u8]>::len) as u32).into(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.into()
+    }
+
+    /// The length of the metadata that follows, if it has changed; the outer `None` if the fields contradict each
+    /// other.
+    pub(crate) fn metadata_length(&self) -> Option<Option<usize>> {
+        match (self.has_metadata.get(), self.metadata_length.get()) {
+            (0, 0) => Some(None),
+            (1, length) => Some(Some(length as usize)),
+            _ => None,
+        }
+    }
+}
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER as usize] {
@@ -126,14 +190,89 @@ impl Header {
     }
 }
 
+impl RawFrame {
+    /// The header of a frame with this payload.
+    pub(crate) fn sealed(head: FrameHead, payload: &[u8]) -> Self {
+        let raw = Self {
+            magic: FRAME_MAGIC,
+            salt: head.salt.into(),
+            commit: head.commit.into(),
+            order: head.order.into(),
+            flags: if head.is_commit { COMMIT } else { 0 }.into(),
+            payload: (payload.len() as u32).into(),
+            records: head.records.into(),
+            previous: head.previous.into(),
+            reserved: [0; 16],
+            crc: U32::ZERO,
+        };
+        Self { crc: raw.crc_with(payload).into(), ..raw }
+    }
+
+    /// `None` if it has flags that no writer sets.
+    pub(crate) fn head(&self) -> Option<FrameHead> {
+        let is_commit = match self.flags.get() {
+            0 => false,
+            COMMIT => true,
+            _ => return None,
+        };
+        Some(FrameHead {
+            salt: self.salt.get(),
+            commit: self.commit(),
+            order: self.order.get(),
+            is_commit,
+            records: self.records.get(),
+            previous: self.previous.get(),
+        })
+    }
+
+    pub(crate) const fn commit(&self) -> u64 {
+        self.commit.get()
+    }
+
+    /// Bytes of the payload, which follows.
+    pub(crate) const fn payload(&self) -> usize {
+        self.payload.get() as usize
+    }
+
+    pub(crate) const fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    /// The CRC of the header up to its own CRC, with which that of the frame begins.
+    pub(crate) fn crc_of_head(&self) -> u32 {
+        crc32fast::hash(self.sealed_bytes())
+    }
+
+    fn sealed_bytes(&self) -> &[u8] {
+        self.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default()
+    }
+
+    fn crc_with(&self, payload: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(self.sealed_bytes());
+        hasher.update(payload);
+        hasher.finalize()
+    }
+
+    /// Whether the frame has this payload, and its CRC is right.
+    pub(crate) fn is_intact(&self, payload: &[u8]) -> bool {
+        payload.len() == self.payload() && self.crc_with(payload) == self.crc()
+    }
+
+    /// The bytes of the frame with its padding, if its magic and its salt are right, and it lies in the `room` there
+    /// is. Its CRC is not looked at.
+    pub(crate) fn length(&self, salt: u64, room: u64) -> Option<u64> {
+        let length = (FRAME_HEADER as u64 + self.payload() as u64).next_multiple_of(FRAME_ALIGN);
+        let right = self.magic == FRAME_MAGIC
+            && self.salt == salt
+            && self.reserved == [0; 16]
+            && self.payload() <= MAX_PAYLOAD
+            && length <= room;
+        right.then_some(length)
+    }
+}
+
 /// Bytes of the indices of `count` changed words, padded.
 pub(crate) const fn indices_size(count: usize) -> usize {
     (2 * count).next_multiple_of(8)
-}
-
-pub(crate) fn frame_crc(raw: &RawFrame, payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(raw.as_bytes().get(..FRAME_CRC_AT).unwrap_or_default());
-    hasher.update(payload);
-    hasher.finalize()
 }

@@ -18,7 +18,7 @@ use crate::cuckoo::{
     RegionId, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
 };
 use crate::error::{Error, Result};
-use crate::file::Published;
+use crate::file::LiveCopy;
 use crate::file::live::Live;
 use crate::growth::GROWTH_THRESHOLD;
 use crate::options::Options;
@@ -451,11 +451,11 @@ fn the_live_area_is_written_as_the_table_says() {
     SystemDisk.allocate(&file, geometry.file_length()).unwrap();
     let live = Live::map(&file, path(), geometry).unwrap();
     let metadata = superblock().metadata.encode(path()).unwrap();
-    let published = Published { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
+    let copy = LiveCopy { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
     live.set_superseded(&file, true).unwrap();
-    live.apply([RegionId(2)], &published, |_| Ok::<_, ()>(())).unwrap();
+    live.apply([RegionId(2)], &copy, |_| Ok::<_, ()>(())).unwrap();
     // Dead in the middle of the region.
-    live.apply([RegionId(11)], &published, Err).unwrap_err();
+    live.apply([RegionId(11)], &copy, Err).unwrap_err();
     let read = || {
         let mut bytes = vec![0; geometry.file_length() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();

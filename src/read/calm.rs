@@ -1,9 +1,9 @@
 //! The shortcut of lookups: what most of them in most filters take, in line with the caller, and no more.
 //!
-//! A lookup waits for memory, and how many of them a processor has under way meanwhile depends on how few of its
-//! registers each takes: instructions that do nothing, added to a lookup in 1 GiB, cost up to 1 ns each. So whatever
-//! holds for longer than a lookup is found out once: that every page is intact, that n = 4, and that nothing is
-//! going on.
+//! A lookup waits for memory. The processor works at several lookups meanwhile, and the fewer instructions and
+//! registers each takes, the more of them: each instruction that does nothing, added to a lookup in 1 GiB, costs up
+//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, and nothing is
+//! being applied.
 //!
 //! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
 //! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
@@ -17,7 +17,7 @@ use crate::cuckoo::{Bucket, BucketId, Four, HashKind, KeyHash, Place, Slot, Slot
 use crate::file::LiveHead;
 
 impl View {
-    /// To be told of an epoch that a lookup has found calm.
+    /// Notes an epoch that a lookup has found calm.
     pub(super) fn found_calm(&self, epoch: u64) {
         let Shortcut { of_keys, of_hashes, calm, .. } = &self.shortcut;
         if calm.load(Ordering::Relaxed) != epoch {
@@ -25,7 +25,7 @@ impl View {
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
         let four = self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
-        if !is_open && four && self.touched.is_complete() {
+        if !is_open && four && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
                 of_keys.store(self.reader, Ordering::Release);
             }
@@ -33,7 +33,7 @@ impl View {
         }
     }
 
-    /// Whether a key is present, unless that takes more than the shortcut, or the view is not of this reader.
+    /// Whether a key is present; `None` if that takes more than the shortcut, or if the view is not of `reader`.
     #[inline(always)]
     pub(super) fn contains_in_line(&self, reader: u64, key: &[u8]) -> Option<bool> {
         if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
@@ -43,7 +43,7 @@ impl View {
         Some(first.either_matches(second, query))
     }
 
-    /// As `contains_in_line`.
+    /// As `contains_in_line`, for a key hashed before.
     #[inline(always)]
     pub(super) fn contains_hash_in_line(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.shortcut.of_hashes.load(Ordering::Acquire) != reader {
@@ -65,15 +65,15 @@ impl View {
         (!universal).then_some(count)
     }
 
-    /// Both buckets of a key, and what is stored of it there; `None` unless the epoch stayed calm.
+    /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.
     #[inline(always)]
     fn calm_buckets(&self, hash: KeyHash) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
         let calm = self.shortcut.calm.load(Ordering::Acquire);
-        let (buckets, rem) = self.map.region_of(hash);
+        let (buckets, rem) = self.pages.map.region_of(hash);
         let place = Place::<Four>::new(hash.local(), rem);
         let second = BucketId(place.first.0 ^ self.shortcut.offsets[place.fingerprint.tag() as usize]);
         let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
-        self.map.live_head().is_still(calm).then_some((both, place.fingerprint))
+        self.pages.map.live_head().is_still(calm).then_some((both, place.fingerprint))
     }
 }
 

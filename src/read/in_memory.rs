@@ -36,8 +36,8 @@ impl Options {
 }
 
 impl View {
-    /// The file as of one commit, in memory of its own.
-    pub(crate) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
+    /// A copy of the file in memory, as of one commit.
+    pub(super) fn open_in_memory(files: &Files, options: &Options) -> Result<Self> {
         let mut attempts = Attempts::first();
         loop {
             let failed = match Self::open(files, options)?.copy_to_memory(files)? {
@@ -51,23 +51,24 @@ impl View {
     }
 
     fn copy_to_memory(self, files: &Files) -> Result<Result<Self, InVain>> {
-        let Some(published) = self.settled_published() else { return Ok(Err(InVain::NotBegun)) };
-        let (before, metadata) = published?;
+        let Some(copy) = self.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
+        let (before, metadata) = copy?;
         let geometry = self.superblock.identity.geometry;
-        let memory = MapMut::anonymous(geometry.file_length()).at(&self.path, "take memory for")?;
+        let memory = MapMut::anonymous(geometry.file_length()).at(self.pages.path(), "take memory for")?;
+        let addresses = self.pages.addresses;
         let copied = copy_regions(
             &self,
             &mut |region, words, sums| {
                 let first = PageId::new(region, 0);
-                memory.set_words(self.word_of(first), words);
-                (self.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
+                memory.set_words(addresses.word_of(first), words);
+                (addresses.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
                 Ok(())
             },
             &mut |_, _| (),
         );
-        let after = self.published().transpose()?;
+        let after = self.live_copy().transpose()?;
         if after.is_none_or(|(after, _)| after != before) || !self.is_current(files)? {
-            // What was read may be torn between two commits, and no reason to fail.
+            // What was read may be of two commits, so that what failed in it says nothing.
             return Ok(Err(InVain::Torn));
         }
         match copied {
@@ -77,7 +78,7 @@ impl View {
         live::set_idle(&memory, before.commit);
         let superblock =
             Superblock { commit: before.commit, counts: before.counts, metadata, ..self.superblock };
-        let memory = Map::of_memory(memory, geometry).at(&self.path, "take memory for")?;
+        let memory = Map::of_memory(memory, geometry).at(self.pages.path(), "take memory for")?;
         Ok(Ok(self.moved_to(memory, superblock)))
     }
 }

@@ -3,19 +3,19 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a lookup waits for a region that is being applied, before it looks whether the writer died.
+/// How long a lookup waits while its region is being changed, before it checks whether the writer died.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Waits longer and longer, until [`PATIENCE`] is over.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(super) struct Patience {
     start: Option<Instant>,
     pause: Duration,
 }
 
 impl Patience {
-    /// Waits once more; false once it has been too long.
-    pub(crate) fn wait(&mut self) -> bool {
+    /// Waits once more; false if [`PATIENCE`] is over.
+    pub(super) fn wait(&mut self) -> bool {
         if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }

@@ -23,7 +23,7 @@ use crate::system::{Files, on_threads};
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// How long a call waits for a settled view in all.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
@@ -79,8 +79,8 @@ impl Reader {
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
     }
 
-    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader: to be called by a
-    /// thread that may not look anything up for long. Its next lookup takes a little longer.
+    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader. A thread that
+    /// may not look anything up for long should call it. Its next lookup takes a little longer.
     pub fn release_thread() {
         recent::let_go(|_| true);
     }
@@ -101,7 +101,7 @@ impl Reader {
     /// damaged page unless told to answer "present" there ([`OnDamage`](crate::OnDamage)), with
     /// [`Error::Busy`] if a writer stopped in the middle of a commit and does not go on, and with whatever is
     /// wrong with a file that has taken this one's place.
-    // In line always: it is shorter than it looks, and behind a call, lookups take a seventh more.
+    // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
     #[inline(always)]
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         if let Some(view) = recent::take() {
@@ -243,13 +243,13 @@ impl Reader {
             outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
         };
         self.look(|view| {
-            let published = view.last_published()?;
-            Some(published.map(|(published, _)| {
+            let copy = view.last_live_copy()?;
+            Some(copy.map(|(copy, _)| {
                 Info::from(Facts {
                     identity: view.superblock.identity,
                     policy: view.superblock.policy,
-                    counts: published.counts,
-                    commit: published.commit,
+                    counts: copy.counts,
+                    commit: copy.commit,
                     journal_length,
                 })
             }))
@@ -258,7 +258,7 @@ impl Reader {
 
     /// The metadata as of the last commit.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.look(|view| Some(view.last_published()?.map(|(_, metadata)| metadata)))
+        self.look(|view| Some(view.last_live_copy()?.map(|(_, metadata)| metadata)))
     }
 
     /// The current view of the file.
@@ -270,7 +270,7 @@ impl Reader {
         &self.shared.files.data
     }
 
-    /// Answers from the view that this thread keeps, if it does.
+    /// Answers from the view that this thread keeps, if it keeps one.
     fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
         let view = recent::take()?;
         let answer = answer(&view);
@@ -295,7 +295,7 @@ impl Reader {
         }
     }
 
-    /// Keeps the view for this thread's next lookup, unless it asks for more care than `quick` takes.
+    /// Keeps the view for this thread's next lookup, unless `quick` does not check enough for it.
     fn remember(&self, view: Arc<View>) {
         if !view.is_plain() || view.hasher() != self.shared.hasher {
             return;

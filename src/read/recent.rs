@@ -1,9 +1,9 @@
 //! The view that each thread last looked into.
 //!
-//! Sharing a pointer that may be replaced takes locked instructions, and those wait for all loads before them: no
-//! lookup could begin before the one before has its cache lines, which takes several times as long. A view tells
-//! itself whether it is still current, so a thread may keep one. It lets it go when it looks up anything in
-//! another one, or ends, or drops the last clone of the reader.
+//! Threads that share a pointer which may be replaced need locked instructions, and those wait for all loads before
+//! them. A lookup could then begin only when the one before has its cache lines, which takes several times as long.
+//! So each thread keeps a view, as the view itself says whether it is still current. The thread lets it go when it
+//! looks something up in another one, when it ends, or when it drops the last clone of the reader.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::view::View;
 
 thread_local! {
-    /// Has no destructor, so that no access has to ask whether it has run: `ENDING` empties it.
+    /// Has no destructor, so that no access has to check whether one has run. `ENDING` empties it.
     static RECENT: Cell<Option<Kept>> = const { Cell::new(None) };
     static ENDING: Ending = const { Ending };
 }
@@ -25,16 +25,16 @@ impl Drop for Ending {
     }
 }
 
-/// A thread's view, which goes back with [`put_back`].
+/// A thread's view. [`put_back`] returns it.
 type Kept = ManuallyDrop<Arc<View>>;
 
-/// The view that the thread keeps, which then keeps none.
+/// Takes the thread's view, if it keeps one.
 #[inline(always)]
 pub(super) fn take() -> Option<Kept> {
     RECENT.take()
 }
 
-/// After [`take`].
+/// Returns a view after [`take`].
 #[inline(always)]
 pub(super) fn put_back(view: Kept) {
     RECENT.set(Some(view));
@@ -42,7 +42,7 @@ pub(super) fn put_back(view: Kept) {
 
 /// Keeps a view for the thread's next lookup, in place of the one that it had.
 pub(super) fn keep(view: Arc<View>) {
-    // A thread about to end has nothing left that would empty it.
+    // In a thread about to end, `ENDING` may be gone, and nothing would let the view go.
     if ENDING.try_with(|_| ()).is_ok() {
         let before = RECENT.replace(Some(ManuallyDrop::new(view)));
         drop(before.map(ManuallyDrop::into_inner));

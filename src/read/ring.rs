@@ -1,8 +1,8 @@
 //! Many lookups at once: while one is answered, the cache lines of the next are on their way.
 //!
 //! A lookup touches two cache lines at random places, and waiting for memory is nearly all it costs. A ring of
-//! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times; fixed blocks, prefetched and then
-//! answered, would run dry at each end, and reach 1.4 times less.
+//! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times. If whole blocks were prefetched and
+//! then answered, nothing would be under way at the end of each, and lookups would take 1.4 times as long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,15 +15,16 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
-/// Lookups whose prefetches go out together. A prefetch whose address is not in the processor's address cache
-/// holds up what comes behind it, and few others get out beside it where hashing lies between them: one by one,
-/// lookups in a mapped file take up to 1.6 times as long. Much larger steps let the ring run dry.
+/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the
+/// instructions behind it. If hashing lies between them, few others are issued meanwhile: prefetched one by one,
+/// lookups in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at
+/// times.
 const STEP: usize = 8;
 /// Lookups under one look at the apply epoch.
 pub(super) const BLOCK: usize = 4096;
 
-/// A block that takes longer than this a lookup had to wait for pages: some tens of times what memory takes, and a
-/// fraction of what any disk does.
+/// If a block takes longer than this for each lookup, it had to wait for pages. This is some tens of times what a
+/// lookup in memory takes, and a fraction of a disk's.
 const WAITED: Duration = Duration::from_micros(2);
 
 /// A lookup whose cache lines are on their way.
@@ -42,26 +43,25 @@ impl<W> Underway<W> {
 }
 
 impl View {
-    /// Looks up the keys of `items`, each hashed by `hash`, and returns the indices of those whose answer is not
-    /// certain and which must be looked up one by one: absent while something was being applied, or on a
-    /// damaged page.
+    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of those that must be looked up one
+    /// by one, as they were absent while something was being applied, or are on a damaged page.
     pub(super) fn contains_block<T>(
         &self,
         items: &[T],
         hash: impl Fn(&T) -> Result<KeyHash>,
         found: &mut [bool],
     ) -> Result<Vec<usize>> {
-        let start = self.paging.larger_than_memory.then(Instant::now);
-        let epoch = self.map.epoch();
+        let start = self.pages.paging.larger_than_memory.then(Instant::now);
+        let epoch = self.pages.map.epoch();
         let mut uncertain = Vec::new();
         with_width!(self.superblock.identity.geometry.slots, W => {
-            if self.paging.waited.load(Ordering::Relaxed) {
+            if self.pages.paging.waited.load(Ordering::Relaxed) {
                 self.ask::<W, T>(items, &hash)?;
             }
             self.ring::<W, T>(items, hash, found, &mut uncertain)?;
         });
         if let Some(start) = start {
-            self.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
+            self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
         }
         if !self.was_settled(epoch) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
@@ -70,13 +70,14 @@ impl View {
         Ok(uncertain)
     }
 
-    /// Has the pages of all lookups read in, without waiting for them.
+    /// Asks the system for the pages of all lookups, without waiting for them.
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
+        let addresses = self.pages.addresses;
         for item in items {
             let [first, second] = self.locate::<W>(hash(item)?).pages();
-            self.map.read_ahead(self.word_of(first), 1);
+            self.pages.map.read_ahead(addresses.word_of(first), 1);
             if first != second {
-                self.map.read_ahead(self.word_of(second), 1);
+                self.pages.map.read_ahead(addresses.word_of(second), 1);
             }
         }
         Ok(())
@@ -99,9 +100,9 @@ impl View {
             let place = &mut ring[number % (IN_FLIGHT / STEP)];
             let step = *place;
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
-            let whole = self.touched.is_complete();
+            let whole = contents.are_intact();
             for (index, (underway, found)) in (number * STEP..).zip(step.iter().zip(found)) {
-                let buckets = contents.region(underway.region);
+                let buckets = contents.map.region(underway.region);
                 if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(underway)) {
                     let [first, second] =
                         [underway.first, underway.second].map(|id| buckets.word(id.0.into()));
@@ -124,17 +125,17 @@ impl View {
         for (underway, item) in step.iter_mut().zip(items) {
             *underway = self.locate(hash(item)?);
         }
+        let contents = self.contents();
         for underway in step.iter().take(items.len()) {
-            let start = self.word_of(PageId::new(underway.region, 0));
-            self.contents().prefetch(start + usize::from(underway.first.0));
-            self.contents().prefetch(start + usize::from(underway.second.0));
+            contents.prefetch(underway.region, underway.first.0);
+            contents.prefetch(underway.region, underway.second.0);
         }
         Ok(())
     }
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
-        let (region, rem) = hash.region(self.map.regions());
+        let (region, rem) = hash.region(self.pages.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }
     }
@@ -142,7 +143,7 @@ impl View {
     /// Whether the pages of a lookup match their checksums.
     #[inline]
     fn are_intact<W>(&self, underway: &Underway<W>) -> bool {
-        underway.pages().into_iter().all(|page| self.verify(page).is_ok())
+        underway.pages().into_iter().all(|page| self.contents().verify(page).is_ok())
     }
 }
 

@@ -8,13 +8,13 @@ use super::patience::Patience;
 use super::view::View;
 use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_width};
 use crate::error::{Error, Result};
-use crate::file::{LiveHead, LiveRead};
-use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
+use crate::file::{LiveHead, LiveRead, Pages};
+use crate::format::{BUCKETS_PER_PAGE, PageId};
 use crate::options::OnDamage;
 
-/// A region of a view, verified page by page as it is touched.
+/// A region whose pages are verified as they are touched.
 struct ViewRegion<'a> {
-    view: &'a View,
+    pages: &'a Pages,
     region: RegionId,
 }
 
@@ -23,12 +23,7 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
 
     #[inline]
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
-        let bucket = u32::from(id.0);
-        let page = PageId::new(self.region, bucket / BUCKETS_PER_PAGE);
-        self.view.verify(page)?;
-        Ok(Bucket::new(
-            self.view.contents().word(self.view.word_of(page) + (bucket % BUCKETS_PER_PAGE) as usize),
-        ))
+        self.pages.bucket(self.region, id.0).map(Bucket::new)
     }
 }
 
@@ -58,59 +53,38 @@ impl<W: Width> Glance<W> {
 
 /// Lookups in one opening of the file.
 impl View {
-    #[inline]
-    pub(super) fn verify(&self, id: PageId) -> Result<()> {
-        if self.touched.contains(id) { Ok(()) } else { self.verify_page(id) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn verify_page(&self, id: PageId) -> Result<()> {
-        self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])?;
-        self.touched.insert(id);
-        Ok(())
-    }
-
-    fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
-        let sum = self.read(id, into);
-        if self.sealer.crc(id, into) == sum {
-            return Ok(());
-        }
-        let region = id.region().0.into();
-        Err(Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
-    }
-
     pub(super) fn verify_all(&self) -> Result<()> {
         (0..self.superblock.identity.geometry.pages()).map(PageId).try_for_each(|id| {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // Until the next opening, which a caller would have to make for lack of anything better.
-            self.settled(id.region(), || self.verify(id), Result::is_ok).unwrap_or(Ok(()))
+            // `None` says that the file must be opened anew. The page is then verified by the lookup that touches
+            // it.
+            self.settled(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
 
-    /// Repeats `look` until its outcome is `certain`, or was reached while nothing was applied to the region;
-    /// `None` if that takes so long that the writer may have died, if it gave up, or if it was a private replay
-    /// that the file has left behind.
+    /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
+    /// file must be opened anew: this takes so long that the writer may have died, the writer gave up, or the file
+    /// has changed since it was replayed privately.
     #[inline]
-    pub(crate) fn settled<T>(
+    pub(super) fn settled<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
         certain: impl Fn(&T) -> bool,
     ) -> Option<T> {
         if self.is_replayed() {
-            let epoch = self.map.epoch();
+            let epoch = self.pages.map.epoch();
             let outcome = look();
             return (certain(&outcome) || self.was_settled(epoch)).then_some(outcome);
         }
         let mut patience = Patience::default();
-        self.map.settled(region, look, certain, || patience.wait())
+        self.pages.map.settled(region, look, certain, || patience.wait())
     }
 
-    /// The answer, unless it takes more than a look at two buckets of pages verified before; `None` also if the
-    /// view is not of `reader`.
+    /// Whether the key is present. `None` if that takes more than two buckets of verified pages, or if the view is
+    /// not of `reader`.
     pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
@@ -118,7 +92,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// As `contains_quickly`.
+    /// As [`contains_quickly`](Self::contains_quickly): the number of entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
@@ -126,16 +100,16 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Of a view that is not a private replay; `None` where a page must be verified first, and while a flag asks for
-    /// more care.
+    /// Looks at both buckets. `None` if a page must be verified first, or while a flag is set. The view is not a
+    /// private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = hash.region(self.map.regions());
+        let (region, rem) = hash.region(self.pages.map.regions());
         let place = Place::<W>::new(hash.local(), rem);
         let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
-        if !(self.touched.contains(page(place.first)) && self.touched.contains(page(place.second()))) {
+        if !(self.pages.is_intact(page(place.first)) && self.pages.is_intact(page(place.second()))) {
             return None;
         }
-        let (head, buckets) = (self.map.live_head(), self.map.region(region)?);
+        let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
         let epoch = head.epoch();
         if head.flagged() {
             return None;
@@ -150,10 +124,10 @@ impl View {
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.map.regions());
+        let (region, rem) = hash.region(self.pages.map.regions());
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::contains(&mut ViewRegion { view: self, region }, place);
+            let look = || region::contains(&mut ViewRegion { pages: self.contents(), region }, place);
             self.settled(region, look, |found| matches!(found, Ok(true)))
         })?;
         Some(match found {
@@ -164,10 +138,10 @@ impl View {
 
     pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.map.regions());
+        let (region, rem) = hash.region(self.pages.map.regions());
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::count(&mut ViewRegion { view: self, region }, place);
+            let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
             self.settled(region, look, |_| false)
         })
     }

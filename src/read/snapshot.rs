@@ -1,4 +1,5 @@
-//! All regions of a filter as of one commit, for copies: read beside a writer, and again where commits came in between.
+//! All regions of a filter as of one commit, for copies. They are read beside a writer, and read again if a commit
+//! came in between.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,15 +9,15 @@ use super::reader::DEADLINE;
 use super::view::View;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::Result;
-use crate::file::{LiveHead, Published, Region, Sums};
+use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::Metadata;
 
-/// How many whole copies are made in vain, at least, before commits that come in between are too many.
-const TRIES: u32 = 5;
+/// At least so many whole copies are torn by commits before the attempts are given up.
+const TORN_COPIES: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The attempts at one copy: as long as lookups wait, and longer where a copy itself takes so long.
+/// The attempts at one copy. They go on for as long as lookups wait, and until [`TORN_COPIES`] were torn.
 pub(crate) struct Attempts {
     start: Instant,
     torn: u32,
@@ -28,10 +29,10 @@ impl Attempts {
         Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
     }
 
-    /// Waits before another one; false if there have been enough.
+    /// Waits before the next attempt; false if there were enough.
     pub(crate) fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
-        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TRIES) {
+        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_COPIES) {
             return false;
         }
         thread::sleep(self.pause);
@@ -43,26 +44,26 @@ impl Attempts {
 /// Why an attempt has copied nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InVain {
-    /// A commit was being applied all the time: its writer is stopped, or dead.
+    /// A commit was being applied all the time, so its writer may be stopped or dead.
     NotBegun,
     /// A commit came in between.
     Torn,
 }
 
 impl View {
-    /// As `published`, but waits for a commit that is being applied as long as a lookup does.
-    pub(crate) fn settled_published(&self) -> Option<Result<(Published, Metadata)>> {
+    /// As [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
+    pub(crate) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
-            let published = self.published();
-            if published.is_some() || self.map.poisoned() || !patience.wait() {
-                return published;
+            let copy = self.live_copy();
+            if copy.is_some() || self.pages.map.poisoned() || !patience.wait() {
+                return copy;
             }
         }
     }
 }
 
-/// Hands over all regions with their checksums, in order and verified.
+/// Hands all regions to `write`, in order and verified, with their checksums.
 pub(crate) fn copy_regions(
     view: &View,
     write: &mut dyn FnMut(RegionId, &Region, &Sums) -> Result<()>,

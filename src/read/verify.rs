@@ -4,7 +4,7 @@ use super::reader::Reader;
 use super::view::{Source, View};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
 use crate::error::{Error, Result};
-use crate::file::{LiveHead, LiveRead, Medium, OfPages, Published, Region, read_superblocks};
+use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
 use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PAGES_PER_REGION, Page, PageId, Superblock, tally};
 
 /// What [`Reader::verify`] found.
@@ -45,7 +45,7 @@ impl Reader {
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
         let geometry = view.superblock.identity.geometry;
-        let before = view.settled_published();
+        let before = view.settled_live_copy();
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
         let mut found = Counts::default();
         let mut words = [0; BUCKETS_PER_REGION as usize];
@@ -68,7 +68,7 @@ impl Reader {
         }
         report.live_differs =
             view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());
-        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.published())
+        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy())
             && before.commit == after.commit
             && report.damaged.is_empty()
         {
@@ -80,17 +80,17 @@ impl Reader {
 }
 
 impl View {
-    /// The pages of a region, each as of some moment at which nothing was being applied to it, with its checksum or
-    /// what is wrong with it; `None` if the file must be opened anew first. Read by calls: what the medium cannot give
-    /// back is damaged.
-    pub(crate) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
+    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. For each
+    /// it gives the checksum, or what is wrong with the page: one that the medium cannot give back is damaged.
+    /// `None` if the file must be opened anew first.
+    pub(super) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
         let first = self.read_region(region, into);
         let mut outcomes = [const { Ok(0) }; PAGES_PER_REGION as usize];
         let (pages, _) = into.as_chunks_mut();
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
             // A page that matches its checksum is right, whatever is going on.
-            *outcome = match sum.filter(|sum| self.sealer.crc(id, page) == *sum) {
+            *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
                 None => self.settled(region, || self.read_from_medium(id, page), Result::is_ok)?,
             };
@@ -116,33 +116,38 @@ impl View {
         Some(Medium { file, disk: &**disk, geometry: self.superblock.identity.geometry })
     }
 
-    /// A page and its checksum, `None` if they cannot be read; those that a private replay has changed from memory.
+    /// A page and its checksum; `None` if they cannot be read. Pages that a private replay has changed come from
+    /// memory.
     fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
         match self.medium() {
             Some(medium) if !self.is_replaced(id) => medium.page(id, into),
-            _ => Some(self.read(id, into)),
+            _ => Some(self.contents().read_with_sum(id, into)),
         }
     }
 
     fn read_from_medium(&self, id: PageId, into: &mut Page) -> Result<u32> {
-        let sum = self.read_page(id, into).filter(|sum| self.sealer.crc(id, into) == *sum);
-        let region = id.region().0.into();
-        sum.ok_or_else(|| Error::Damaged { path: self.path.to_path_buf(), region, page: id.0 })
+        let sum = self.read_page(id, into).filter(|sum| self.pages.sealer.crc(id, into) == *sum);
+        sum.ok_or_else(|| self.pages.damaged(id))
     }
 
     /// Whether the live area of an idle file is of another commit than `superblock`.
-    pub(crate) fn differs_from(&self, superblock: &Superblock) -> bool {
-        let differs = |published: Published| published.commit != superblock.commit;
-        !self.is_replayed() && self.map.is_idle() && LiveRead::published(&self.map).is_some_and(differs)
+    pub(super) fn differs_from(&self, superblock: &Superblock) -> bool {
+        let differs = |copy: LiveCopy| copy.commit != superblock.commit;
+        !self.is_replayed()
+            && self.pages.map.is_idle()
+            && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
     }
 
-    /// If no writer has the file and its live area is of another commit than its superblock: the epoch at which that was so, and
-    /// the superblock.
-    pub(crate) fn outdated(&self) -> Option<(u64, Superblock)> {
+    /// The epoch and the newest superblock of an idle file whose live area is of another commit than that; else
+    /// `None`.
+    pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
         let Source { file, .. } = self.source.as_ref()?;
         // Whoever brings a newer superblock changes the epoch before.
-        let epoch = self.map.epoch();
-        let newest = read_superblocks(file, &self.path).and_then(|raw| raw.check(&self.path)).ok()?.newest;
-        (self.differs_from(&newest) && self.map.was_settled(epoch)).then_some((epoch, newest))
+        let epoch = self.pages.map.epoch();
+        let newest = read_superblocks(file, self.pages.path())
+            .and_then(|raw| raw.check(self.pages.path()))
+            .ok()?
+            .newest;
+        (self.differs_from(&newest) && self.pages.map.was_settled(epoch)).then_some((epoch, newest))
     }
 }

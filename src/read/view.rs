@@ -8,62 +8,53 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::patience::Patience;
-use crate::cuckoo::{BUCKETS_PER_REGION, KeyHasher, OFFSET_T6, RegionId};
+use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{
-    Decision, LiveHead, LiveRead, Medium, Opened, Published, Redo, Touched, journal, judge, needs_no_sync,
+    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, journal, judge, needs_no_sync,
     open_reader,
 };
-use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PAGE, Page, PageId, Sealer, Superblock, check_counts,
-};
+use crate::format::{BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PageId, Superblock, check_counts};
 use crate::options::{Options, Verify};
-use crate::system::{Disk, Files, Inode, Map, MapMut, Paging, REGIONS_AHEAD, is_layered};
+use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
 
 /// One opening of the file.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(super) path: Arc<Path>,
     inode: Inode,
     /// The number of the reader it belongs to; 0 if none.
     pub(super) reader: u64,
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
-    pub(super) map: Map,
-    /// The first word of the regions.
-    data: usize,
-    /// Where pages are read that may be unreadable; `None` of a copy in memory.
-    pub(crate) source: Option<Source>,
-    /// The epoch of an idle file whose live area is of another commit than its superblock, which counts until the next
-    /// one.
+    /// The file's pages and, through the same map, its live area.
+    pub(super) pages: Pages,
+    /// Where pages are read by system calls; `None` for a copy in memory.
+    pub(super) source: Option<Source>,
+    /// Set if the file is idle and its live area is of another commit than its superblock. As long as the epoch is
+    /// this one, the superblock counts.
     outdated_at: Option<u64>,
-    /// What is read in place of the map where the journal had to be replayed privately.
+    /// Pages and live copy to be read in place of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
-    pub(super) sealer: Sealer,
-    pub(super) touched: Touched,
     pub(super) shortcut: Shortcut,
     pub(super) other_superblock_damaged: bool,
-    /// Whether pages have to be waited for.
-    pub(crate) paging: Paging,
-    /// The file again, where the map may stay behind it.
+    /// The file, if it is on a file system on which the map may stay behind it.
     layered: Option<File>,
 }
 
-/// What a view knows of its lookups.
+/// What lookups have found out about a view, for those that follow.
 #[derive(Debug)]
 pub(super) struct Shortcut {
     /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
-    /// before. One number, as every condition of its own costs registers.
+    /// before. It is one number, as each further condition would cost registers.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
     /// The last epoch found calm.
     pub(super) calm: AtomicU64,
-    /// A copy: the address of the original would take a register.
+    /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
 
@@ -80,49 +71,36 @@ impl Shortcut {
 
 /// An open file, and how it is read.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// A copy-on-write mapping with the journal's transactions in it, as good as long as nobody touches the file.
+/// A copy-on-write mapping with the journal's transactions in it. It is right as long as nobody changes the file.
 #[derive(Debug)]
 struct Replayed {
-    memory: Map,
+    pages: Pages,
     /// The pages that are not those of the file, ascending.
     changed: Vec<PageId>,
     epoch: u64,
-    published: Published,
+    copy: LiveCopy,
 }
 
 impl View {
     pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
-        let Opened { file, map, superblocks, inode, unrecovered } =
+        let OpenedToRead { file, map, superblocks, inode, unrecovered } =
             open_reader(files, &options.disk, options.wait)?;
         let superblock = superblocks.newest;
-        let geometry = superblock.identity.geometry;
-        let paging = Paging::new(geometry.file_length());
-        if paging.larger_than_memory {
-            map.expect_random_reads();
-        }
         let mut view = Self {
-            path: files.data.as_path().into(),
             inode,
             reader: 0,
-            map,
-            data: (geometry.data() / 8) as usize,
+            pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into()),
             source: None,
             outdated_at: None,
             replayed: None,
-            sealer: Sealer::new(&superblock.identity),
-            touched: match options.verify {
-                Verify::Never => Touched::all(),
-                Verify::FirstTouch | Verify::Eager => Touched::none(geometry.pages()),
-            },
             shortcut: Shortcut::closed(),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
-            paging,
             layered: is_layered(&file).then(|| file.try_clone()).transpose().at(&files.data, "open")?,
         };
         if let Some(locks) = unrecovered {
@@ -142,20 +120,10 @@ impl View {
         Ok(view)
     }
 
-    /// The same in memory that nobody else can change, its pages verified.
+    /// The view of a verified copy in memory, which nobody changes.
     pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
-        let (touched, paging) = (Touched::all(), Paging::none());
-        Self {
-            superblock,
-            map: memory,
-            source: None,
-            outdated_at: None,
-            replayed: None,
-            layered: None,
-            touched,
-            paging,
-            ..self
-        }
+        let pages = self.pages.moved_to(memory, Verify::Never);
+        Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self }
     }
 
     pub(super) fn of_reader(self, number: u64) -> Self {
@@ -169,10 +137,10 @@ impl View {
 
     /// Replays the journal into private memory, for a process that may not write.
     fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
-        let epoch = self.map.epoch();
+        let epoch = self.pages.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
-            // Protects: what is about to be shown. Allowed on what was opened for reading only.
+            // Protects: what lookups are about to answer. A file opened only for reading may be synced too.
             match options.disk.sync(&journal) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome.at(&files.journal, "sync")?,
@@ -185,82 +153,81 @@ impl View {
         }
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        let (mut page, addresses) = ([0; BUCKETS_PER_PAGE as usize], self.pages.addresses);
         let changed = redo.overlay.pages().map(|(id, _)| id).collect();
         let medium = Medium { file, disk: &*options.disk, geometry };
         for (id, change) in redo.overlay.pages() {
             if medium.page(id, &mut page).is_none() {
-                return Err(Error::Damaged {
-                    path: files.data.clone(),
-                    region: id.region().0.into(),
-                    page: id.0,
-                });
+                return Err(self.pages.damaged(id));
             }
-            memory.copy(self.word_of(id), &mut page);
+            memory.copy(addresses.word_of(id), &mut page);
             change.apply_to(&mut page);
-            for (index, word) in (self.word_of(id)..).zip(page) {
+            for (index, word) in (addresses.word_of(id)..).zip(page) {
                 memory.set_word(index, word);
             }
-            memory.set_half(self.sum_of(id), change.crc);
+            memory.set_half(addresses.sum_of(id), change.crc);
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
-        Ok(Replayed { memory, changed, epoch, published: redo.published(&files.data)? })
+        let pages = self.pages.moved_to(memory, options.verify);
+        Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
     #[inline]
-    pub(crate) fn is_current(&self, files: &Files) -> Result<bool> {
+    pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
         if let Some(replayed) = &self.replayed {
-            // A poisoned flag that was set then is no news: whoever sets or clears one steps the epoch.
-            let is_left = self.map.epoch() != replayed.epoch || self.map.is_idle() || self.is_left_behind();
-            return Ok(!is_left && (!self.map.superseded() || files.inode()? == Some(self.inode)));
+            // The poisoned flag need not be looked at: whoever sets or clears it steps the epoch.
+            let is_left =
+                self.pages.map.epoch() != replayed.epoch || self.pages.map.is_idle() || self.is_left_behind();
+            return Ok(!is_left && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)));
         }
         if self.is_left_behind() {
             return Ok(false);
         }
-        if !self.map.flagged() {
+        if !self.pages.map.flagged() {
             return Ok(true);
         }
-        Ok(!self.map.poisoned() && (!self.map.superseded() || files.inode()? == Some(self.inode)))
+        Ok(!self.pages.map.poisoned() && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
     /// Whether the file has gone on without the map.
     ///
-    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. What is read
-    /// of a descriptor is then the copy, and what was mapped before stays the original. No epoch ever goes back.
+    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. Reads from
+    /// a descriptor then give the copy, and a map made before still shows the original. As no epoch ever goes back,
+    /// a higher one in the copy shows that a writer has changed it.
     #[inline]
     fn is_left_behind(&self) -> bool {
         let Some(file) = &self.layered else { return false };
         let mut epoch = [0; 8];
         let read = file.read_exact_at(&mut epoch, LIVE + LIVE_EPOCH);
-        read.is_ok() && u64::from_le_bytes(epoch) > self.map.epoch()
+        read.is_ok() && u64::from_le_bytes(epoch) > self.pages.map.epoch()
     }
 
-    /// Whether what was read since `epoch` was holds for all of one commit.
+    /// Whether all that was read since `epoch` was loaded is of one commit.
     ///
-    /// Of a private replay, this is the last moment to ask: what it has not replayed is read from the file as
-    /// it is now, so that a lookup that began before a recovery would mix two commits.
+    /// For a private replay the epoch must be that of the replay. Pages that it has not changed are read from the
+    /// file, so a lookup that began before a recovery might mix two commits.
     #[inline]
     pub(super) fn was_settled(&self, epoch: u64) -> bool {
         match &self.replayed {
-            None => self.map.was_settled(epoch),
-            Some(replayed) => self.map.is_still(replayed.epoch),
+            None => self.pages.map.was_settled(epoch),
+            Some(replayed) => self.pages.map.is_still(replayed.epoch),
         }
     }
 
-    /// Whether it is read from memory of this process.
+    /// Whether the journal was replayed privately.
     #[inline]
     pub(super) const fn is_replayed(&self) -> bool {
         self.replayed.is_some()
     }
 
-    /// Whether a look at the flags in the map tells all that `is_current` has to know.
-    pub(crate) const fn is_plain(&self) -> bool {
+    /// Whether the flags in the map tell `is_current` all that it needs.
+    pub(super) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
     }
 
     /// Whether a private replay changed the page.
-    pub(crate) fn is_replaced(&self, id: PageId) -> bool {
+    pub(super) fn is_replaced(&self, id: PageId) -> bool {
         self.replayed.as_ref().is_some_and(|replayed| replayed.changed.binary_search(&id).is_ok())
     }
 
@@ -269,78 +236,55 @@ impl View {
     }
 
     pub(super) fn busy(&self, op: &'static str) -> Error {
-        Error::Busy { path: self.path.to_path_buf(), op }
-    }
-
-    #[inline]
-    pub(super) fn word_of(&self, id: PageId) -> usize {
-        self.data + (id.0 * PAGE / 8) as usize
-    }
-
-    pub(super) fn sum_of(&self, id: PageId) -> usize {
-        (self.superblock.identity.geometry.sums() / 4 + id.0) as usize
+        Error::Busy { path: self.pages.path().to_path_buf(), op }
     }
 
     /// Where pages and their checksums are read.
     #[inline]
-    pub(super) fn contents(&self) -> &Map {
-        self.replayed.as_ref().map_or(&self.map, |replayed| &replayed.memory)
+    pub(super) fn contents(&self) -> &Pages {
+        self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
     }
 
-    /// To be told of each region where they are read in order: of a file larger than memory, the system reads
-    /// nothing ahead by itself.
+    /// Has pages read in ahead of a reading of all regions in order, which has come to `region`.
     pub(super) fn comes_to(&self, region: RegionId) {
-        if self.paging.larger_than_memory {
-            let ahead = RegionId(region.0.saturating_add(REGIONS_AHEAD));
-            self.map.read_ahead(self.word_of(PageId::new(ahead, 0)), BUCKETS_PER_REGION as usize);
-        }
+        self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }
 
-    /// A page and its checksum as they are, unverified.
-    pub(super) fn read(&self, id: PageId, into: &mut Page) -> u32 {
-        self.contents().copy(self.word_of(id), into);
-        self.sum(id)
-    }
-
-    pub(super) fn sum(&self, id: PageId) -> u32 {
-        self.contents().half(self.sum_of(id))
-    }
-
-    /// Counters and metadata as of the last commit; `None` while one is being applied.
-    pub(crate) fn published(&self) -> Option<Result<(Published, Metadata)>> {
-        let published = match &self.replayed {
-            Some(replayed) => replayed.published.clone(),
-            None => self.map.published()?,
+    /// Counters and metadata as of the last commit; `None` while a commit is being applied.
+    pub(crate) fn live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+        let copy = match &self.replayed {
+            Some(replayed) => replayed.copy.clone(),
+            None => self.pages.map.live_copy()?,
         };
-        Some(self.checked(published))
+        Some(self.checked(copy))
     }
 
-    /// The same, also while the next commit is being applied; `None` if it is published so slowly that its writer may
-    /// have died.
-    pub(crate) fn last_published(&self) -> Option<Result<(Published, Metadata)>> {
+    /// As [`live_copy`](Self::live_copy), also while the next commit is being applied. `None` if its writer is so
+    /// slow to store the copy that it may have died.
+    pub(super) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
-            let published = match &self.replayed {
-                Some(replayed) => Some(replayed.published.clone()),
-                None => self.map.last_published(),
+            let copy = match &self.replayed {
+                Some(replayed) => Some(replayed.copy.clone()),
+                None => self.pages.map.last_live_copy(),
             };
-            match published {
-                Some(published) => return Some(self.checked(published)),
+            match copy {
+                Some(copy) => return Some(self.checked(copy)),
                 None if patience.wait() => {}
                 None => return None,
             }
         }
     }
 
-    fn checked(&self, published: Published) -> Result<(Published, Metadata)> {
+    fn checked(&self, copy: LiveCopy) -> Result<(LiveCopy, Metadata)> {
         let Superblock { commit, counts, metadata, .. } = &self.superblock;
-        if published.commit == *commit || self.outdated_at.is_some_and(|epoch| self.map.is_still(epoch)) {
+        if copy.commit == *commit || self.outdated_at.is_some_and(|epoch| self.pages.map.is_still(epoch)) {
             // The superblock has a checksum; the live area has none.
-            return Ok((Published { commit: *commit, counts: *counts, ..published }, metadata.clone()));
+            return Ok((LiveCopy { commit: *commit, counts: *counts, ..copy }, metadata.clone()));
         }
         let geometry = self.superblock.identity.geometry;
-        let sound = check_counts(&self.path, &published.counts, geometry);
-        let metadata = sound.and_then(|()| Metadata::decode(&self.path, &published.metadata));
-        metadata.map(|metadata| (published, metadata))
+        let sound = check_counts(self.pages.path(), &copy.counts, geometry);
+        let metadata = sound.and_then(|()| Metadata::decode(self.pages.path(), &copy.metadata));
+        metadata.map(|metadata| (copy, metadata))
     }
 }

@@ -16,20 +16,20 @@ use super::pending::Pending;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
-use crate::file::{Journal, Published, Store, Unpublished};
+use crate::file::{Journal, LiveCopy, PublishedFile, UnpublishedFile};
 use crate::format::frame::Header;
 use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
 use crate::system::{Files, Held, Inode, Rights, random};
 
-/// All that an open writer has.
+/// What a writer has, until it is closed or poisoned.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct WriterState {
     pub(super) transaction: Transaction,
     /// What rolling back returns to.
     pub(super) committed: Committed,
     pub(super) policy: Policy,
-    /// Opened before the first commit, or by recovery.
+    /// `None` until recovery or the first commit has opened it.
     pub(super) journal: Option<Journal>,
     pub(super) lock: Held,
 }
@@ -44,15 +44,16 @@ pub(super) struct Committed {
 }
 
 /// How a step of a commit failed.
-pub(super) enum Failure {
+pub(super) enum CommitFailure {
     /// Nothing happened; the transaction is whole.
     Clean(Error),
     /// What the disk holds is unknown.
     Poison(Error),
 }
 
-impl Failure {
-    /// Of making the journal ready: nothing relies on it yet, but a sync that failed is not to be tried again.
+impl CommitFailure {
+    /// A failure to open the journal. Nothing relies on the journal yet, but a sync that failed must not be tried
+    /// again.
     fn before_append(error: Error) -> Self {
         match error {
             Error::Io { op: "sync", .. } => Self::Poison(error),
@@ -61,33 +62,28 @@ impl Failure {
     }
 }
 
-pub(super) fn published(
-    commit: u64,
-    counts: Counts,
-    metadata: &Metadata,
-    files: &Files,
-) -> Result<Published> {
-    Ok(Published { commit, counts, metadata: metadata.encode(&files.data)? })
+pub(super) fn live_copy(commit: u64, counts: Counts, metadata: &Metadata, files: &Files) -> Result<LiveCopy> {
+    Ok(LiveCopy { commit, counts, metadata: metadata.encode(&files.data)? })
 }
 
-fn superblock(store: &Store, committed: &Committed, policy: Policy) -> Superblock {
+fn superblock(published: &PublishedFile, committed: &Committed, policy: Policy) -> Superblock {
     Superblock {
         policy,
         commit: committed.commit,
         counts: committed.counts,
         metadata: committed.metadata.clone(),
-        ..store.checkpoint.clone()
+        ..published.checkpoint.clone()
     }
 }
 
-/// The journal of a store that needed no recovery.
-pub(crate) fn journal_of(store: &Store) -> Result<Journal> {
-    let model = Rights::of(&store.file).at(&store.files.data, "look at")?;
-    Journal::create(&store.files, &*store.disk, &model, store.journal_header())
+/// Opens the journal of a file that needed no recovery.
+pub(super) fn journal_of(published: &PublishedFile) -> Result<Journal> {
+    let model = Rights::of(&published.file).at(&published.files.data, "look at")?;
+    Journal::create(&published.files, &*published.disk, &model, published.journal_header())
 }
 
-impl Open {
-    /// What is left of the writer, nothing if it is poisoned, and how the commit went.
+impl WriterState {
+    /// Commits. Returns what is left of the writer, `None` if it is poisoned, and how the commit went.
     pub(super) fn commit(
         mut self: Box<Self>,
         files: &Files,
@@ -99,8 +95,8 @@ impl Open {
             metadata: self.transaction.metadata.clone(),
             identity: *self.transaction.work.identity(),
         };
-        // Where they were wrong before, as verification shows and repair mends, they may have become impossible.
-        // A file that says so would not open again.
+        // If the counts were wrong before, changes may have made them impossible. A file with such counts could not
+        // be opened again to be repaired.
         let checked = check_counts(&files.data, &next.counts, next.identity.geometry);
         if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
@@ -114,73 +110,81 @@ impl Open {
         }
     }
 
-    /// Fails if another file has the name, which a publication would replace, and beside which a commit would be lost.
+    /// Fails if another file has the filter's name. A publication would replace that file, and a journaled commit
+    /// would be found by nobody.
     fn check_name(&self, files: &Files) -> Result<()> {
-        let Some(store) = self.transaction.work.store() else { return Ok(()) };
-        let own = Inode::of(&store.file.metadata().at(&files.data, "look at")?);
+        let Some(published) = self.transaction.work.published() else { return Ok(()) };
+        let own = Inode::of(&published.file.metadata().at(&files.data, "look at")?);
         match files.inode()? {
             Some(found) if found != own => Err(Error::NameTaken { path: files.data.clone() }),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn failed(self: Box<Self>, failure: Failure) -> (Option<Box<Self>>, Result<()>) {
+    pub(super) fn failed(self: Box<Self>, failure: CommitFailure) -> (Option<Box<Self>>, Result<()>) {
         match failure {
-            Failure::Clean(error) => (Some(self), Err(error)),
-            Failure::Poison(error) => {
-                if let Some(store) = self.transaction.work.store() {
-                    // If this fails too, no reader has seen anything of the transaction, or the epoch is odd.
-                    let _ = store.live.set_poisoned(&store.file);
+            CommitFailure::Clean(error) => (Some(self), Err(error)),
+            CommitFailure::Poison(error) => {
+                if let Some(published) = self.transaction.work.published() {
+                    // If this fails too, readers are safe: they have seen nothing of the transaction, or the epoch
+                    // stays odd.
+                    let _ = published.live.set_poisoned(&published.file);
                 }
                 (None, Err(error))
             }
         }
     }
 
-    /// Makes the published file, if there is one, hold all that was committed.
+    /// Writes all that was committed into the published file, if there is one, and empties the journal.
     pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
-        let (Work::Published(store, _) | Work::Unpublished(_, Some(store))) = &mut self.transaction.work
+        let (Work::Published(published, _) | Work::Unpublished(_, Some(published))) =
+            &mut self.transaction.work
         else {
             return Ok(());
         };
         let Committed { commit, counts, metadata, .. } = &self.committed;
-        let published = published(*commit, *counts, metadata, files)?;
-        let superblock = superblock(store, &self.committed, self.policy);
+        let copy = live_copy(*commit, *counts, metadata, files)?;
+        let superblock = superblock(published, &self.committed, self.policy);
         let journal = match &mut self.journal {
             Some(journal) => journal,
-            none => none.insert(journal_of(store)?),
+            none => none.insert(journal_of(published)?),
         };
-        store.checkpoint(journal, &published, superblock)
+        published.checkpoint(journal, &copy, superblock)
     }
 
     /// Through the journal, then into the file.
-    fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), Failure> {
-        let Work::Published(store, pending) = &mut self.transaction.work else { return Ok(()) };
+    fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), CommitFailure> {
+        let Work::Published(published, pending) = &mut self.transaction.work else { return Ok(()) };
         let metadata_changed = next.metadata != self.committed.metadata;
         if pending.is_empty() && next.counts == self.committed.counts && !metadata_changed {
             return Ok(());
         }
-        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let copy =
+            live_copy(next.commit, next.counts, &next.metadata, files).map_err(CommitFailure::Clean)?;
         let journal = match &mut self.journal {
             Some(journal) => journal,
-            none => none.insert(journal_of(store).map_err(Failure::before_append)?),
+            none => none.insert(journal_of(published).map_err(CommitFailure::before_append)?),
         };
-        let disk = store.disk.clone();
+        let disk = published.disk.clone();
         let overlay = pending.sorted();
         let mut append = journal.begin(files, &*disk, next.commit);
-        let appended = store
+        let appended = published
             .seal(overlay, |id, change, page| append.page(id, change, page))
-            .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&published.metadata)));
+            .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&copy.metadata)));
         let unknown = Error::unknown(&files.data, next.commit);
         if let Err(error) = appended {
             let cut = journal.cut_back(files, &*disk);
-            return Err(if cut.is_ok() { Failure::Clean(error) } else { Failure::Poison(unknown(error)) });
+            return Err(if cut.is_ok() {
+                CommitFailure::Clean(error)
+            } else {
+                CommitFailure::Poison(unknown(error))
+            });
         }
         // Protects: the whole transaction, before anything of it reaches the data file.
-        journal.sync(files, &*disk).map_err(|error| Failure::Poison(unknown(error)))?;
+        journal.sync(files, &*disk).map_err(|error| CommitFailure::Poison(unknown(error)))?;
         let after = Error::after_commit(&files.data, next.commit);
-        let after = |error| Failure::Poison(after(error));
-        store.apply(overlay, &published).map_err(after)?;
+        let after = |error| CommitFailure::Poison(after(error));
+        published.apply(overlay, &copy).map_err(after)?;
         pending.clear();
         self.committed = next;
         if journal.length() > disk.checkpoint_at() {
@@ -205,11 +209,11 @@ impl Open {
         let renamed = marked.at(&files.data, "write").and_then(|()| file.rename(old.is_some()));
         if let Err(error) = renamed {
             if let Some(old) = &old {
-                // Where it stays set, readers look at the name before each answer, and find this file.
+                // If the flag stays set, readers only look at the name before each answer, and find this file.
                 let _ = old.live.set_superseded(&old.file, false);
             }
             self.transaction.work = Work::Unpublished(file, old);
-            return self.failed(Failure::Clean(error));
+            return self.failed(CommitFailure::Clean(error));
         }
         // Protects: the new file's name, before the journal of the old one is emptied.
         let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
@@ -219,11 +223,11 @@ impl Open {
             (Some(journal), None) => Ok(journal),
             (journal, _) => continued(journal, files, &file, &superblock).map_err(&after),
         });
-        match journal.and_then(|journal| Ok((journal, file.into_store(superblock).map_err(&after)?))) {
-            Ok((journal, store)) => {
+        match journal.and_then(|journal| Ok((journal, file.into_published(superblock).map_err(&after)?))) {
+            Ok((journal, published)) => {
                 self.committed = next;
                 self.journal = Some(journal);
-                self.transaction.work = Work::Published(Box::new(store), Pending::default());
+                self.transaction.work = Work::Published(Box::new(published), Pending::default());
                 (Some(self), Ok(()))
             }
             // The old file stays superseded: readers go by the name, whatever it leads to.
@@ -232,43 +236,44 @@ impl Open {
     }
 
     /// All that a publication does before the rename.
-    fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, Failure> {
+    fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, CommitFailure> {
         let Work::Unpublished(file, old) = &self.transaction.work else {
-            return Err(Failure::Clean(Error::Poisoned { path: files.data.clone() }));
+            return Err(CommitFailure::Clean(Error::Poisoned { path: files.data.clone() }));
         };
-        let published = published(next.commit, next.counts, &next.metadata, files).map_err(Failure::Clean)?;
+        let copy =
+            live_copy(next.commit, next.counts, &next.metadata, files).map_err(CommitFailure::Clean)?;
         let superblock = Superblock {
             id: 2,
             identity: file.identity,
             policy: self.policy,
             commit: next.commit,
-            salt: random(&files.data).map_err(Failure::Clean)?,
+            salt: random(&files.data).map_err(CommitFailure::Clean)?,
             counts: next.counts,
             metadata: next.metadata.clone(),
         };
-        file.seal(&superblock, &published).map_err(Failure::Clean)?;
+        file.seal(&superblock, &copy).map_err(CommitFailure::Clean)?;
         // Protects: all of the file, before it has the filter's name.
-        file.sync().map_err(Failure::Poison)?;
+        file.sync().map_err(CommitFailure::Poison)?;
         if old.is_none() {
-            // A journal that somebody left here when he removed its filter must not meet the new one.
+            // A journal may lie here whose filter was removed. It must not be taken for the new filter's.
             let journal = continued(self.journal.take(), files, file, &superblock);
-            self.journal = Some(journal.map_err(Failure::Poison)?);
+            self.journal = Some(journal.map_err(CommitFailure::Poison)?);
         }
         Ok(superblock)
     }
 
-    /// As after the last commit.
+    /// Returns to the last commit.
     pub(super) fn rolled_back(mut self: Box<Self>, files: &Files, options: &Options) -> Result<Box<Self>> {
         let Committed { counts, metadata, identity, .. } = self.committed.clone();
         let work = match self.transaction.work {
-            Work::Published(store, mut pending) => {
+            Work::Published(published, mut pending) => {
                 pending.clear();
-                Work::Published(store, pending)
+                Work::Published(published, pending)
             }
-            Work::Unpublished(_, Some(store)) => Work::Published(store, Pending::default()),
+            Work::Unpublished(_, Some(published)) => Work::Published(published, Pending::default()),
             Work::Unpublished(file, None) => {
                 drop(file);
-                let file = Unpublished::create(files, &options.disk, identity, None)?;
+                let file = UnpublishedFile::create(files, &options.disk, identity, None)?;
                 Work::Unpublished(Box::new(file), None)
             }
         };
@@ -277,11 +282,11 @@ impl Open {
     }
 }
 
-/// The journal, emptied, as the one of an unpublished file; created where there is none.
+/// Empties the journal for an unpublished file that is about to have the name; creates it where there is none.
 fn continued(
     journal: Option<Journal>,
     files: &Files,
-    file: &Unpublished,
+    file: &UnpublishedFile,
     next: &Superblock,
 ) -> Result<Journal> {
     let (_, disk) = file.surroundings();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::writer::Writer;
 use crate::error::{Error, IoContext, Result};
-use crate::file::Unpublished;
+use crate::file::UnpublishedFile;
 use crate::format::Identity;
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -31,7 +31,7 @@ impl Reader {
                 Err(failed) => failed,
             };
             if failed == InVain::NotBegun {
-                // The writer may have died: opening recovers.
+                // The writer may have died. Opening the file anew recovers it.
                 self.reopen(&view)?;
             }
             if !attempts.again(failed) {
@@ -46,26 +46,26 @@ impl Reader {
         destination: &Path,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Result<Writer, InVain>> {
-        let Some(published) = view.settled_published() else { return Ok(Err(InVain::NotBegun)) };
-        let (before, metadata) = published?;
+        let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
+        let (before, metadata) = copy?;
         let superblock = &view.superblock;
         let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
         let options = Options::new();
         let files = Files::new(destination)?;
         let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
         let fill = |files: &Files| {
-            Unpublished::fill(files, &options.disk, identity, Some(&model), true, |write| {
+            UnpublishedFile::fill(files, &options.disk, identity, Some(&model), true, |write| {
                 copy_regions(view, &mut |region, words, _| write(region, words), progress)
             })
         };
         let copied = Writer::create_filled(files, &options, superblock.policy, before.counts, metadata, fill);
-        let unchanged = match view.published() {
+        let unchanged = match view.live_copy() {
             Some(Ok((after, _))) => after == before && self.view()?.is_same_as(view),
             _ => false,
         };
         match copied {
             Ok(writer) if unchanged => Ok(Ok(writer)),
-            // What was read may be torn between two commits; only an undisturbed failure is one.
+            // What was read may be of two commits. A failure counts only if no commit came in between.
             Ok(_) | Err(Error::Busy { .. }) => Ok(Err(InVain::Torn)),
             Err(error) => Err(error),
         }

@@ -1,68 +1,36 @@
 //! Doubling: streaming an old file, with the open transaction's changes, into a new one twice its size.
 //!
 //! No key is needed: the first bit of an entry's tail says which of the two child regions it belongs to, at the
-//! same bucket index. Nothing is kicked, and nothing can overflow. `format-spec/README.md`, section 8.
+//! same bucket index. No entry is moved to its other bucket, and no bucket can overflow. `format-spec/README.md`,
+//! section 8.
 
+use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, MAX_REGIONS, RegionId, Width, with_width};
-use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::{Overlay, Region, Store, Unpublished};
+use crate::error::{Error, GrowthRefusal, Result};
+use crate::file::{Overlay, Region, UnpublishedFile};
 use crate::format::Identity;
-use crate::system::{REGIONS_AHEAD, Rights};
-
-/// What may double: a published file under an open transaction, or one not yet published.
-#[derive(Clone, Copy)]
-pub(super) enum Parent<'a> {
-    Published(&'a Store, &'a Overlay),
-    Unpublished(&'a Unpublished),
-}
-
-impl Parent<'_> {
-    fn identity(self) -> Identity {
-        match self {
-            Self::Published(store, _) => store.checkpoint.identity,
-            Self::Unpublished(file) => file.identity,
-        }
-    }
-
-    fn read_ahead(self, region: RegionId) {
-        if let Self::Published(store, _) = self {
-            store.read_ahead(region);
-        }
-    }
-
-    /// One region with the transaction's changes, its pages verified.
-    fn read(self, region: RegionId, into: &mut Region) -> Result<()> {
-        match self {
-            Self::Unpublished(file) => file.read(region, into),
-            Self::Published(store, overlay) => store.read_region(region, overlay.region(region), into)?,
-        }
-        Ok(())
-    }
-}
+use crate::system::REGIONS_AHEAD;
 
 /// Streams `source` into a new file of twice as many regions. The source is not changed.
-pub(super) fn double(source: Parent<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Unpublished> {
-    let identity = source.identity();
+pub(super) fn double(
+    source: Target<'_, &Overlay>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<UnpublishedFile> {
+    let identity = *source.identity();
     let regions = identity.geometry.regions();
-    let (files, disk) = match source {
-        Parent::Published(store, _) => (&store.files, &store.disk),
-        Parent::Unpublished(file) => file.surroundings(),
-    };
+    let (files, disk) = source.surroundings();
     let geometry = identity.geometry.doubled().ok_or_else(|| Error::Growth {
         path: files.data.clone(),
         reason: GrowthRefusal::Regions(MAX_REGIONS),
     })?;
-    let model = match source {
-        Parent::Published(store, _) => Rights::of(&store.file).at(&files.data, "look at")?,
-        Parent::Unpublished(file) => file.rights()?,
-    };
+    let model = source.rights()?;
     let identity = Identity { geometry, ..identity };
-    Unpublished::fill(files, disk, identity, Some(&model), true, |write| {
+    UnpublishedFile::fill(files, disk, identity, Some(&model), true, |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {
             source.read_ahead(RegionId((region as u32).saturating_add(REGIONS_AHEAD)));
-            source.read(RegionId(region as u32), &mut parent)?;
+            source.read_region(RegionId(region as u32), &mut parent)?;
             with_width!(geometry.slots, W => split_region::<W>(&parent, &mut children));
             for (child, words) in (2 * region..).zip(&children) {
                 write(RegionId(child as u32), words)?;

@@ -1,8 +1,9 @@
 //! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
 //!
-//! Within a region keys keep their order, and regions do not depend on each other: the outcome is that of
-//! taking one key after the other, on one thread or on many, but for doublings. A region without room sets
-//! its remaining keys aside, and those of other regions still go in before the filter doubles.
+//! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the
+//! outcome is the same as if the keys were taken one after the other, on one thread or on many. If a region has no
+//! room, its remaining keys are left for later, and those of other regions are still taken before the filter
+//! doubles.
 
 use super::scratch::Scratch;
 use super::target::Target;
@@ -10,15 +11,17 @@ use crate::cuckoo::{
     BucketId, BucketsMut, Inserted, KeyHash, Place, RegionId, Search, Slot, TAIL_LENGTHS, Width, region,
 };
 use crate::error::Result;
+use crate::file::Overlay;
 use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
 const AHEAD: usize = 16;
-/// With so many keys for a published region, unpacking it first is cheaper than finding each changed bucket.
+/// With at least so many keys for a region of a published file, unpacking it first is cheaper than finding each
+/// changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
-/// Regions that one thread has to itself: their pages share a word of the bits that tell which have changed.
+/// Consecutive regions that go to the same thread, as the changed bits of their pages share a word.
 const REGIONS_TOGETHER: u64 = 4;
 
 /// A key of a batch, on its way into its region.
@@ -45,12 +48,12 @@ impl Item {
     }
 }
 
-/// Memory for a batch, kept from block to block: asking for it anew each time costs more than sorting does.
+/// Memory for a batch. It is kept from block to block, as allocating it anew each time costs more than sorting.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// As hashed: for each thread that hashes, the items for each thread that takes them.
+    /// For each thread that hashes, the items for each thread that takes keys.
     hashed: Vec<Vec<Vec<Item>>>,
-    /// For each thread that takes them, two to sort with.
+    /// For each thread that takes keys, two buffers to sort with.
     sorted: Vec<[Vec<Item>; 2]>,
 }
 
@@ -83,7 +86,7 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
     }
 }
 
-/// What is done with each key.
+/// What happens to each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// A copy of it is stored.
@@ -94,7 +97,7 @@ pub(super) enum Mode {
     Remove,
 }
 
-/// How a batch is taken.
+/// How the keys of a batch are taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub(crate) mode: Mode,
@@ -199,9 +202,9 @@ impl Division {
     }
 }
 
-/// Hashes the keys of `indices` by `hash`, on as many threads as the manner says, into `buffers`. Nothing else is
-/// changed: `hash` may be the user's, and may panic.
-pub(crate) fn hash_all<W: Width>(
+/// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
+/// else, as `hash` calls the user's code, which may panic.
+pub(super) fn hash_all<W: Width>(
     regions: u64,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
@@ -227,10 +230,10 @@ pub(crate) fn hash_all<W: Width>(
     outcomes.into_iter().collect()
 }
 
-/// Takes the keys that [`hash_all`] has put into `buffers`; tells what became of them, and what went wrong,
-/// whereupon the rest was left out.
-pub(crate) fn take_hashed<W: Width>(
-    target: Target<'_>,
+/// Takes the keys that [`hash_all`] has put into `buffers`. Returns what became of them, and the first error: after
+/// one, a thread leaves out the rest of its keys.
+pub(super) fn take_hashed<W: Width>(
+    target: Target<'_, &mut Overlay>,
     regions: u64,
     manner: Manner,
     buffers: &mut Buffers,
@@ -243,17 +246,18 @@ pub(crate) fn take_hashed<W: Width>(
         |region| division.part_of(region),
         |targets| {
             let work = targets.into_iter().zip(sorted).enumerate().collect();
-            let take = |(part, (mut target, buffers)): (usize, (Target<'_>, &mut [Vec<Item>; 2]))| {
-                #[cfg(test)]
-                assert!(!tests::BUG.get(), "a bug");
-                // Of a thread that had nothing to hash, there is none.
-                let of_part: Vec<&[Item]> =
-                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
-                sort_by_region(&of_part, regions, buffers);
-                let mut outcomes = Outcomes::default();
-                let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
-                (outcomes, outcome)
-            };
+            let take =
+                |(part, (mut target, buffers)): (usize, (Target<'_, &mut Overlay>, &mut [Vec<Item>; 2]))| {
+                    #[cfg(test)]
+                    assert!(!tests::BUG.get(), "a bug");
+                    // A thread that had no keys to hash has no items for this part.
+                    let of_part: Vec<&[Item]> =
+                        hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
+                    sort_by_region(&of_part, regions, buffers);
+                    let mut outcomes = Outcomes::default();
+                    let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
+                    (outcomes, outcome)
+                };
             for (outcomes, outcome) in on_threads(work, take) {
                 all.append(outcomes);
                 failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
@@ -265,7 +269,7 @@ pub(crate) fn take_hashed<W: Width>(
 
 /// Takes keys sorted by region.
 fn take_part<W: Width>(
-    target: &mut Target<'_>,
+    target: &mut Target<'_, &mut Overlay>,
     items: &[Item],
     manner: Manner,
     outcomes: &mut Outcomes,
@@ -277,25 +281,25 @@ fn take_part<W: Width>(
         let Some(Item { region, .. }) = items.first().copied() else { continue };
         let mut next = coming.iter();
         coming = coming.get(items.len()..).unwrap_or_default();
-        if let Target::Published(store, overlay) = target
+        if let Target::Published(published, overlay) = target
             && items.len() >= KEYS_WORTH_UNPACKING
         {
             let scratch = scratch.get_or_insert_with(Scratch::new);
             let change = overlay.region_mut(region);
-            // A damaged page is met again below by the keys that need it, and by no others.
-            if scratch.unpack(store, region, change).is_ok() {
+            // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
+            if scratch.unpack(published, region, change).is_ok() {
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
                 scratch.pack(change);
                 continue;
             }
         }
-        let buffer = target.buffer();
-        let mut view = target.view_mut(region);
+        let file = target.file();
+        let mut view = target.reborrow().with(|overlay| overlay.region_mut(region)).region(region);
         outcomes.take::<W, _>(&mut view, items, manner, &mut search, || {
             if let Some(item) = next.next() {
                 let place = item.place::<W>();
-                buffer.prefetch(item.region, place.first);
-                buffer.prefetch(item.region, place.second());
+                file.prefetch(item.region, place.first);
+                file.prefetch(item.region, place.second());
             }
         })?;
     }

@@ -1,40 +1,44 @@
-//! The open transaction's changes, as they come: buckets changed one by one in a table of their own, so that a change
-//! costs one look into memory, and those changed in bulk by region and page.
+//! The open transaction's changes. Buckets changed one by one are kept in a hash table, so that a change costs one
+//! access to memory. Those changed by batches are kept by region and page.
 //!
-//! Finding the page of a bucket takes three looks, each of which waits for the one before, and its first change makes
-//! the page. Sorted at the end, the pages are made and filled in order, each while it is in the cache.
+//! Changes made one by one are put into pages only when they are needed there, in order, so that each page is
+//! filled while it is in the cache. Finding the page for each change at once would take three accesses, each of
+//! which waits for the one before.
 
 use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
-use crate::file::{Overlay, Store};
+use crate::file::{Overlay, PublishedFile};
 use crate::format::BUCKETS_PER_PAGE;
 use crate::system::Words;
 
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     overlay: Overlay,
-    /// The words of buckets changed since, by the bucket's number in the file; they count, and not those of the
-    /// overlay.
+    /// The words of buckets changed since, by the bucket's number in the file. Where the overlay has a word for the
+    /// same bucket, it is out of date.
     single: Table,
 }
 
-/// A hash table of numbers and words, in which a change that follows a lookup finds the cache line there already.
+/// An open hash table from bucket numbers to words. A change after a lookup of the same bucket meets the same cache
+/// line.
 #[derive(Debug, Default)]
 struct Table {
-    /// A power of two of them, at most half of them used: a number and one more, and its word; or 0.
+    /// Pairs of a bucket's number plus 1 and its word; `[0, 0]` is free. There are none or a power of two, and at
+    /// most half are used.
     places: Vec<[u64; 2]>,
     used: usize,
 }
 
-/// Of the first places that there are.
+/// How many places are made first.
 const FIRST_PLACES: usize = 64;
 
 impl Table {
-    /// Where a number is, or belongs; there are places.
+    /// The place of a number, or the free one where it would be put. The table must not be empty of places.
     #[inline]
     fn place(&self, number: u64) -> usize {
-        // By 2^64 over the golden ratio; of the product not the lowest bits, which few bits of the number reach.
+        // Fibonacci hashing: the multiplier is 2^64 over the golden ratio. The lowest bits of the product depend on
+        // few bits of the number, and are left out.
         let mask = self.places.len() - 1;
         let mut place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & mask;
         while self.places[place][0] != 0 && self.places[place][0] != number + 1 {
@@ -75,7 +79,7 @@ impl Table {
         }
     }
 
-    /// Keeps its memory for what comes, as making it anew takes time, unless it was made for much more than it held.
+    /// Empties the table. Its memory is kept for the next changes, unless less than a sixteenth of it was used.
     fn empty(&mut self) {
         if self.used * 16 < self.places.len() {
             self.places = Vec::new();
@@ -89,7 +93,7 @@ impl Table {
         self.used == 0
     }
 
-    /// Ascending.
+    /// All numbers and words, ascending.
     fn sorted(&self) -> Vec<(u64, u64)> {
         let used = self.places.iter().filter(|[key, _]| *key != 0);
         let mut all: Vec<_> = used.map(|[key, word]| (key - 1, *word)).collect();
@@ -98,7 +102,8 @@ impl Table {
     }
 }
 
-/// A region as the transaction sees it, where all pages are intact and all changes single.
+/// A region as the transaction sees it, if all pages were verified and all changes are in the table: then nothing
+/// can fail.
 pub(super) struct Direct<'a> {
     words: Words<'a, { BUCKETS_PER_REGION as usize }>,
     region: RegionId,
@@ -171,13 +176,17 @@ impl Pending {
         self.single.empty();
     }
 
-    /// A region to be changed bucket by bucket, if that is all that was done so far, and every page intact.
+    /// The region to be changed directly, if all changes so far are in the table and every page was verified.
     #[inline]
-    pub(super) fn direct<'a>(&'a mut self, store: &'a Store, region: RegionId) -> Option<Direct<'a>> {
-        if !self.overlay.is_new() || !store.is_intact() {
+    pub(super) fn direct<'a>(
+        &'a mut self,
+        published: &'a PublishedFile,
+        region: RegionId,
+    ) -> Option<Direct<'a>> {
+        if !self.overlay.is_new() || !published.pages.are_intact() {
             return None;
         }
-        Some(Direct { words: store.map.region(region)?, region, changes: &mut self.single })
+        Some(Direct { words: published.pages.map.region(region)?, region, changes: &mut self.single })
     }
 }
 

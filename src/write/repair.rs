@@ -6,7 +6,7 @@
 
 use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_width};
 use crate::error::Result;
-use crate::file::{Overlay, Store};
+use crate::file::{Overlay, PublishedFile};
 use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PageId, tally};
 
 /// What [`Writer::repair`](crate::Writer::repair) did.
@@ -32,19 +32,19 @@ impl Repair {
     }
 }
 
-/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined; the
-/// totals that no scan can see are taken from `counts`. What cannot be read is overwritten, so that it can be.
-pub(crate) fn find_damage(
-    store: &Store,
+/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined. Totals
+/// that no scan can see are taken from `counts`. Pages that cannot be read are overwritten.
+pub(super) fn find_damage(
+    published: &PublishedFile,
     counts: &Counts,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Vec<DamagedPage>, Counts)> {
-    let geometry = store.checkpoint.identity.geometry;
+    let geometry = published.checkpoint.identity.geometry;
     let mut quarantined = Vec::new();
     let mut found = Counts { universal: 0, by_tail: Default::default(), ..*counts };
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
-        let intact = store.read_or_mend(id, &mut page)?;
+        let intact = published.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
         let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
         if !sound || !intact {
@@ -61,8 +61,8 @@ pub(crate) fn find_damage(
     Ok((quarantined, found))
 }
 
-/// Puts quarantined pages into `overlay`, in the place of those.
-pub(crate) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
+/// Replaces these pages, in `overlay`, by pages whose slots are all universal.
+pub(super) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
     let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
     for id in pages.iter().map(|page| PageId(page.page)) {
         let change = overlay.region_mut(id.region()).page_mut(id.in_region());

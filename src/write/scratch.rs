@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::Result;
-use crate::file::{CHANGED, RegionChange, Store};
+use crate::file::{CHANGED, PublishedFile, RegionChange};
 use crate::format::BUCKETS_PER_PAGE;
 
 pub(super) struct Scratch {
@@ -18,9 +18,14 @@ impl Scratch {
         Self { words: Box::new([0; _]), changed: [0; _] }
     }
 
-    /// Takes over a region and what is changed in it already. Fails if a page of it is damaged.
-    pub(super) fn unpack(&mut self, store: &Store, region: RegionId, change: &RegionChange) -> Result<()> {
-        store.read_region(region, Some(change), &mut self.words)?;
+    /// Reads a region with the changes in it. Fails if a page of it is damaged.
+    pub(super) fn unpack(
+        &mut self,
+        published: &PublishedFile,
+        region: RegionId,
+        change: &RegionChange,
+    ) -> Result<()> {
+        published.read_region(region, Some(change), &mut self.words)?;
         let (pages, _) = self.changed.as_chunks_mut();
         for (number, page) in (0..).zip(pages) {
             *page = change.page(number).map_or([0; CHANGED], |page| *page.changed());
@@ -28,7 +33,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Gives the changes back.
+    /// Puts the changes back into `change`.
     pub(super) fn pack(&self, change: &mut RegionChange) {
         let (words, _) = self.words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let (changed, _) = self.changed.as_chunks::<CHANGED>();

@@ -1,51 +1,122 @@
-//! Where inserts and removals go: a region of a published file under changes, or of an unpublished one.
+//! Where changes go, and what is read under them: a published file, which stays as it is under changes kept beside it,
+//! or an unpublished one, which takes them itself.
+
+use std::sync::Arc;
 
 use super::pending::Pending;
 use crate::cuckoo::{Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
-use crate::error::{Error, Result};
-use crate::file::{Overlay, RegionChange, Store, Unpublished};
+use crate::error::{Error, IoContext, Result};
+use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile};
+use crate::format::Identity;
+use crate::system::{Disk, Files, Rights};
 
-/// Where inserts go: all that a thread of them may change, and nothing that another may.
-pub(super) enum Target<'a> {
-    Published(&'a Store, &'a mut Overlay),
-    Unpublished(&'a Unpublished),
-}
-
-/// What can be asked for cache lines.
+/// A file and its changes: `C` is how those of a published file are held, `()` where they do not matter.
 #[derive(Clone, Copy)]
-pub(super) enum Buffer<'a> {
-    Published(&'a Store),
-    Unpublished(&'a Unpublished),
+pub(super) enum Target<'a, C> {
+    Published(&'a PublishedFile, C),
+    Unpublished(&'a UnpublishedFile),
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut RegionChange> {
+impl<'a, C> Target<'a, C> {
+    #[inline]
+    pub(super) const fn identity(&self) -> &'a Identity {
         match self {
-            Self::Published(store, overlay) => {
-                RegionView::Published(store, region, overlay.region_mut(region))
+            Self::Published(published, _) => &published.checkpoint.identity,
+            Self::Unpublished(file) => &file.identity,
+        }
+    }
+
+    /// The same file with its changes held in another way.
+    #[inline]
+    pub(super) fn with<D>(self, hold: impl FnOnce(C) -> D) -> Target<'a, D> {
+        match self {
+            Self::Published(published, changes) => Target::Published(published, hold(changes)),
+            Self::Unpublished(file) => Target::Unpublished(file),
+        }
+    }
+
+    /// One region of it.
+    #[inline]
+    pub(super) const fn region(self, region: RegionId) -> RegionView<'a, C> {
+        RegionView { target: self, region }
+    }
+
+    /// The filter's files, and through what they are written.
+    pub(super) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
+        match self {
+            Self::Published(published, _) => (&published.files, &published.disk),
+            Self::Unpublished(file) => file.surroundings(),
+        }
+    }
+
+    /// The permissions and the owner that a file in its place should have.
+    pub(super) fn rights(&self) -> Result<Rights> {
+        match self {
+            Self::Published(published, _) => Rights::of(&published.file).at(&published.files.data, "look at"),
+            Self::Unpublished(file) => file.rights(),
+        }
+    }
+
+    /// Asks for the cache line of a bucket.
+    #[inline]
+    pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
+        match self {
+            Self::Published(published, _) => published.pages.prefetch(region, bucket.0),
+            Self::Unpublished(file) => file.prefetch(region, bucket.0),
+        }
+    }
+
+    /// Has a region read in that will be needed soon, without waiting for it.
+    pub(super) fn read_ahead(&self, region: RegionId) {
+        if let Self::Published(published, _) = self {
+            published.pages.read_ahead(region);
+        }
+    }
+}
+
+impl Target<'_, &Overlay> {
+    /// One region with the changes in it, its pages verified.
+    pub(super) fn read_region(&self, region: RegionId, into: &mut Region) -> Result<()> {
+        match self {
+            Self::Published(published, overlay) => {
+                published.read_region(region, overlay.region(region), into)
             }
-            Self::Unpublished(file) => RegionView::Unpublished(file, region),
+            Self::Unpublished(file) => {
+                file.read(region, into);
+                Ok(())
+            }
         }
     }
+}
 
-    pub(super) const fn buffer(&self) -> Buffer<'a> {
+impl<'a> Target<'a, &mut Overlay> {
+    /// The same, for as long as it is borrowed.
+    pub(super) const fn reborrow(&mut self) -> Target<'_, &mut Overlay> {
         match self {
-            Self::Published(store, _) => Buffer::Published(store),
-            Self::Unpublished(file) => Buffer::Unpublished(file),
+            Self::Published(published, overlay) => Target::Published(published, overlay),
+            Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
 
-    /// Lets `work` have targets of its own for each of `parts`, which no other part's regions are in.
+    /// The file without its changes.
+    pub(super) const fn file(&self) -> Target<'a, ()> {
+        match self {
+            Self::Published(published, _) => Target::Published(published, ()),
+            Self::Unpublished(file) => Target::Unpublished(file),
+        }
+    }
+
+    /// Lets `work` have a target for each of `parts`, none of which has regions in common with another.
     pub(super) fn divide(
         self,
         parts: usize,
         part_of: impl Fn(RegionId) -> usize,
-        work: impl FnOnce(Vec<Target<'_>>),
+        work: impl FnOnce(Vec<Target<'_, &mut Overlay>>),
     ) {
         match self {
-            Self::Published(store, overlay) if parts > 1 => {
+            Self::Published(published, overlay) if parts > 1 => {
                 let mut divided = overlay.divide(parts, part_of);
-                work(divided.iter_mut().map(|overlay| Target::Published(store, overlay)).collect());
+                work(divided.iter_mut().map(|overlay| Target::Published(published, overlay)).collect());
                 divided.into_iter().for_each(|part| overlay.append(part));
             }
             Self::Unpublished(file) => work((0..parts).map(|_| Target::Unpublished(file)).collect()),
@@ -54,23 +125,12 @@ impl<'a> Target<'a> {
     }
 }
 
-impl Buffer<'_> {
-    /// Asks for the cache line of a bucket.
-    #[inline]
-    pub(super) fn prefetch(self, region: RegionId, bucket: BucketId) {
-        match self {
-            Self::Published(store) => store.prefetch(region, bucket.0),
-            Self::Unpublished(file) => file.prefetch(region, bucket.0),
-        }
-    }
-}
-
-/// The changes that a view of a published region sees.
+/// Changed buckets that a region of a published file is read under.
 pub(super) trait Changes {
     fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
-/// Those that it can add to.
+/// Those that can be added to.
 pub(super) trait ChangesMut: Changes {
     fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
 }
@@ -96,7 +156,7 @@ impl ChangesMut for &mut Pending {
     }
 }
 
-/// Of the region alone that the view is of.
+/// The changes of one region, which is the one that is read under them.
 impl Changes for &mut RegionChange {
     fn get(&self, _: RegionId, bucket: BucketId) -> Option<u64> {
         RegionChange::get(self, bucket)
@@ -109,10 +169,10 @@ impl ChangesMut for &mut RegionChange {
     }
 }
 
-/// One region as the transaction sees it; `C` says whether it may be changed.
-pub(super) enum RegionView<'a, C> {
-    Published(&'a Store, RegionId, C),
-    Unpublished(&'a Unpublished, RegionId),
+/// One region as the transaction sees it; it may be changed if `C` may.
+pub(super) struct RegionView<'a, C> {
+    target: Target<'a, C>,
+    region: RegionId,
 }
 
 impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
@@ -120,12 +180,12 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
 
     #[inline]
     fn load(&mut self, bucket: BucketId) -> Result<Bucket<W>> {
-        Ok(Bucket::new(match self {
-            Self::Published(store, region, changes) => match changes.get(*region, bucket) {
+        Ok(Bucket::new(match &self.target {
+            Target::Published(published, changes) => match changes.get(self.region, bucket) {
                 Some(word) => word,
-                None => store.bucket(*region, bucket.0)?,
+                None => published.pages.bucket(self.region, bucket.0)?,
             },
-            Self::Unpublished(file, region) => file.bucket(*region, bucket.0),
+            Target::Unpublished(file) => file.bucket(self.region, bucket.0),
         }))
     }
 }
@@ -133,9 +193,9 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
 impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
-        match self {
-            Self::Published(_, region, changes) => changes.set(*region, id, bucket.0),
-            Self::Unpublished(file, region) => file.set_bucket(*region, id.0, bucket.0),
+        match &mut self.target {
+            Target::Published(_, changes) => changes.set(self.region, id, bucket.0),
+            Target::Unpublished(file) => file.set_bucket(self.region, id.0, bucket.0),
         }
     }
 }

@@ -3,59 +3,56 @@
 use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
 use super::pending::{Direct, Pending};
-use super::target::{RegionView, Target};
+use super::target::Target;
 use crate::cuckoo::{Counts, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
-use crate::file::{Store, Unpublished};
+use crate::file::{PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
 
-/// Where changes go.
+/// The files that a transaction works on, and what it has changed in them so far.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
-    Published(Box<Store>, Pending),
+    Published(Box<PublishedFile>, Pending),
     /// Straight into a file that the commit publishes, in the place of the old one if there is one.
-    Unpublished(Box<Unpublished>, Option<Box<Store>>),
+    Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 
 impl Work {
-    /// What the file is that the transaction works on.
+    #[inline]
+    fn target(&self) -> Target<'_, &Pending> {
+        match self {
+            Self::Published(published, pending) => Target::Published(published, pending),
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
+    #[inline]
+    pub(super) fn target_mut(&mut self) -> Target<'_, &mut Pending> {
+        match self {
+            Self::Published(published, pending) => Target::Published(published, pending),
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
+    /// The identity of the file that is being changed.
     #[inline]
     pub(super) fn identity(&self) -> &Identity {
-        match self {
-            Self::Published(store, _) => &store.checkpoint.identity,
-            Self::Unpublished(file, _) => &file.identity,
-        }
+        self.target().identity()
     }
 
     fn direct(&mut self, region: RegionId) -> Option<Direct<'_>> {
         match self {
-            Self::Published(store, pending) => pending.direct(store, region),
+            Self::Published(published, pending) => pending.direct(published, region),
             Self::Unpublished(..) => None,
         }
     }
 
-    fn view_mut(&mut self, region: RegionId) -> RegionView<'_, &mut Pending> {
-        match self {
-            Self::Published(store, pending) => RegionView::Published(store, region, pending),
-            Self::Unpublished(file, _) => RegionView::Unpublished(file, region),
-        }
-    }
-
     /// The published file, if there is one yet.
-    pub(super) fn store(&self) -> Option<&Store> {
+    pub(super) fn published(&self) -> Option<&PublishedFile> {
         match self {
-            Self::Published(store, _) => Some(store),
+            Self::Published(published, _) => Some(published),
             Self::Unpublished(_, old) => old.as_deref(),
-        }
-    }
-}
-
-impl<'a> Target<'a> {
-    fn of(work: &'a mut Work) -> Self {
-        match work {
-            Work::Published(store, pending) => Self::Published(store, pending.sorted()),
-            Work::Unpublished(file, _) => Self::Unpublished(file),
         }
     }
 }
@@ -78,24 +75,17 @@ impl Transaction {
         hash.region(self.work.identity().geometry.regions())
     }
 
-    fn view(&self, region: RegionId) -> RegionView<'_, &Pending> {
-        match &self.work {
-            Work::Published(store, pending) => RegionView::Published(store, region, pending),
-            Work::Unpublished(file, _) => RegionView::Unpublished(file, region),
-        }
-    }
-
     pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {
-            region::contains(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+            region::contains(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
         })
     }
 
     pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
         let (id, rem) = self.region_of(hash);
         with_width!(self.work.identity().geometry.slots, W => {
-            region::count(&mut self.view(id), Place::<W>::new(hash.local(), rem))
+            region::count(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
         })
     }
 
@@ -110,7 +100,7 @@ impl Transaction {
                     let Ok(inserted) = region::insert(&mut direct, place, max_kicks, &mut self.search);
                     inserted
                 }
-                None => region::insert(&mut self.work.view_mut(id), place, max_kicks, &mut self.search)?,
+                None => region::insert(&mut self.work.target_mut().region(id), place, max_kicks, &mut self.search)?,
             }
         });
         match inserted {
@@ -122,7 +112,7 @@ impl Transaction {
     }
 
     /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
-    pub(crate) fn hash_all(
+    pub(super) fn hash_all(
         &self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
@@ -136,9 +126,9 @@ impl Transaction {
     }
 
     /// Takes the keys that `hash_all` has hashed; after an error, some of them.
-    pub(crate) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
+    pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
-        let target = Target::of(&mut self.work);
+        let target = self.work.target_mut().with(Pending::sorted);
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
             partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
         });
@@ -150,7 +140,7 @@ impl Transaction {
 
     fn stored(&mut self, entries: u64) {
         let slots = self.work.identity().geometry.slots;
-        // Totals that a hostile file gives must not overflow.
+        // The totals may be those of a hostile file, and must not overflow.
         self.counts.inserted = self.counts.inserted.saturating_add(entries);
         self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
     }
@@ -168,10 +158,10 @@ impl Transaction {
         self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
     }
 
-    /// Goes on in `file`, which holds all this one does after a doubling.
-    pub(super) fn moved_to(self, file: Unpublished) -> Self {
+    /// Goes on in `file`, which holds all entries after a doubling.
+    pub(super) fn moved_to(self, file: UnpublishedFile) -> Self {
         let old = match self.work {
-            Work::Published(store, _) => Some(store),
+            Work::Published(published, _) => Some(published),
             Work::Unpublished(_, old) => old,
         };
         Self { work: Work::Unpublished(Box::new(file), old), counts: self.counts.doubled(), ..self }
@@ -187,7 +177,7 @@ impl Transaction {
                     let Ok(removed) = region::remove(&mut direct, place);
                     removed
                 }
-                None => region::remove(&mut self.work.view_mut(id), place)?,
+                None => region::remove(&mut self.work.target_mut().region(id), place)?,
             }
         });
         if let Some(tail) = removed {

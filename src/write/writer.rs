@@ -1,25 +1,17 @@
 //! The one process that changes a filter: what users call.
 
-use std::path::Path;
-
-use super::commit::{Committed, Failure, Open, journal_of, published};
+use super::commit::{CommitFailure, WriterState};
 use super::doubling;
-use super::doubling::Parent;
-use super::partition::{Buffers, Manner, Mode};
-use super::pending::Pending;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
-use crate::cuckoo::{Counts, Inserted, KeyHash, KeyHasher, RegionId};
-use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::{Found, Journal, Owned, Store, Unpublished, check_room, lock_absent, open_writer};
-use crate::format::{Growth, Identity, Metadata, Policy, Superblock};
+use crate::cuckoo::{Inserted, KeyHash, RegionId};
+use crate::error::{Error, GrowthRefusal, Result};
+use crate::file::{Found, Journal};
+use crate::format::{Growth, Metadata};
 use crate::growth;
 use crate::info::{Facts, Info};
 use crate::options::Options;
-use crate::system::{Files, Held, Rights};
-
-/// Keys of a batch partitioned at a time, which bounds the memory that takes.
-const BLOCK: usize = 1 << 22;
+use crate::system::Files;
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -28,125 +20,31 @@ const BLOCK: usize = 1 << 22;
 /// [`close`](Self::close) does the same and reports errors.
 ///
 /// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
-/// [`HashKind::Caller`](crate::HashKind::Caller); methods ending in `_hash` serve both kinds. All lookups and
-/// changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
+/// [`HashKind::Caller`](crate::HashKind::Caller); methods with `_hash` in their name serve both kinds. All lookups
+/// and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
 /// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
 /// `AsRef` or where progress is told, leaves the transaction whole.
 #[derive(Debug)]
 pub struct Writer {
-    files: Files,
-    options: Options,
+    pub(super) files: Files,
+    pub(super) options: Options,
     /// `None` once poisoned or closed.
-    open: Option<Box<Open>>,
+    pub(super) open: Option<Box<WriterState>>,
 }
 
 impl Writer {
-    fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
-        loop {
-            match Self::open_existing(path, options) {
-                Err(Error::NotFound { .. }) => {}
-                outcome => return outcome,
-            }
-            match Self::create(path, options, false) {
-                // Somebody else was faster.
-                Err(Error::Exists { .. }) => {}
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn open_existing(path: &Path, options: &Options) -> Result<Self> {
-        options.check_rates()?;
-        let files = Files::new(path)?;
-        let Owned { store, journal, lock } =
-            open_writer(&files, &options.disk, options.verify, options.wait)?;
-        let writer = Self::over(files, options, store, journal, lock);
-        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
-        Ok(writer)
-    }
-
-    fn over(files: Files, options: &Options, store: Store, journal: Option<Journal>, lock: Held) -> Self {
-        let Superblock { identity, policy, commit, counts, metadata, .. } = store.checkpoint.clone();
-        let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
-        let work = Work::Published(Box::new(store), Pending::default());
-        let transaction = Transaction::new(work, counts, metadata);
-        let open = Open { transaction, committed, policy, journal, lock };
-        Self { files, options: options.clone(), open: Some(Box::new(open)) }
-    }
-
-    pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
-        let files = Files::new(path)?;
-        let (identity, policy) = options.design(path)?;
-        if force && files.inode()?.is_some() {
-            return Self::replace(files, options, identity, policy);
-        }
-        if files.inode()?.is_some() {
-            return Err(Error::Exists { path: files.data });
-        }
-        // Asked before a lock file is made for nothing, and again when the file is.
-        check_room(&files, &*options.disk, identity.geometry)?;
-        let counts = Counts::default();
-        let fill = |files: &Files| Unpublished::create(files, &options.disk, identity, None);
-        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
-    }
-
-    /// A new filter whose first commit will publish what `fill` makes.
-    pub(super) fn create_filled(
-        files: Files,
-        options: &Options,
-        policy: Policy,
-        counts: Counts,
-        metadata: Metadata,
-        fill: impl FnOnce(&Files) -> Result<Unpublished>,
-    ) -> Result<Self> {
-        let lock = lock_absent(&files, &options.disk, options.wait)?;
-        let file = fill(&files)?;
-        let identity = file.identity;
-        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
-        let committed =
-            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
-        let open = Open { transaction, committed, policy, journal: None, lock };
-        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
-    }
-
-    /// Publishes an empty filter over an existing one.
-    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
-        let Owned { mut store, journal, lock } =
-            open_writer(&files, &options.disk, options.verify, options.wait)?;
-        let mut journal = match journal {
-            Some(journal) => journal,
-            None => journal_of(&store)?,
-        };
-        let published =
-            published(store.checkpoint.commit, store.checkpoint.counts, &store.checkpoint.metadata, &files)?;
-        let superblock = store.checkpoint.clone();
-        store.checkpoint(&mut journal, &published, superblock)?;
-        let model = Rights::of(&store.file).at(&files.data, "look at")?;
-        let file = Unpublished::create(&files, &options.disk, identity, Some(&model))?;
-        let mut writer = Self::over(files, options, store, Some(journal), lock);
-        if let Some(mut open) = writer.open.take() {
-            open.transaction = open.transaction.moved_to(file);
-            open.transaction.counts = Counts::default();
-            open.transaction.metadata = Metadata::default();
-            open.policy = policy;
-            writer.open = Some(open);
-        }
-        writer.commit()?;
-        Ok(writer)
-    }
-
-    fn open(&self) -> Result<&Open> {
+    pub(super) fn open(&self) -> Result<&WriterState> {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    fn open_mut(&mut self) -> Result<&mut Open> {
+    fn open_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Changes the open transaction. Should that panic, some of the changes may be lost or not counted: what is open
-    /// is not put back then, so that the writer is poisoned.
+    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted. The state
+    /// is then not put back, which poisons the writer.
     #[inline]
-    fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
         let mut open = self.take()?;
         let outcome = change(&mut open.transaction);
         self.open = Some(open);
@@ -207,9 +105,9 @@ impl Writer {
 
     /// Stores the key unless it is found already; returns whether it was stored.
     ///
-    /// A key that is taken for another one is not stored of its own. Such skipped inserts are counted, and
-    /// removals are refused from then on: they could take the entry that the skipped key lives on. Errors as
-    /// for [`insert`](Self::insert).
+    /// A key that matches the entry of another one is not stored. Such skipped inserts are counted, and removals
+    /// are refused from then on, as they could take the entry that the skipped key relies on. Errors as for
+    /// [`insert`](Self::insert).
     pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
         self.insert_unique_hash(self.hash(key)?)
     }
@@ -236,163 +134,25 @@ impl Writer {
     /// As [`remove`](Self::remove).
     pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
         self.check_removals()?;
-        self.remove_hash_unchecked(hash)
+        self.remove_unchecked_hash(hash)
     }
 
-    fn check_removals(&self) -> Result<()> {
+    pub(super) fn check_removals(&self) -> Result<()> {
         match self.open()?.transaction.counts.unrecorded {
             0 => Ok(()),
             unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
         }
     }
 
-    /// Removes one copy of the key, whatever inserts were answered without storing: keys that live on the
-    /// removed entry are lost with it.
+    /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
+    /// lost with it.
     pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
-        self.remove_hash_unchecked(self.hash(key)?)
+        self.remove_unchecked_hash(self.hash(key)?)
     }
 
     /// As [`remove_unchecked`](Self::remove_unchecked).
-    pub fn remove_hash_unchecked(&mut self, hash: KeyHash) -> Result<bool> {
+    pub fn remove_unchecked_hash(&mut self, hash: KeyHash) -> Result<bool> {
         self.change(|transaction| transaction.remove(hash))?
-    }
-
-    /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
-    /// their index and with the reason: copies beyond the limit, or no room.
-    ///
-    /// Equal keys go in in their order, others as it suits the memory: where the filter doubles on the way,
-    /// keys from behind the one that had no room may have gone in before. Works on as many threads as
-    /// [`Options::threads`] says, and takes some 32 bytes a key for up to four million keys at a time. Fails as
-    /// a whole on any other error; what was inserted before it then belongs to the transaction still.
-    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
-    }
-
-    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
-    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Insert, |_| {})
-    }
-
-    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
-    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. `stored` gets one
-    /// answer a key: it was stored; also after an error.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(keys.len(), false);
-        self.take_all(keys, Self::hash_key, Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(
-        &mut self,
-        hashes: &[KeyHash],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(hashes.len(), false);
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast; `removed` gets one
-    /// answer a key: a copy was removed; also after an error, which some keys may not have been reached before.
-    /// Works on as many threads as [`Options::threads`] says. Errors as for [`remove`](Self::remove).
-    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
-        self.remove_all(keys, Self::hash_key, removed)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
-    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
-        self.remove_all(hashes, |_, _, hash| Ok(*hash), removed)
-    }
-
-    fn remove_all<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
-        removed: &mut Vec<bool>,
-    ) -> Result<()> {
-        removed.clear();
-        removed.resize(keys.len(), false);
-        self.check_removals()?;
-        self.take_all(keys, hash, Mode::Remove, |index| removed[index] = true).map(drop)
-    }
-
-    fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
-        hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
-    }
-
-    /// Takes all keys, and tells `done` the indices of those that a unique insert stored, or that were removed.
-    fn take_all<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
-        mode: Mode,
-        mut done: impl FnMut(usize),
-    ) -> Result<Vec<(usize, Error)>> {
-        let hasher = self.open()?.transaction.work.identity().hasher;
-        let path = self.files.data.clone();
-        let mut buffers = Buffers::default();
-        let mut refused = Vec::new();
-        for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
-            let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
-            let indices = (0..keys.len() as u32).collect();
-            let done = |index: u32| done(base + index as usize);
-            let refuse = |index: u32, error| refused.push((base + index as usize, error));
-            self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
-        }
-        refused.sort_by_key(|(index, _)| *index);
-        Ok(refused)
-    }
-
-    fn take_block(
-        &mut self,
-        mut indices: Vec<u32>,
-        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
-        mode: Mode,
-        buffers: &mut Buffers,
-        mut done: impl FnMut(u32),
-        mut refuse: impl FnMut(u32, Error),
-    ) -> Result<()> {
-        let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
-        loop {
-            self.open()?.transaction.hash_all(&indices, hash, manner, buffers)?;
-            let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
-            outcomes.done.into_iter().for_each(&mut done);
-            outcome?;
-            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
-            for index in outcomes.at_limit {
-                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
-            }
-            indices = outcomes.left;
-            indices.sort_unstable();
-            let Some(first) = indices.first() else { return Ok(()) };
-            let regions = self.open()?.transaction.work.identity().geometry.regions();
-            match self.make_room(hash(*first)?.region(regions).0) {
-                Ok(()) => {}
-                Err(error) if error.refuses_one_key() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        // It must not double: what does not fit is refused key by key.
-        for index in indices {
-            let hash = hash(index)?;
-            let outcome = match mode {
-                Mode::Insert => self.insert_hash(hash).map(|()| false),
-                Mode::InsertUnique => self.insert_unique_hash(hash),
-                Mode::Remove => self.remove_hash_unchecked(hash),
-            };
-            match outcome {
-                Ok(true) => done(index),
-                Ok(false) => {}
-                Err(error) if error.refuses_one_key() => refuse(index, error),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// The metadata as the transaction has it.
@@ -407,7 +167,7 @@ impl Writer {
 
     /// The filter as the open transaction has it.
     pub fn info(&self) -> Result<Info> {
-        let Open { transaction, committed, policy, journal, .. } = self.open()?;
+        let WriterState { transaction, committed, policy, journal, .. } = self.open()?;
         Ok(Info::from(Facts {
             identity: *transaction.work.identity(),
             policy: *policy,
@@ -428,20 +188,21 @@ impl Writer {
         self.double(None, progress)
     }
 
-    /// Gives up what is damaged, so that the rest serves: see [`Repair`]. Rolls the open transaction back, and
-    /// commits.
+    /// Gives up damaged pages, so that the filter can be used again: see [`Repair`]. Rolls the open transaction
+    /// back, and commits.
     ///
     /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
     /// Fails as [`commit`](Self::commit) does.
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
-        let Work::Published(store, pending) = &mut transaction.work else { return Ok(Repair::default()) };
-        // `progress` may panic: nothing is changed before it was told all.
-        let (quarantined, counts) = find_damage(store, &transaction.counts, progress)?;
-        quarantine(&quarantined, store.checkpoint.identity.geometry.slots, pending.sorted());
+        let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
+        // `progress` may panic, so nothing is changed before it was called for the last time.
+        let (quarantined, counts) = find_damage(published, &transaction.counts, progress)?;
+        quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted());
         let recounted = quarantined.is_empty() && counts != transaction.counts;
-        let (Found { superblock, live }, unwritten) = (std::mem::take(&mut store.found), store.other_damaged);
+        let (Found { superblock, live }, unwritten) =
+            (std::mem::take(&mut published.found), published.other_damaged);
         transaction.counts = counts;
         self.commit()?;
         if unwritten {
@@ -462,16 +223,16 @@ impl Writer {
             }
             Err(error) => {
                 let error = Error::after_commit(&self.files.data, open.committed.commit)(error);
-                let (left, outcome) = open.failed(Failure::Poison(error));
+                let (left, outcome) = open.failed(CommitFailure::Poison(error));
                 self.open = left;
                 outcome
             }
         }
     }
 
-    fn make_room(&mut self, region: RegionId) -> Result<()> {
+    pub(super) fn make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
-        let Open { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.open()?;
         if policy.growth == Growth::Never {
             let counts = &transaction.counts;
             let slots = transaction.work.identity().geometry.slots_in_all();
@@ -484,18 +245,15 @@ impl Writer {
 
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
-        let Open { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.open()?;
         let geometry = transaction.work.identity().geometry;
         let reason: Option<GrowthRefusal> =
             growth::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let source = match &mut self.open_mut()?.transaction.work {
-            Work::Published(store, pending) => Parent::Published(store, pending.sorted()),
-            Work::Unpublished(file, _) => Parent::Unpublished(file),
-        };
-        let doubled = doubling::double(source, progress)?;
+        let target = self.open_mut()?.transaction.work.target_mut();
+        let doubled = doubling::double(target.with(|pending| &*pending.sorted()), progress)?;
         if let Some(mut open) = self.open.take() {
             open.transaction = open.transaction.moved_to(doubled);
             self.open = Some(open);
@@ -524,7 +282,7 @@ impl Writer {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Box<Open>> {
+    fn take(&mut self) -> Result<Box<WriterState>> {
         self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -541,38 +299,19 @@ impl Writer {
         if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
             open.checkpoint(&self.files).map_err(&after)?;
         }
-        let Open { transaction, lock, .. } = *open;
-        let closed = transaction.work.store().map_or(Ok(()), |store| store.set_in_use(false));
-        // First the temporary file, if there is one: without the lock, the next writer takes it for a dead one's.
+        let WriterState { transaction, lock, .. } = *open;
+        let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
+        // The temporary file goes first, if there is one: once the lock is free, the next writer takes it for a
+        // dead writer's.
         drop(transaction);
         drop(lock);
         closed.map_err(&after)
     }
 }
 
-impl Options {
-    /// Opens the filter for writing, or creates it where there is none.
-    ///
-    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
-    /// has the filter, and with whatever is wrong with the file or the options.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_or_create(path.as_ref(), self)
-    }
-
-    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
-    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::open_existing(path.as_ref(), self)
-    }
-
-    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
-        Writer::create(path.as_ref(), self, self.force)
-    }
-}
-
 impl Drop for Writer {
     fn drop(&mut self) {
-        // What fails here is left to the recovery of the next opening; `close` reports it.
+        // If this fails, the next opening recovers the file. `close` reports the failure.
         let _ = self.shut();
     }
 }

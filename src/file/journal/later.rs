@@ -1,10 +1,10 @@
-//! Commits behind the end of a journal: whether it was cut short by a crash, or is broken (`format-spec/README.md`,
-//! section 6.4).
+//! Looks for commits behind the last frame that counts. They show that the journal is damaged, and was not cut
+//! short by a crash (`format-spec/README.md`, section 6.4).
 //!
-//! At each multiple of 512 may begin a frame of up to 16 MiB. Reading each of them would read every byte up to
-//! 32,768 times. So the bytes are read once, in order, under one running CRC, and that of a frame's payload is
+//! A frame of up to 16 MiB may begin at each multiple of 512. Reading each of them would read every byte up to
+//! 32,768 times. So the bytes are read once, in order, under one running CRC. The CRC of a frame's payload is
 //! computed from two values of it: for bytes `a` followed by `b`, `crc(ab) = shift(crc(a), |b|) ^ crc(b)`, where
-//! `shift` appends zero bytes. Memory is bounded: a frame is judged at most 16 MiB behind its beginning.
+//! `shift` appends zero bytes. Memory is bounded: each frame is judged at most 16 MiB after its beginning was read.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,17 +12,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crc32fast::Hasher;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
-use super::scan::{frame_length, read_up_to};
-use crate::format::frame::{FRAME_ALIGN, FRAME_CRC_AT, FRAME_HEADER, RawFrame};
+use super::read::read_up_to;
+use crate::format::frame::{FRAME_ALIGN, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;
 /// Bytes read at a time.
 const CHUNK: u64 = 1 << 16;
 const _: () = assert!(CHUNK.is_multiple_of(FRAME_ALIGN) && FRAME_HEADER <= ALIGN);
 
-/// What has the form of a frame, and is one if its CRC is right.
+/// A header with the right magic and salt: a frame if its CRC is right.
 struct Candidate {
     offset: u64,
     /// Bytes with padding.
@@ -39,37 +39,38 @@ struct Candidate {
 impl Candidate {
     /// `after` is the running CRC where the payload ends.
     fn judge(&mut self, after: u32) {
-        // Shifting is linear, so one does for both: of the header's CRC, and of the one to be taken away.
+        // Both the header's CRC and the running CRC before the payload would be shifted. Shifting is linear, so
+        // their exclusive or is shifted once.
         let crc = shift(self.head ^ self.before, self.payload) ^ after;
         self.is_right = Some(crc == self.claimed);
     }
 }
 
-/// The CRC of the same bytes with `zeros` zero bytes behind them, but for what those add by themselves.
+/// What `crc` contributes to the CRC of the same bytes with `zeros` zero bytes behind them.
 fn shift(crc: u32, zeros: u64) -> u32 {
     let mut hasher = Hasher::new_with_initial_len(crc, 0);
     hasher.combine(&Hasher::new_with_initial_len(0, zeros));
     hasher.finalize()
 }
 
-/// Frames on their way through the bytes.
+/// The candidates, and how far the bytes are read.
 struct Search {
     salt: u64,
     /// Where the file ends.
     end: u64,
-    /// By offset; judged or not.
+    /// Ascending by offset; some are judged already.
     candidates: VecDeque<Candidate>,
-    /// Those before the first of `candidates`.
+    /// How many candidates were taken out in front.
     gone: u64,
-    /// Where payloads end that are not judged, with the number of their candidate.
+    /// Where the payload of each candidate that is not judged ends, and the candidate's number.
     open: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Where the last frame ends that is right: what begins before is stepped over.
+    /// Where the last right frame ends. Candidates that begin before are bytes of its payload, and do not count.
     covered: u64,
     running: Hasher,
     highest: Option<u64>,
 }
 
-/// The highest commit of all frames that are right on their own, from `offset` on.
+/// The highest commit of all frames from `offset` on whose magic, salt and CRC are right.
 pub(super) fn highest_commit(
     source: &impl FileExt,
     offset: u64,
@@ -121,17 +122,17 @@ impl Search {
         self.settle(false);
     }
 
-    /// A frame that may begin here, and where its payload does.
+    /// The candidate that begins with this block, if one does, and the offset of its payload.
     fn candidate(&self, block: &[u8], offset: u64) -> Option<(Candidate, u64)> {
         let (raw, _) = RawFrame::read_from_prefix(block).ok()?;
-        let length = frame_length(&raw, self.salt, self.end - offset)?;
+        let length = raw.length(self.salt, self.end - offset)?;
         let candidate = Candidate {
             offset,
             length,
-            payload: raw.payload.get().into(),
-            commit: raw.commit.get(),
-            claimed: raw.crc.get(),
-            head: crc32fast::hash(raw.as_bytes().get(..FRAME_CRC_AT)?),
+            payload: raw.payload() as u64,
+            commit: raw.commit(),
+            claimed: raw.crc(),
+            head: raw.crc_of_head(),
             before: 0,
             is_right: None,
         };
@@ -157,7 +158,8 @@ impl Search {
         (*at, *rest) = (to, behind);
     }
 
-    /// Decides on the candidates in order, as far as they are judged; at the end of the file, on all.
+    /// Takes out the candidates in order, up to the first that is not judged. At the end of the file, takes out
+    /// all.
     fn settle(&mut self, is_end: bool) {
         while let Some(Candidate { offset, length, commit, is_right, .. }) = self.candidates.front() {
             if is_right.is_none() && !is_end {

@@ -9,11 +9,11 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U64};
 
 use super::later;
+use super::read::read_up_to;
 use crate::cuckoo::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::frame::{
-    COMMIT, FRAME_ALIGN, FRAME_HEADER, FRAME_MAGIC, HEADER, Header, MAX_PAYLOAD, RawCommit, RawFrame,
-    RawRecord, frame_crc, indices_size,
+    FRAME_HEADER, FrameHead, HEADER, Header, RawCommit, RawFrame, RawRecord, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 
@@ -39,7 +39,7 @@ pub(in crate::file) struct Broken {
 /// What a journal holds.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// `None` if it is not right.
+    /// `None` if it is damaged or missing.
     pub(in crate::file) header: Option<Header>,
     /// The frames of all transactions that count, in order.
     pub(in crate::file) frames: Vec<FrameAt>,
@@ -54,7 +54,7 @@ pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Sca
     scan_source(file, length, path, salt, base)
 }
 
-/// As `scan`, of anything that can be read.
+/// As [`scan`], for any source of `length` bytes.
 pub(super) fn scan_source<F: FileExt>(
     file: &F,
     length: u64,
@@ -67,7 +67,7 @@ pub(super) fn scan_source<F: FileExt>(
     head.truncate(read);
     let decoded = Header::decode(path, &head)?;
     let header = decoded.map(|(header, _)| header);
-    let mut cursor = Cursor {
+    let mut chain = FrameChain {
         file,
         length,
         salt: header.map_or(salt, |header| header.salt),
@@ -79,42 +79,43 @@ pub(super) fn scan_source<F: FileExt>(
     };
     let mut scan = Scan { header, ..Scan::default() };
     let mut open_transaction = Vec::new();
-    while let Some((at, is_commit)) = cursor.next_counted().at(path, "read")? {
+    while let Some((at, is_commit)) = chain.next_counted().at(path, "read")? {
         open_transaction.push(at);
         if is_commit {
             scan.frames.append(&mut open_transaction);
-            scan.last = Some(cursor.commit);
-            cursor.commit = cursor.commit.saturating_add(1);
-            (cursor.order, cursor.last_page) = (0, None);
+            scan.last = Some(chain.commit);
+            chain.commit = chain.commit.saturating_add(1);
+            (chain.order, chain.last_page) = (0, None);
         }
     }
-    let Cursor { offset, salt, commit: first, .. } = cursor;
+    let FrameChain { offset, salt, commit: first, .. } = chain;
     let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
     scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
     Ok(scan)
 }
 
-/// The state that decides whether the next frame counts.
-struct Cursor<'a, F> {
+/// What the frames that counted so far say about the next one.
+struct FrameChain<'a, F> {
     file: &'a F,
     length: u64,
     salt: u64,
     offset: u64,
-    /// `None` before the first frame of a journal whose header is not right.
+    /// The CRC that the next frame must name; `None` before the first frame if the header is damaged.
     previous: Option<u32>,
     commit: u64,
     order: u32,
     last_page: Option<u64>,
 }
 
-impl<F: FileExt> Cursor<'_, F> {
-    /// The frame at the cursor if it counts, and whether it is a COMMIT; the cursor moves behind it.
+impl<F: FileExt> FrameChain<'_, F> {
+    /// The next frame if it counts, and whether it is a COMMIT.
     fn next_counted(&mut self) -> io::Result<Option<(FrameAt, bool)>> {
         let Some((at, raw, payload)) = self.frame_at(self.offset)? else { return Ok(None) };
-        let in_sequence = self.previous.is_none_or(|crc| crc == raw.previous.get())
-            && raw.commit.get() == self.commit
-            && raw.order.get() == self.order;
-        let Some(content) = Content::parse(&raw, &payload).filter(|_| in_sequence) else { return Ok(None) };
+        let Some(head) = raw.head() else { return Ok(None) };
+        let in_sequence = self.previous.is_none_or(|crc| crc == head.previous)
+            && head.commit == self.commit
+            && head.order == self.order;
+        let Some(content) = Content::parse(head, &payload).filter(|_| in_sequence) else { return Ok(None) };
         let mut last = self.last_page;
         for record in &content.records {
             if last.is_some_and(|last| last >= record.page.0) {
@@ -123,7 +124,7 @@ impl<F: FileExt> Cursor<'_, F> {
             last = Some(record.page.0);
         }
         self.last_page = last;
-        self.previous = Some(raw.crc.get());
+        self.previous = Some(raw.crc());
         self.order = self.order.saturating_add(1);
         self.offset += at.length;
         Ok(Some((at, content.commit.is_some())))
@@ -138,40 +139,13 @@ impl<F: FileExt> Cursor<'_, F> {
             return Ok(None);
         }
         let Ok(raw) = RawFrame::read_from_bytes(&head) else { return Ok(None) };
-        let payload = raw.payload.get() as usize;
-        let Some(length) = frame_length(&raw, self.salt, self.length - offset) else { return Ok(None) };
+        let payload = raw.payload();
+        let Some(length) = raw.length(self.salt, self.length - offset) else { return Ok(None) };
         let mut bytes = vec![0; payload];
         let read = read_up_to(self.file, &mut bytes, offset + FRAME_HEADER as u64)?;
-        let right = read == payload && frame_crc(&raw, &bytes) == raw.crc.get();
+        let right = read == payload && raw.is_intact(&bytes);
         Ok(right.then_some((FrameAt { offset, payload, length }, raw, bytes)))
     }
-}
-
-/// The bytes of a frame with its padding, if all but its CRC is right on its own: magic, salt, and that it lies in
-/// the `room` there is.
-pub(super) fn frame_length(raw: &RawFrame, salt: u64, room: u64) -> Option<u64> {
-    let payload = raw.payload.get() as usize;
-    let length = (FRAME_HEADER as u64 + payload as u64).next_multiple_of(FRAME_ALIGN);
-    let right = raw.magic == FRAME_MAGIC
-        && raw.salt == salt
-        && raw.reserved == [0; 16]
-        && payload <= MAX_PAYLOAD
-        && length <= room;
-    right.then_some(length)
-}
-
-/// Reads until the buffer is full or the file ends.
-pub(super) fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + read as u64) {
-            Ok(0) => break,
-            Ok(n) => read += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }
 
 /// A frame's bytes as they are, padding and all.
@@ -207,23 +181,19 @@ pub(in crate::file) struct Commit<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Of a frame that was found to count, as [`read_frame`] gave it.
+    /// Parses a frame that counts, as [`read_frame`] gave it.
     pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
         let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
-        Self::parse(&raw, rest.get(..at.payload)?)
+        Self::parse(raw.head()?, rest.get(..at.payload)?)
     }
 
-    fn parse(raw: &RawFrame, payload: &'a [u8]) -> Option<Self> {
+    fn parse(head: FrameHead, payload: &'a [u8]) -> Option<Self> {
         let mut rest = payload;
         let mut records = Vec::new();
-        for _ in 0..raw.records.get() {
+        for _ in 0..head.records {
             records.push(Record::parse(&mut rest)?);
         }
-        let commit = match raw.flags.get() {
-            0 => None,
-            COMMIT => Some(Commit::parse(&mut rest)?),
-            _ => return None,
-        };
+        let commit = if head.is_commit { Some(Commit::parse(&mut rest)?) } else { None };
         rest.is_empty().then_some(Self { records, commit })
     }
 }
@@ -231,10 +201,7 @@ impl<'a> Content<'a> {
 impl<'a> Record<'a> {
     fn parse(rest: &mut &'a [u8]) -> Option<Self> {
         let (raw, after) = RawRecord::read_from_prefix(rest).ok()?;
-        let count = raw.count.get() as usize;
-        if count == 0 || count > BUCKETS_PER_PAGE as usize {
-            return None;
-        }
+        let count = raw.count()?;
         let whole = count == BUCKETS_PER_PAGE as usize;
         let (indices, after) = after.split_at_checked(if whole { 0 } else { indices_size(count) })?;
         let (words, after) = after.split_at_checked(8 * count)?;
@@ -247,7 +214,7 @@ impl<'a> Record<'a> {
         }
         *rest = after;
         let words = <[U64]>::ref_from_bytes(words).ok()?;
-        Some(Self { page: PageId(raw.page.get()), crc: raw.crc.get(), indices, words })
+        Some(Self { page: raw.page(), crc: raw.crc(), indices, words })
     }
 
     /// The changed words, ascending by index in the page.
@@ -262,18 +229,15 @@ impl<'a> Record<'a> {
 impl<'a> Commit<'a> {
     fn parse(rest: &mut &'a [u8]) -> Option<Self> {
         let (raw, after) = RawCommit::read_from_prefix(rest).ok()?;
-        let length = raw.metadata_length.get() as usize;
+        let metadata_length = raw.metadata_length()?;
+        let length = metadata_length.unwrap_or(0);
         let (padded, after) = after.split_at_checked(length.checked_next_multiple_of(8)?)?;
         let (metadata, padding) = padded.split_at_checked(length)?;
-        let metadata = match raw.has_metadata.get() {
-            0 if length == 0 => None,
-            1 => Some(metadata),
-            _ => return None,
-        };
+        let metadata = metadata_length.map(|_| metadata);
         if padding.iter().any(|byte| *byte != 0) {
             return None;
         }
         *rest = after;
-        Some(Self { counts: raw.counts.into(), metadata })
+        Some(Self { counts: raw.counts(), metadata })
     }
 }

@@ -11,9 +11,10 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use zerocopy::FromBytes;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::scan::{Broken, Commit, frame_length, scan_source};
+use super::scan::{Broken, Commit, scan_source};
 use super::*;
 use crate::cuckoo::MAX_REGIONS;
 use crate::error::{Error, JournalDefect};
@@ -24,6 +25,36 @@ use crate::format::tests::{assert_parts, counts, counts_by_table, parts, says};
 use crate::system::SystemDisk;
 
 const HEADER_OF_TESTS: Header = Header { uuid: *b"sixteen bytes...", generation: 3, salt: 0x5a17, base: 40 };
+
+/// A frame's header with fields that can be set to anything.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Forged {
+    magic: [u8; 8],
+    salt: U64,
+    commit: U64,
+    order: U32,
+    flags: U32,
+    payload: U32,
+    records: U32,
+    previous: U32,
+    reserved: [u8; 16],
+    crc: U32,
+}
+
+impl Forged {
+    fn crc_with(&self, payload: &[u8]) -> u32 {
+        crc32fast::hash(&[&self.as_bytes()[..FRAME_CRC_AT], payload].concat())
+    }
+
+    /// Section 6.3: the frame's bytes with its padding, if all but its CRC is right.
+    fn length(&self, salt: u64, room: u64) -> Option<u64> {
+        let payload = self.payload.get() as usize;
+        let length = (FRAME_HEADER + payload).next_multiple_of(FRAME_ALIGN as usize) as u64;
+        let right = self.magic == FRAME_MAGIC && self.salt == salt && self.reserved == [0; 16];
+        (right && payload <= MAX_PAYLOAD && length <= room).then_some(length)
+    }
+}
 
 /// Changed words of a page, with their index in it.
 type Words = Vec<(u32, u64)>;
@@ -66,7 +97,7 @@ impl Written {
         let mut append = self.journal.begin(&self.files, &SystemDisk, commit);
         for (number, frame) in transaction.frames.iter().enumerate() {
             if number > 0 {
-                append.write(0).unwrap();
+                append.write(false).unwrap();
             }
             for (page, words) in frame {
                 let mut change = PageChange::default();
@@ -434,15 +465,15 @@ fn frames_from_before_a_reset_do_not_count() {
 }
 
 /// The frame with its fields changed, sealed again, at the end of a journal with one transaction.
-fn scan_changed(change: impl Fn(&mut RawFrame, &mut Vec<u8>)) -> (Vec<Found>, Option<Broken>) {
+fn scan_changed(change: impl Fn(&mut Forged, &mut Vec<u8>)) -> (Vec<Found>, Option<Broken>) {
     let first = Transaction { frames: vec![vec![(2, some_words(3, 1))]], metadata: None };
     let second = Transaction { frames: vec![vec![(5, some_words(3, 1))]], metadata: Some(b"abc".to_vec()) };
     let (mut bytes, ends) = written(&[first, second]);
     let frame = bytes.split_off(ends[0]);
-    let (mut raw, payload) = RawFrame::read_from_prefix(&frame).unwrap();
+    let (mut raw, payload) = Forged::read_from_prefix(&frame).unwrap();
     let mut payload = payload[..raw.payload.get() as usize].to_vec();
     change(&mut raw, &mut payload);
-    raw.crc = frame_crc(&raw, &payload).into();
+    raw.crc = raw.crc_with(&payload).into();
     bytes.extend_from_slice(raw.as_bytes());
     bytes.extend_from_slice(&payload);
     bytes.resize(bytes.len().next_multiple_of(512), 0);
@@ -451,7 +482,7 @@ fn scan_changed(change: impl Fn(&mut RawFrame, &mut Vec<u8>)) -> (Vec<Found>, Op
 
 #[test]
 fn a_frame_that_breaks_any_single_rule_does_not_count() {
-    type Change = fn(&mut RawFrame, &mut Vec<u8>);
+    type Change = fn(&mut Forged, &mut Vec<u8>);
     assert_eq!(scan_changed(|_, _| {}).0.len(), 2);
     let changes: [(&str, Change); 27] = [
         ("magic", |raw, _| raw.magic[0] ^= 1),
@@ -571,11 +602,11 @@ fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64
     while offset < end {
         let mut head = [0; FRAME_HEADER];
         let whole = read_up_to(source, &mut head, offset).unwrap() == FRAME_HEADER;
-        let raw = RawFrame::read_from_bytes(&head).unwrap();
-        let right = frame_length(&raw, salt, end - offset).filter(|_| whole).filter(|_| {
+        let raw = Forged::read_from_bytes(&head).unwrap();
+        let right = raw.length(salt, end - offset).filter(|_| whole).filter(|_| {
             let mut payload = vec![0; raw.payload.get() as usize];
             let read = read_up_to(source, &mut payload, offset + FRAME_HEADER as u64).unwrap();
-            read == payload.len() && frame_crc(&raw, &payload) == raw.crc.get()
+            read == payload.len() && raw.crc_with(&payload) == raw.crc.get()
         });
         if right.is_some() {
             highest = highest.max(Some(raw.commit.get()));
@@ -587,12 +618,12 @@ fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64
 
 /// A frame of that commit at that place, right if it is sealed.
 fn put_frame(bytes: &mut [u8], at: usize, payload: u32, commit: u64, sealed: bool) {
-    let mut raw = RawFrame::read_from_bytes(&[0; FRAME_HEADER]).unwrap();
+    let mut raw = Forged::read_from_bytes(&[0; FRAME_HEADER]).unwrap();
     (raw.magic, raw.salt) = (FRAME_MAGIC, HEADER_OF_TESTS.salt.into());
     (raw.commit, raw.payload) = (commit.into(), payload.into());
     let end = at + FRAME_HEADER + payload as usize;
     let content = bytes.get(at + FRAME_HEADER..end).unwrap_or_default();
-    raw.crc = (frame_crc(&raw, content) ^ u32::from(!sealed)).into();
+    raw.crc = (raw.crc_with(content) ^ u32::from(!sealed)).into();
     if let Some(place) = bytes.get_mut(at..at + FRAME_HEADER) {
         place.copy_from_slice(raw.as_bytes());
     }

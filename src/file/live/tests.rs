@@ -156,9 +156,9 @@ impl LiveRead for Memory {
     }
 }
 
-fn commit(number: u64) -> Published {
+fn commit(number: u64) -> LiveCopy {
     let counts = Counts { inserted: number, ..Counts::default() };
-    Published { commit: number, counts, metadata: Vec::new() }
+    LiveCopy { commit: number, counts, metadata: Vec::new() }
 }
 
 /// Applies a commit that leaves these buckets in these regions.
@@ -341,8 +341,8 @@ fn what_a_dead_writer_left_is_never_believed_before_or_while_it_is_recovered() {
 #[test]
 fn counters_are_those_of_one_commit() {
     let consistent = |memory: &Memory| {
-        if let Some(published) = memory.published() {
-            assert_eq!(published.commit, published.counts.inserted);
+        if let Some(copy) = memory.live_copy() {
+            assert_eq!(copy.commit, copy.counts.inserted);
         }
     };
     explore(None, Memory::new, |memory| apply(memory, 2, &[], [0, 0]), consistent);
@@ -357,8 +357,8 @@ fn counters_of_the_last_commit_are_those_of_one_and_can_be_had_while_the_next_is
         |memory| apply(memory, 2, &[FIRST], [0, KEY]),
         |memory| {
             let applying = memory.sequence(FIRST) == 3;
-            match memory.last_published() {
-                Some(published) => assert_eq!(published.commit, published.counts.inserted),
+            match memory.last_live_copy() {
+                Some(copy) => assert_eq!(copy.commit, copy.counts.inserted),
                 // Published by then, or just being.
                 None => assert!(!applying || memory.live_word(LIVE_COPY) != 2),
             }
@@ -405,8 +405,8 @@ fn counters_are_those_of_one_commit_while_a_file_is_recovered() {
             Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
         },
         |memory| {
-            if let Some(published) = memory.published() {
-                assert_eq!(published.commit, published.counts.inserted);
+            if let Some(copy) = memory.live_copy() {
+                assert_eq!(copy.commit, copy.counts.inserted);
             }
         },
     );

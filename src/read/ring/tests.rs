@@ -17,9 +17,9 @@ fn a_file_larger_than_memory_answers_as_any_other() {
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();
     let mut view = View::open(&Files::new(&path).unwrap(), &Options::new()).unwrap();
-    assert!(!view.paging.larger_than_memory);
-    view.paging = Paging { larger_than_memory: true, waited: AtomicBool::new(true) };
-    view.map.expect_random_reads();
+    assert!(!view.pages.paging.larger_than_memory);
+    view.pages.paging = Paging { larger_than_memory: true, waited: AtomicBool::new(true) };
+    view.pages.map.expect_random_reads();
     for block in keys.chunks(BLOCK) {
         let mut found = vec![false; block.len()];
         let hash = |key: &[u8; 8]| reader.hash(key);
@@ -28,5 +28,5 @@ fn a_file_larger_than_memory_answers_as_any_other() {
             assert_eq!(found, reader.contains(key).unwrap());
         }
     }
-    (0..=view.map.regions() as u32).for_each(|region| view.comes_to(crate::cuckoo::RegionId(region)));
+    (0..=view.pages.map.regions() as u32).for_each(|region| view.comes_to(crate::cuckoo::RegionId(region)));
 }

@@ -79,7 +79,7 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
     assert!(view.is_replayed());
     assert!((0..20u8).all(|key| reader.contains(&[key]).unwrap()));
     assert_eq!(view.settled(RegionId(0), || false, |found| *found), Some(false));
-    let epoch = view.map.epoch();
+    let epoch = view.pages.map.epoch();
     let recover_and_go_on = || {
         let mut writer = Options::new().open_existing(&path).unwrap();
         writer.insert(b"one more").unwrap();
@@ -89,7 +89,7 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
     };
     assert_eq!(view.settled(RegionId(0), recover_and_go_on, |found| *found), None);
     // As a batch asks.
-    assert!(!view.was_settled(epoch) && !view.was_settled(view.map.epoch()));
+    assert!(!view.was_settled(epoch) && !view.was_settled(view.pages.map.epoch()));
     assert!(reader.contains(b"one more").unwrap());
     assert!(!reader.view().unwrap().is_replayed());
 }

@@ -1,0 +1,142 @@
+//! Opening a filter for writing, creating it, and replacing one by an empty one.
+
+use std::path::Path;
+
+use super::commit::{Committed, WriterState, journal_of, live_copy};
+use super::pending::Pending;
+use super::transaction::{Transaction, Work};
+use super::writer::Writer;
+use crate::cuckoo::Counts;
+use crate::error::{Error, IoContext, Result};
+use crate::file::{
+    Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
+};
+use crate::format::{Identity, Metadata, Policy, Superblock};
+use crate::options::Options;
+use crate::system::{Files, Held, Rights};
+
+impl Options {
+    /// Opens the filter for writing, or creates it where there is none.
+    ///
+    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
+    /// has the filter, and with whatever is wrong with the file or the options.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_or_create(path.as_ref(), self)
+    }
+
+    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
+    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::open_existing(path.as_ref(), self)
+    }
+
+    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
+        Writer::create(path.as_ref(), self, self.force)
+    }
+}
+
+impl Writer {
+    fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
+        loop {
+            match Self::open_existing(path, options) {
+                Err(Error::NotFound { .. }) => {}
+                outcome => return outcome,
+            }
+            match Self::create(path, options, false) {
+                // Another process has created it meanwhile.
+                Err(Error::Exists { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        options.check_rates()?;
+        let files = Files::new(path)?;
+        let OpenedToWrite { published, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let writer = Self::over(files, options, published, journal, lock);
+        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
+        Ok(writer)
+    }
+
+    fn over(
+        files: Files,
+        options: &Options,
+        published: PublishedFile,
+        journal: Option<Journal>,
+        lock: Held,
+    ) -> Self {
+        let Superblock { identity, policy, commit, counts, metadata, .. } = published.checkpoint.clone();
+        let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
+        let work = Work::Published(Box::new(published), Pending::default());
+        let transaction = Transaction::new(work, counts, metadata);
+        let open = WriterState { transaction, committed, policy, journal, lock };
+        Self { files, options: options.clone(), open: Some(Box::new(open)) }
+    }
+
+    pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
+        let files = Files::new(path)?;
+        let (identity, policy) = options.design(path)?;
+        if force && files.inode()?.is_some() {
+            return Self::replace(files, options, identity, policy);
+        }
+        if files.inode()?.is_some() {
+            return Err(Error::Exists { path: files.data });
+        }
+        // Checked before a lock file is made for nothing, and again when the file is allocated.
+        check_room(&files, &*options.disk, identity.geometry)?;
+        let counts = Counts::default();
+        let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
+        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
+    }
+
+    /// Creates a filter whose first commit publishes the file that `fill` makes.
+    pub(super) fn create_filled(
+        files: Files,
+        options: &Options,
+        policy: Policy,
+        counts: Counts,
+        metadata: Metadata,
+        fill: impl FnOnce(&Files) -> Result<UnpublishedFile>,
+    ) -> Result<Self> {
+        let lock = lock_absent(&files, &options.disk, options.wait)?;
+        let file = fill(&files)?;
+        let identity = file.identity;
+        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
+        let committed =
+            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
+        let open = WriterState { transaction, committed, policy, journal: None, lock };
+        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
+    }
+
+    /// Publishes an empty filter over an existing one.
+    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
+        let OpenedToWrite { mut published, journal, lock } =
+            open_writer(&files, &options.disk, options.verify, options.wait)?;
+        let mut journal = match journal {
+            Some(journal) => journal,
+            None => journal_of(&published)?,
+        };
+        let copy = live_copy(
+            published.checkpoint.commit,
+            published.checkpoint.counts,
+            &published.checkpoint.metadata,
+            &files,
+        )?;
+        let superblock = published.checkpoint.clone();
+        published.checkpoint(&mut journal, &copy, superblock)?;
+        let model = Rights::of(&published.file).at(&files.data, "look at")?;
+        let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
+        let mut writer = Self::over(files, options, published, Some(journal), lock);
+        if let Some(mut open) = writer.open.take() {
+            open.transaction = open.transaction.moved_to(file);
+            open.transaction.counts = Counts::default();
+            open.transaction.metadata = Metadata::default();
+            open.policy = policy;
+            writer.open = Some(open);
+        }
+        writer.commit()?;
+        Ok(writer)
+    }
+}
