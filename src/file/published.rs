@@ -118,7 +118,7 @@ impl PublishedFile {
 
     /// Whether the file must be recovered before it is used.
     pub(super) fn needs_recovery(&self) -> Result<bool> {
-        let unsettled = self.pages.map.is_unsettled() || self.live_differs();
+        let unsettled = self.pages.map.is_unsettled() || self.live_differs() || self.found.live;
         Ok(unsettled || super::journal::holds_anything(&self.files)?)
     }
 
