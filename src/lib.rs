@@ -66,6 +66,8 @@
 //! | disk | the operations that change a disk, behind one trait |
 //! | lock | the gate, held while opening, and the writer lock |
 //! | map | a file, or part of it, as memory |
+//! | pages | of a file under a map: each is compared with its checksum before it is first used |
+//! | medium | the file read by system calls, which fail where reading a map would kill the process |
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
 //! | published | with the filter's name, for all to see; an unpublished file is one being filled, or doubled into |
