@@ -74,6 +74,8 @@
 //! | memory | how much of it the process may use, and whether a file fits into it |
 //! | threads | work that is divided over several of them |
 //! | map | a file, or part of it, as memory |
+//! | pages | of a file under a map: each is compared with its checksum before it is first used |
+//! | medium | the file read by system calls, which fail where reading a map would kill the process |
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
 //! | medium | the disk under a file, read by calls that fail where it cannot give a block back |
