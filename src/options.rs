@@ -212,6 +212,9 @@ impl Options {
     }
 
     /// How long to wait for another writer to finish; not at all unless given.
+    ///
+    /// A process that is just opening or recovering the filter is waited for, too: a second at least by a writer,
+    /// and a minute by a reader. If it does not come to an end, the opening fails with [`Error::Stalled`].
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self

@@ -85,6 +85,15 @@ fn what_lies_in_the_journals_place_is_refused_by_name_and_left_alone() {
 }
 
 #[test]
+fn a_folder_in_the_journals_place_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("urls-journal")).unwrap();
+    let refused =
+        Options::new().open(dir.path().join("urls")).and_then(|mut writer| writer.commit()).unwrap_err();
+    assert!(matches!(refused, Error::Journal { defect: JournalDefect::NotAJournal, .. }), "{refused}");
+}
+
+#[test]
 fn a_filter_in_the_journals_place_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let other = dir.path().join("a-journal");

@@ -223,6 +223,11 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
 /// A journal may have been cut short by a crash, or damaged. So a file is taken for one if at most one byte of the
 /// magic number is neither right nor 0, or if a frame follows the header.
 pub(super) fn check_place(files: &Files) -> Result<()> {
+    let no_journal = || Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal };
+    // Opening a pipe would wait for its other end.
+    if files.journal.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(no_journal());
+    }
     let Some(file) = open(files, false)? else { return Ok(()) };
     let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
     let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;
@@ -232,7 +237,7 @@ pub(super) fn check_place(files: &Files) -> Result<()> {
     if strange <= 1 || bytes.get(HEADER as usize..).is_some_and(|frame| frame == FRAME_MAGIC) {
         return Ok(());
     }
-    Err(Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal })
+    Err(no_journal())
 }
 
 /// Whether the journal has anything behind its header.

@@ -8,9 +8,12 @@
 //!    replaced in between.
 //! 3. The folder is synced before anything depends on which file has the name.
 //! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
+//! 5. A file whose presence is held has a living writer, whatever its name and its lock file say: nobody recovers it, and
+//!    nobody else writes to it.
+//! 6. No wait for the gate is without end.
 //!
-//! Crash cases: an owner that dies frees both locks in any order. Its file still says that it is in use, and
-//! the next to open it recovers.
+//! Crash cases: an owner that dies frees gate, writer lock and presence in any order. Its file still says that it is in
+//! use, and the next to open it recovers.
 
 use std::fs::{File, OpenOptions};
 use std::io;
