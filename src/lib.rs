@@ -78,7 +78,6 @@
 //! | medium | the file read by system calls, which fail where reading a map would kill the process |
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
-//! | medium | the disk under a file, read by calls that fail where it cannot give a block back |
 //! | later | of a frame: with a commit higher than the one that is due |
 //! | open | who takes which lock in which order, and who recovers |
 //! | published | with the filter's name, for all to see; an *unpublished* file is one being filled, or doubled into |
@@ -99,7 +98,7 @@
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
-//! | feed | a thread that reads keys ahead in batches, cut out of *lines*; a *clock* says when to commit them |
+//! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
 //! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
 //! | plan, run, summary | what a run of a job would do; the run, by its *engine*; what it has done |
 //! | content | the bytes of an input, *decode*d; it is divided into *records*, by *rules*; a *fingerprint* tells whether it is still the same |
