@@ -95,6 +95,8 @@
 //! | commit | a transaction made durable, and its number |
 //! | copy | a new file with the same keys, as of one commit |
 //! | target | where changes go: a published file under an overlay, or an unpublished one |
+//! | create | to make a new filter, which has its name from its first commit on |
+//! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
