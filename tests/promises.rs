@@ -370,7 +370,8 @@ fn a_stopped_process_holds_up_a_reader_no_longer_than_a_minute() {
                 });
                 let beside = outcome.recv_timeout(patience);
                 match &beside {
-                    Ok(Ok(true) | Err(Error::Busy { .. } | Error::Locked { .. })) => {}
+                    Ok(Ok(true) | Err(Error::Busy { .. } | Error::Locked { .. } | Error::Stalled { .. })) => {
+                    }
                     Ok(other) => panic!("beside a stopped {role}: {other:?}"),
                     Err(_) if !thorough::is_asked_for() => {}
                     Err(_) => panic!("beside a stopped {role}: no answer in {patience:?} from a reader"),
