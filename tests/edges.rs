@@ -226,10 +226,6 @@ struct Stopping {
 }
 
 impl Disk for Stopping {
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        SystemDisk.create(path, mode)
-    }
-
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         let is_data = file.metadata()?.len() as usize == self.length.load(Ordering::Relaxed);
         if is_data && self.armed.swap(false, Ordering::Relaxed) {
@@ -239,33 +235,9 @@ impl Disk for Stopping {
         SystemDisk.write_at(file, bytes, offset)
     }
 
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.set_len(file, length)
-    }
-
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.allocate(file, length)
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        SystemDisk.sync(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        SystemDisk.rename(from, to, replace)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        SystemDisk.remove(path)
-    }
-
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.syncs_of_folders.fetch_add(1, Ordering::Relaxed);
         SystemDisk.sync_dir(dir)
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
     }
 }
 

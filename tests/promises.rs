@@ -147,35 +147,11 @@ impl Delay {
 }
 
 impl Disk for Delay {
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        SystemDisk.create(path, mode)
-    }
-
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         if let Self::FirstWrite(waited) = self {
             Self::wait_for_word(waited);
         }
         SystemDisk.write_at(file, bytes, offset)
-    }
-
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.set_len(file, length)
-    }
-
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.allocate(file, length)
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        SystemDisk.sync(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        SystemDisk.rename(from, to, replace)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        SystemDisk.remove(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -185,10 +161,6 @@ impl Disk for Delay {
             Self::FirstWrite(_) => {}
         }
         SystemDisk.sync_dir(dir)
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
     }
 }
 

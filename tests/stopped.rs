@@ -142,10 +142,6 @@ impl Disk for Watched {
         self.note("sync", Path::new("folder"));
         SystemDisk.sync_dir(dir)
     }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
-    }
 }
 
 /// Inserts and commits, and stops in the middle.

@@ -54,10 +54,6 @@ fn unreadable() -> io::Error {
 }
 
 impl Disk for BadDisk {
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        SystemDisk.create(path, mode)
-    }
-
     fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         if !self.blocks(file, bytes.len(), offset).is_empty() {
             return Err(unreadable());
@@ -74,34 +70,6 @@ impl Disk for BadDisk {
             self.bad.lock().unwrap().remove(&block);
         }
         SystemDisk.write_at(file, bytes, offset)
-    }
-
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.set_len(file, length)
-    }
-
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.allocate(file, length)
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        SystemDisk.sync(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        SystemDisk.rename(from, to, replace)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        SystemDisk.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        SystemDisk.sync_dir(dir)
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
     }
 }
 

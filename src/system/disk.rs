@@ -20,30 +20,64 @@ const CHECKPOINT_AT: u64 = 64 << 20;
 ///
 /// Stores through a memory map are not among them. They go to the live area, of which nothing is believed after a
 /// crash, and to unpublished files, which nobody reads before they are synced and renamed.
+///
+/// Each call does what the system does unless an implementation says otherwise.
 pub trait Disk: Debug + Send + Sync {
     /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File>;
+    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    }
     /// Writes all of `bytes` at `offset`.
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
     /// Fills `bytes` from `offset` on. Verification, repair and copying read by this call; lookups read through a map.
     fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(bytes, offset)
     }
     /// Cuts or extends a file.
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()>;
+    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
     /// Makes a file `length` bytes long and takes room for all of them on the disk. New bytes read as zeros.
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()>;
+    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
+        // The call of fs2 reports wrong reasons: it takes them from `errno`, which `posix_fallocate` does not set.
+        if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
+            return Ok(());
+        }
+        // The file system has no such call. Zeros take the room now, so that no later write runs out of it.
+        fill(file, length)
+    }
     /// Returns once the file's contents and length are on the medium.
-    fn sync(&self, file: &File) -> io::Result<()>;
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
     /// Gives a file another name. If a file has that name already, it is replaced if `replace`; else the call fails
     /// with `AlreadyExists`.
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        if replace {
+            return std::fs::rename(from, to);
+        }
+        let from = tempfile::TempPath::try_from_path(from)?;
+        from.persist_noclobber(to).map_err(|failed| {
+            // `TempPath` would remove the file when dropped, but it is the caller's.
+            let tempfile::PathPersistError { error, path } = failed;
+            let _ = path.keep();
+            error
+        })
+    }
     /// Removes a file.
-    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
     /// Returns once the names in a folder are on the medium.
-    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
     /// Bytes that are free for files in a folder.
-    fn available(&self, dir: &Path) -> io::Result<u64>;
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        fs2::available_space(dir)
+    }
 
     /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a
     /// copy of the file shares the bytes in `own`, takes room for these apart from the copy. The bytes stay as they
@@ -73,57 +107,7 @@ pub trait Disk: Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemDisk;
 
-impl Disk for SystemDisk {
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
-    }
-
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
-    }
-
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-        file.set_len(length)
-    }
-
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        // The call of fs2 reports wrong reasons: it takes them from `errno`, which `posix_fallocate` does not set.
-        if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
-            return Ok(());
-        }
-        // The file system has no such call. Zeros take the room now, so that no later write runs out of it.
-        fill(file, length)
-    }
-
-    fn sync(&self, file: &File) -> io::Result<()> {
-        file.sync_data()
-    }
-
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        if replace {
-            return std::fs::rename(from, to);
-        }
-        let from = tempfile::TempPath::try_from_path(from)?;
-        from.persist_noclobber(to).map_err(|failed| {
-            // `TempPath` would remove the file when dropped, but it is the caller's.
-            let tempfile::PathPersistError { error, path } = failed;
-            let _ = path.keep();
-            error
-        })
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        std::fs::remove_file(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        fs2::available_space(dir)
-    }
-}
+impl Disk for SystemDisk {}
 
 /// `fallocate`, called again if a signal interrupted it.
 fn fallocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> io::Result<()> {

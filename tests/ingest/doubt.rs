@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,43 +24,11 @@ struct Failing {
 }
 
 impl Disk for Failing {
-    fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-        SystemDisk.create(path, mode)
-    }
-
-    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        SystemDisk.write_at(file, bytes, offset)
-    }
-
-    fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.set_len(file, length)
-    }
-
-    fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        SystemDisk.allocate(file, length)
-    }
-
     fn sync(&self, file: &File) -> io::Result<()> {
         if self.fails.load(Ordering::Relaxed) && file.metadata()?.ino() == self.journal.metadata()?.ino() {
             return Err(io::Error::other("the medium is gone"));
         }
         SystemDisk.sync(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-        SystemDisk.rename(from, to, replace)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        SystemDisk.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        SystemDisk.sync_dir(dir)
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
     }
 }
 

@@ -747,10 +747,6 @@ impl Disk for Probe {
         self.tell("sync", "folder");
         SystemDisk.sync_dir(dir)
     }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
-    }
 }
 
 /// A closed filter, and one whose writer died with a commit that is only in its journal for certain.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::system::{Disk, SystemDisk};
+use crate::system::Disk;
 use crate::{Options, Reader};
 
 /// The disk of somebody who may only read.
@@ -35,24 +35,12 @@ impl Disk for ReadOnly {
         denied()
     }
 
-    fn sync(&self, file: &File) -> io::Result<()> {
-        SystemDisk.sync(file)
-    }
-
     fn rename(&self, _: &Path, _: &Path, _: bool) -> io::Result<()> {
         denied()
     }
 
     fn remove(&self, _: &Path) -> io::Result<()> {
         denied()
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        SystemDisk.sync_dir(dir)
-    }
-
-    fn available(&self, dir: &Path) -> io::Result<u64> {
-        SystemDisk.available(dir)
     }
 }
 

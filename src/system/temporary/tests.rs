@@ -70,32 +70,8 @@ fn what_cannot_be_removed_keeps_nothing_else_from_being_removed() {
     #[derive(Debug)]
     struct Refusing(PathBuf);
     impl Disk for Refusing {
-        fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
-            SystemDisk.create(path, mode)
-        }
-        fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-            SystemDisk.write_at(file, bytes, offset)
-        }
-        fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
-            SystemDisk.set_len(file, length)
-        }
-        fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-            SystemDisk.allocate(file, length)
-        }
-        fn sync(&self, file: &File) -> io::Result<()> {
-            SystemDisk.sync(file)
-        }
-        fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-            SystemDisk.rename(from, to, replace)
-        }
         fn remove(&self, path: &Path) -> io::Result<()> {
             if path == self.0 { Err(io::ErrorKind::PermissionDenied.into()) } else { SystemDisk.remove(path) }
-        }
-        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-            SystemDisk.sync_dir(dir)
-        }
-        fn available(&self, dir: &Path) -> io::Result<u64> {
-            SystemDisk.available(dir)
         }
     }
     let (dir, files) = files();
