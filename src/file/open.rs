@@ -63,9 +63,11 @@ fn poll<T>(
     let start = Instant::now();
     let (deadline, openings) = (start.checked_add(wait), start.checked_add(wait.max(OPENINGS)));
     loop {
+        // Asked before the attempt: who was stopped itself in the middle of one has another.
+        let is_last = is_over(openings);
         match attempt(openings)? {
             Attempt::Done(opened) => return Ok(opened),
-            Attempt::StartOver if is_over(openings) => {
+            Attempt::StartOver if is_last => {
                 return Err(Error::Busy { path: path.to_owned(), op: "opened" });
             }
             Attempt::StartOver => thread::sleep(Duration::from_millis(1)),
@@ -210,20 +212,20 @@ pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
     let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
     loop {
+        let is_last = is_over(deadline);
         match try_open_reader(files, disk, may_recover, deadline)? {
             Readable::Yes(opened) => return Ok(*opened),
-            Readable::StartOver => {}
+            Readable::StartOver if is_last => {
+                return Err(Error::Busy { path: files.data.clone(), op: "opened" });
+            }
+            Readable::StartOver => thread::sleep(Duration::from_millis(1)),
             Readable::NeedsRecovery => match recover_for_reading(files, disk, deadline) {
                 Err(Error::Io { source, .. }) if is_forbidden(&source) || is_full(&source) => {
-                    may_recover = false
+                    may_recover = false;
                 }
                 outcome => outcome?,
             },
         }
-        if is_over(deadline) {
-            return Err(Error::Busy { path: files.data.clone(), op: "opened" });
-        }
-        thread::sleep(Duration::from_millis(1));
     }
 }
 
