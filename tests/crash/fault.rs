@@ -60,13 +60,13 @@ pub(crate) struct Struck {
 
 /// What the specification allows (6.5 and 6.9): a transaction that cannot be in doubt stays whole; after a
 /// failed sync, or a failed write to what is published, the writer is poisoned.
-fn allowed(step: &str, call: &str, answer: Answer) -> &'static [Outcome] {
+fn allowed(step: &str, call: &str, answer: Answer, kind: io::ErrorKind) -> &'static [Outcome] {
     use Outcome::{CommittedAgain, PoisonedAfter, PoisonedBefore, Repeated, RolledBack, Unnoticed};
     // What a dead writer left is in nobody's way; and a reader that finds no room to recover answers from memory.
     if call.starts_with("remove") {
         return &[Unnoticed];
     }
-    if step == "read" {
+    if step == "read" && kind == io::ErrorKind::StorageFull {
         return &[Repeated, Unnoticed];
     }
     if !matches!(step, "commit" | "abandon") {
@@ -75,8 +75,9 @@ fn allowed(step: &str, call: &str, answer: Answer) -> &'static [Outcome] {
     let (what, at) = call.split_once(' ').unwrap_or((call, ""));
     match (what, at.split(' ').next()) {
         ("sync", Some("journal" | "filter" | "folder")) => &[PoisonedAfter, PoisonedBefore],
-        // Made in an edit, or whole and about to be published.
-        ("sync", _) => &[PoisonedBefore, RolledBack],
+        // Of a file made in an edit, on which nothing relies yet.
+        ("sync", Some("head")) => &[RolledBack],
+        ("sync", _) => &[PoisonedBefore],
         ("write", Some("filter")) => &[PoisonedAfter, PoisonedBefore],
         // An append is cut back, unless that fails too.
         ("append", _) if call.contains(", cut") => &[PoisonedBefore],
@@ -144,7 +145,11 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
     }
     drop(run.writer.take());
     let (call, step, outcome) = struck?;
-    assert!(allowed(step, &call, answer).contains(&outcome), "{}: {call} in {step}: {outcome}", script.name);
+    assert!(
+        allowed(step, &call, answer, fault.kind).contains(&outcome),
+        "{}: {call} in {step}: {outcome}",
+        script.name
+    );
     let history = run.recorder.history();
     let what = format!("{}, {call} failed in {step} ({fault:?}, {answer:?}): {outcome}", script.name);
     is_right(&run.path, run.now()).unwrap_or_else(|message| panic!("{what}: {message}"));
