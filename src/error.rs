@@ -207,17 +207,7 @@ pub enum Error {
         reason: GrowthRefusal,
     },
 
-    /// Both buckets of the key hold nothing but copies that match it. The key is present; this insert was
-    /// counted as unrecorded.
-    #[error("{}: a key has reached the limit of {limit} copies; it is present, but not counted further", path.display())]
-    DuplicateLimit {
-        /// The filter file.
-        path: PathBuf,
-        /// 2n, the copies of one key that fit.
-        limit: u32,
-    },
-
-    /// Some inserts stored no entry, because the key was found already or had too many copies. Such a key relies on the
+    /// Some inserts stored no entry, because the key was found already. Such a key relies on the
     /// entry of another key, which a removal could take.
     #[error(
         "{}: {unrecorded} inserts stored nothing of their own, so removing could lose other keys; \
@@ -345,7 +335,7 @@ impl Error {
 
     /// Whether the error concerns one key only, so that a batch can go on with the next.
     pub(crate) fn refuses_one_key(&self) -> bool {
-        matches!(self, Self::DuplicateLimit { .. } | Self::Full { .. } | Self::Growth { .. })
+        matches!(self, Self::Full { .. } | Self::Growth { .. })
     }
 }
 

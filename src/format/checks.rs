@@ -258,16 +258,19 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Counters must fit the slots: each entry and each universal slot takes one.
+/// Counters must fit the slots: each entry, digit and universal slot takes one.
 pub(crate) fn check_counts(path: &Path, counts: &Counts, geometry: Geometry) -> Result<()> {
     let longest = geometry.slots.fresh_tail_bits() as usize;
     if let Some(found) = counts.by_tail.iter().skip(longest + 1).find(|count| **count != 0) {
         return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
     }
-    let filled = counts.entries().saturating_add(counts.universal);
-    let slots = geometry.slots_in_all();
-    if filled > slots {
-        return Err(field(path, "entries", filled, Expected::Between(0, slots)));
+    let (used, slots) = (counts.used(), geometry.slots_in_all());
+    if used > slots {
+        return Err(field(path, "entries", used, Expected::Between(0, slots)));
+    }
+    let most = counts.digits / u64::from(geometry.slots.get() - 1);
+    if counts.saturated > most {
+        return Err(field(path, "saturated groups", counts.saturated, Expected::Between(0, most)));
     }
     Ok(())
 }

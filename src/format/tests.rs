@@ -183,6 +183,8 @@ pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
             "inserted" => vec![counts.inserted],
             "removed" => vec![counts.removed],
             "unrecorded" => vec![counts.unrecorded],
+            "digits" => vec![counts.digits],
+            "saturated" => vec![counts.saturated],
             "universal" => vec![counts.universal],
             "by_tail" => counts.by_tail.to_vec(),
             other => panic!("the table has a new field: {other}"),
@@ -612,8 +614,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
     let empty = 0;
     assert!(with_width!(SlotsPerBucket::Four, W => Slot::<W>::new(empty).is_empty()));
-    assert!(says(&format!("| slot | W bits that hold one fingerprint, or {empty} |")));
-    assert!(says(&format!("| entry | a slot that is neither {empty} nor universal |")));
+    assert!(says(&format!("| slot | W bits that hold one fingerprint, or a digit, or {empty} |")));
     assert!(says(&format!("| page | {PAGE} bytes, {BUCKETS_PER_PAGE} buckets: ")));
     assert!(says(&format!(
         "| region | {REGION} bytes, {PAGES_PER_REGION} pages, {BUCKETS_PER_REGION} buckets: "
@@ -640,7 +641,7 @@ fn difference(formula: &str, names: &[(&str, u32)]) -> u32 {
 #[test]
 fn slots_are_called_as_the_table_says() {
     let rows = table("4.1", 0);
-    let [empty, fresh, shorter, void, universal, malformed] = &rows[..] else { panic!("{rows:?}") };
+    let [empty, fresh, shorter, void, universal, digit, malformed] = &rows[..] else { panic!("{rows:?}") };
     let within = |cell: &str, before: &str, after: &str| {
         cell.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap().to_owned()
     };
@@ -669,6 +670,11 @@ fn slots_are_called_as_the_table_says() {
             assert_eq!(ending_at(bit).tail_length(), Some(0));
             let bit = number(&within(&universal[0], "exactly 2^(", ")"));
             assert!(Slot::<W>::new(1 << bit).is_universal());
+            let shift = number(&within(&digit[0], "d * 2^(", "), d from 1 to D"));
+            let highest = (1..1 << tag_bits).take_while(|d| Slot::<W>::new(d << shift).digit() == Some(*d)).last();
+            assert_eq!(highest, Some(W::HIGHEST_DIGIT));
+            assert!(says("`D = 2^(T-1) - 1` is the highest digit: 31 for T = 6, 511 for T = 10."));
+            assert_eq!(W::HIGHEST_DIGIT, if tag_bits == 6 { 31 } else { 511 });
         });
     }
 }
@@ -685,6 +691,10 @@ fn slots_are_split_as_the_table_says() {
                     ("empty", _) => 0,
                     ("void", _) => tag | 1 << tail,
                     ("universal", _) => Slot::<W>::UNIVERSAL.0,
+                    ("digit", _) => {
+                        check_split_digits::<W>(&row[1], &row[2]);
+                        continue;
+                    }
                     other => panic!("the table has a new row: {other:?}"),
                 };
                 let (left, right) = Bucket::<W>::new(0).with(0, Slot::new(parent)).split();
@@ -699,6 +709,17 @@ fn slots_are_split_as_the_table_says() {
                 }
             }
         });
+    }
+}
+
+fn check_split_digits<W: Width>(left: &str, right: &str) {
+    assert_eq!([left, right], ["as the slot below it"; 2]);
+    let digit = Slot::new(1 << (W::BITS - W::TAG_BITS));
+    let tail = 1 << W::TAIL_BITS;
+    for (entry, sides) in [(tail >> 1, [true, false]), (tail | 1, [false, true]), (tail, [true, true])] {
+        let (left, right) = Bucket::<W>::new(0).with(0, Slot::new(entry)).with(1, digit).split();
+        assert_eq!([left, right].map(|child| child.slot(1) == digit), sides);
+        assert_eq!([left, right].map(|child| child.slot(0).is_empty()), sides.map(|kept| !kept));
     }
 }
 

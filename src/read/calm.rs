@@ -53,16 +53,14 @@ impl View {
         Some(first.either_matches(second, query))
     }
 
-    /// As `contains_in_line`: the number of entries that match.
+    /// As `contains_in_line`: the copies of the entries that match.
     #[inline(always)]
     pub(super) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
         if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
             return None;
         }
         let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
-        let universal = first.has_universal() | second.has_universal();
-        let count = first.matches(query).count() + second.matches(query).count();
-        (!universal).then_some(count)
+        Some(first.copies(query)? + second.copies(query)?)
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.

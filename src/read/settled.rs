@@ -45,9 +45,8 @@ impl<W: Width> Glance<W> {
 
     fn count(self) -> Option<u32> {
         let Self { first, second, query, settled } = self;
-        let universal = first.has_universal() | second.has_universal();
-        let count = first.matches(query).count() + second.matches(query).count();
-        (settled & !universal).then_some(count)
+        let count = first.copies(query)? + second.copies(query)?;
+        settled.then_some(count)
     }
 }
 
@@ -92,7 +91,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// As [`contains_quickly`](Self::contains_quickly): the number of entries that match.
+    /// As [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
@@ -142,7 +141,8 @@ impl View {
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
-            self.settled(region, look, |_| false)
+            let count = self.settled(region, look, |_| false)?;
+            Some(count.map(|count| count.unwrap_or(geometry.slots.highest_count())))
         })
     }
 }

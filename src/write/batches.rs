@@ -14,7 +14,7 @@ const BLOCK: usize = 1 << 22;
 
 impl Writer {
     /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
-    /// their index and with the reason: copies beyond the limit, or no room.
+    /// their index and with the reason: no room.
     ///
     /// Equal keys are inserted in their order, others in any. If the filter doubles on the way, keys behind the one
     /// that had no room may be inserted already. Works on as many threads as [`Options::threads`] says, and takes
@@ -120,10 +120,6 @@ impl Writer {
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
             outcomes.done.into_iter().for_each(&mut done);
             outcome?;
-            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
-            for index in outcomes.at_limit {
-                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
-            }
             indices = outcomes.left;
             indices.sort_unstable();
             let Some(first) = indices.first() else { return Ok(()) };

@@ -130,8 +130,7 @@ impl Writer {
         let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
         let mut writer = Self::over(files, options, published, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
-            open.transaction = open.transaction.moved_to(file);
-            open.transaction.counts = Counts::default();
+            open.transaction = open.transaction.moved_to(file, Counts::default());
             open.transaction.metadata = Metadata::default();
             open.policy = policy;
             writer.open = Some(open);
