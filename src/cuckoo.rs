@@ -15,6 +15,7 @@ mod counts;
 mod hash;
 mod offset;
 pub(crate) mod region;
+mod shard;
 mod sizing;
 mod widths;
 
@@ -28,5 +29,6 @@ pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;
 pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place, Search};
+pub(crate) use shard::{Shard, Span};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

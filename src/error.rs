@@ -118,6 +118,22 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A key was given to the filter of a shard that it does not belong to.
+    #[error(
+        "{}: holds shard {shard} of {shards}, and the key belongs to shard {belongs}; use the filter of that shard",
+        path.display()
+    )]
+    OtherShard {
+        /// The file.
+        path: PathBuf,
+        /// The filter's shard, from 0.
+        shard: u64,
+        /// How many shards there are.
+        shards: u64,
+        /// The key's shard.
+        belongs: u64,
+    },
+
     /// A page does not match its checksum.
     #[error(
         "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
@@ -465,7 +481,9 @@ pub enum GrowthRefusal {
         entries: u64,
     },
     /// The format has no more regions.
-    #[error("the format has no more than {0} regions; create several filters")]
+    #[error(
+        "the format has no more than {0} regions, in all shards of a filter together; create several filters"
+    )]
     Regions(u64),
 }
 

@@ -57,6 +57,7 @@
 //! | hash | 128 bits of a key: the region and the tail come from the high half, the bucket and the tag from the low one |
 //! | width | how a bucket is divided: its slots, and the bits of each and of its tag |
 //! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
+//! | shard | one of several filters that divide all keys among themselves; each key belongs to one of them |
 //! | sizing | the slots per bucket for a rate, the regions for a capacity |
 //! | counts | counters kept with each commit: entries by the length of their tail, inserts, removals |
 //! | error | why a call failed: file, place and remedy |

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
@@ -57,6 +57,7 @@ pub struct Options {
     slots: Option<SlotsPerBucket>,
     seed: Option<u64>,
     hash: HashKind,
+    shard: Shard,
     growth: Growth,
     max_file_size: Option<u64>,
     max_rate: Option<f64>,
@@ -107,6 +108,7 @@ impl Options {
             slots: None,
             seed: None,
             hash: HashKind::Xxh3,
+            shard: Shard::WHOLE,
             growth: Growth::Auto,
             max_file_size: None,
             max_rate: None,
@@ -151,6 +153,17 @@ impl Options {
     /// Creation: who hashes the keys.
     pub fn hash(mut self, hash: HashKind) -> Self {
         self.hash = hash;
+        self
+    }
+
+    /// Creation: the filter holds shard `number`, from 0, of `of` that divide all keys; the only shard of 1 unless
+    /// given. [`capacity`](Self::capacity) is that of this shard alone.
+    ///
+    /// Which shard a key belongs to is said by [`KeyHash::shard`](crate::KeyHash::shard); all shards need the same
+    /// seed. Keys and hashes are given as to any other filter, and one of another shard is refused with
+    /// [`Error::OtherShard`].
+    pub fn shard(mut self, number: u64, of: u64) -> Self {
+        self.shard = Shard { of, number };
         self
     }
 
@@ -270,7 +283,22 @@ impl Options {
             return Err(too_large());
         }
         let base_regions = slots.regions_for(self.capacity).ok_or_else(too_large)?;
-        let geometry = Geometry { slots, base_regions, generation: 0 };
+        let Shard { of, number } = self.shard;
+        if of == 0 || of > MAX_REGIONS / base_regions {
+            return Err(Error::Option {
+                option: "number of shards",
+                found: of.to_string(),
+                expected: "at least 1, and no more than have 2^32 regions together",
+            });
+        }
+        if number >= of {
+            return Err(Error::Option {
+                option: "shard",
+                found: number.to_string(),
+                expected: "from 0 on, and below the number of shards",
+            });
+        }
+        let geometry = Geometry { slots, base_regions, generation: 0, shard: self.shard };
         if let Some(limit) = self.max_file_size
             && geometry.file_length() > limit
         {

@@ -5,7 +5,7 @@
 //!
 //! | module | serves | relies on | gives up |
 //! |---|---|---|---|
-//! | `calm` | one key, n = 4, every page verified | the apply epoch is one that was found calm, before and after the reads | at any other epoch |
+//! | `calm` | one key, n = 4, no shard, every page verified | the apply epoch is one that was found calm, before and after the reads | at any other epoch |
 //! | `settled`, a glance | one key, both pages verified | no flag is set; "absent" only if the epoch was even and the same before and after | at a flag, or when something was applied |
 //! | `settled`, with patience | one key, any page | as above, or the region's own sequence; verifies the pages first | when a writer seems to have died |
 //! | `ring` | many keys, dozens under way at once | the epoch around a block of them | key by key, to the ways above |

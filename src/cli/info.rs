@@ -62,7 +62,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let regions = format!("{} ({} when created)", info.regions, info.base_regions);
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     let rate = format!("{:.3e} expected now", info.expected_false_positive_rate);
-    vec![
+    let mut facts = vec![
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
         ("seed", info.seed.to_string()),
@@ -79,7 +79,11 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         ("file", format!("{} bytes", info.file_length)),
         ("journal", format!("{} bytes", info.journal_length)),
         ("growth", growth(info)),
-    ]
+    ];
+    if info.shards > 1 {
+        facts.insert(6, ("shard", format!("{} of {}, counted from 0", info.shard, info.shards)));
+    }
+    facts
 }
 
 fn growth(info: &Info) -> String {

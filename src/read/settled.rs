@@ -100,10 +100,10 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Looks at both buckets. `None` if a page must be verified first, or while a flag is set. The view is not a
-    /// private replay.
+    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, or for a key of another
+    /// shard. The view is not a private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
         let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
         if !(self.pages.is_intact(page(place.first)) && self.pages.is_intact(page(place.second()))) {
@@ -124,7 +124,10 @@ impl View {
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::contains(&mut ViewRegion { pages: self.contents(), region }, place);
@@ -138,7 +141,10 @@ impl View {
 
     pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
