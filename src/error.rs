@@ -167,11 +167,24 @@ pub enum Error {
     /// Something is mounted at the file's own path.
     #[error(
         "{}: is a mount point of its own, which would still show this file once the filter has doubled; \
-         mount the folder that it lies in", path.display()
+         mount the folder that it lies in, or open it as sealed if nobody writes to it", path.display()
     )]
     MountPoint {
         /// The filter file.
         path: PathBuf,
+    },
+
+    /// The filter was to be opened as a sealed one, and is not at a checkpoint or not closed.
+    #[error(
+        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be written, as \
+         `gowk info` does; or open a copy that `gowk copy` made",
+        path.display()
+    )]
+    NotSealed {
+        /// The filter file.
+        path: PathBuf,
+        /// What stands against it.
+        reason: Unsealed,
     },
 
     /// Another process has held the filter's gate, which is held only while opening, for too long.
@@ -385,6 +398,18 @@ impl fmt::Display for Expected {
             Self::Words(words) => f.write_str(words),
         }
     }
+}
+
+/// Why a file is not taken for a sealed one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsealed {
+    /// Its state says that it is in use.
+    #[error("a writer has it, or died with it")]
+    InUse,
+    /// A journal with commits lies beside it.
+    #[error("its journal holds commits that the file may not have yet")]
+    Journal,
 }
 
 /// What is wrong with a journal that holds commits.

@@ -80,6 +80,7 @@
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
 //! | later | of a frame: with a commit higher than the one that is due |
+//! | sealed | of a file: at a checkpoint, closed, and not changed any more; it is read without locks |
 //! | open | who takes which lock in which order, and who recovers |
 //! | published | with the filter's name, for all to see; an *unpublished* file is one being filled, or doubled into |
 //! | recovery | redoing what the journal holds after its writer died |
@@ -143,7 +144,7 @@ mod system;
 mod write;
 
 pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
-pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};
+pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Verify};

@@ -67,6 +67,7 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
+    pub(crate) sealed: bool,
     pub(crate) wait: Duration,
     pub(crate) progress: DoublingProgress,
     pub(crate) disk: Arc<dyn Disk>,
@@ -118,6 +119,7 @@ impl Options {
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
+            sealed: false,
             wait: Duration::ZERO,
             progress: DoublingProgress::default(),
             disk: Arc::new(SystemDisk),
@@ -221,6 +223,20 @@ impl Options {
     /// What a reader's lookups answer where a page is damaged; an error unless given.
     pub fn on_damage(mut self, on_damage: OnDamage) -> Self {
         self.on_damage = on_damage;
+        self
+    }
+
+    /// Reading: opens the filter as a sealed one: its last writer has closed it, and nobody will change it any more. False
+    /// unless given.
+    ///
+    /// Such a file is read without lock file and journal, on file systems without locks or write permission, as from
+    /// an image or a network share. Nothing is locked, written or synced. A filter that a writer has, or that needs
+    /// recovery, is refused with [`Error::NotSealed`]. A file that is replaced as a whole is followed as ever; one that
+    /// is changed in place is followed only where locks and maps are as on a local file system.
+    ///
+    /// On a file system that is mounted read-only, a filter at a checkpoint is opened so anyway.
+    pub fn sealed(mut self, sealed: bool) -> Self {
+        self.sealed = sealed;
         self
     }
 

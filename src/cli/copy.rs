@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Reader;
+use gowk::Options;
 
+use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
@@ -23,12 +24,15 @@ pub(super) struct Copy {
 
     /// File to create; must not exist
     dest: PathBuf,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let bar = Bar::new("copying");
-        let reader = Reader::open(&self.file)?;
+        let reader = self.read.apply(Options::new()).read(&self.file)?;
         reader.copy_to(&self.dest, &mut |done, all| bar.tell(done, all))?;
         Ok(Outcome::Done)
     }

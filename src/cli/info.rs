@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Growth, Info, Reader};
+use gowk::{Growth, Info, Options};
 
+use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -29,11 +30,14 @@ pub(super) struct Print {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let info = Reader::open(&self.file)?.info()?;
+        let info = self.read.apply(Options::new()).read(&self.file)?.info()?;
         let mut output = Output::standard(b'\n')?;
         if self.json {
             output.line(json::line(&json::Description::from(info)))?;

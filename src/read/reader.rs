@@ -70,7 +70,7 @@ impl Reader {
         options: &Options,
         open: impl FnOnce(&Files, &Options) -> Result<View>,
     ) -> Result<Self> {
-        let files = Files::new(path)?;
+        let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
         let hasher = view.hasher();

@@ -89,7 +89,7 @@ struct Replayed {
 impl View {
     pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
         let OpenedToRead { file, map, superblocks, inode, unrecovered } =
-            open_reader(files, &options.disk, options.wait)?;
+            open_reader(files, &options.disk, options.wait, options.sealed)?;
         let superblock = superblocks.newest;
         let mut view = Self {
             inode,
@@ -101,7 +101,10 @@ impl View {
             shortcut: Shortcut::closed(),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
-            layered: is_layered(&file).then(|| file.try_clone()).transpose().at(&files.data, "open")?,
+            layered: (!options.sealed && is_layered(&file))
+                .then(|| file.try_clone())
+                .transpose()
+                .at(&files.data, "open")?,
         };
         if let Some(locks) = unrecovered {
             view.replayed = Some(view.replay(files, options, &file)?);
