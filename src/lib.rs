@@ -86,6 +86,7 @@
 //! | recovery | redoing what the journal holds after its writer died |
 //! | reader | a filter open for lookups; a *writer* is one open for changes |
 //! | view | one opening of the file for reading; the *recent* one is that which a thread looked into last |
+//! | watch | to look from time to time whether a name leads to another file by now |
 //! | snapshot | what a reader sees at one commit |
 //! | in memory | of a copy of the file that no disk is needed for |
 //! | patience | how long a reader waits for a moment at which nothing changes |

@@ -53,6 +53,10 @@ pub enum OnDamage {
 #[derive(Clone, Debug)]
 pub struct Options {
     capacity: u64,
+    /// Regions at creation; `None` if they follow from the capacity.
+    regions: Option<u64>,
+    /// The rate asked for of the filter that this one is made like.
+    rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
     seed: Option<u64>,
@@ -105,6 +109,8 @@ impl Options {
     pub fn new() -> Self {
         Self {
             capacity: DEFAULT_CAPACITY,
+            regions: None,
+            rate_of_like: None,
             rate: None,
             slots: None,
             seed: None,
@@ -156,6 +162,25 @@ impl Options {
     pub fn hash(mut self, hash: HashKind) -> Self {
         self.hash = hash;
         self
+    }
+
+    /// Creation: as another filter was created.
+    pub(crate) fn designed_as(self, identity: &Identity, policy: &Policy) -> Self {
+        let Identity { hasher, geometry, .. } = identity;
+        let limit = |rate: f64| (rate != 0.0).then_some(rate);
+        Self {
+            capacity: policy.capacity,
+            regions: Some(geometry.base_regions),
+            slots: Some(geometry.slots),
+            rate_of_like: limit(policy.requested_rate),
+            seed: Some(hasher.seed),
+            hash: hasher.kind,
+            shard: geometry.shard,
+            growth: policy.growth,
+            max_file_size: (policy.max_file_size != 0).then_some(policy.max_file_size),
+            max_rate: limit(policy.max_rate),
+            ..self
+        }
     }
 
     /// Creation: the filter holds shard `number`, from 0, of `of` that divide all keys; the only shard of 1 unless
@@ -295,10 +320,10 @@ impl Options {
             found: self.capacity.to_string(),
             expected: "at least 1, and no more than 2^32 regions of 8192 buckets hold",
         };
-        if self.capacity == 0 {
+        if self.capacity == 0 && self.regions.is_none() {
             return Err(too_large());
         }
-        let base_regions = slots.regions_for(self.capacity).ok_or_else(too_large)?;
+        let base_regions = self.regions.or_else(|| slots.regions_for(self.capacity)).ok_or_else(too_large)?;
         let Shard { of, number } = self.shard;
         if of == 0 || of > MAX_REGIONS / base_regions {
             return Err(Error::Option {
@@ -333,7 +358,10 @@ impl Options {
         let policy = Policy {
             growth: self.growth,
             max_file_size: self.max_file_size.unwrap_or(0),
-            requested_rate: if self.slots.is_some() { 0.0 } else { self.rate.unwrap_or(DEFAULT_RATE) },
+            requested_rate: match self.slots {
+                Some(_) => self.rate_of_like.unwrap_or(0.0),
+                None => self.rate.unwrap_or(DEFAULT_RATE),
+            },
             max_rate: self.max_rate.unwrap_or(0.0),
             capacity: self.capacity,
         };

@@ -14,7 +14,8 @@
 //!
 //! 1. "Absent" is answered only if nothing was applied around the reads.
 //! 2. What can be seen is durable.
-//! 3. While a file says that it is superseded, the name is looked at before every answer.
+//! 3. While a file says that it is superseded, the name is looked at before every answer. Else it is looked at before
+//!    every batch, and by a thread twice a second.
 
 mod calm;
 mod in_memory;
@@ -26,6 +27,7 @@ mod settled;
 mod snapshot;
 mod verify;
 mod view;
+mod watch;
 
 pub use reader::Reader;
 pub(crate) use snapshot::{Attempts, InVain, copy_regions};

@@ -28,9 +28,13 @@ impl View {
         let plain = geometry.slots == SlotsPerBucket::Four && geometry.shard.is_whole();
         if !is_open && plain && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
-                of_keys.store(self.reader, Ordering::Release);
+                of_keys.store(self.reader, Ordering::SeqCst);
             }
-            of_hashes.store(self.reader, Ordering::Release);
+            of_hashes.store(self.reader, Ordering::SeqCst);
+            // Whoever leaves the view says so before it closes the shortcut, which may just have been opened again.
+            if self.is_left() {
+                self.leave();
+            }
         }
     }
 

@@ -100,8 +100,8 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, or for a key of another
-    /// shard. The view is not a private replay.
+    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads elsewhere,
+    /// or for a key of another shard. The view is not a private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
@@ -111,7 +111,7 @@ impl View {
         }
         let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
         let epoch = head.epoch();
-        if head.flagged() {
+        if head.flagged() || self.is_left() {
             return None;
         }
         let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));

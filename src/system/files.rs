@@ -54,11 +54,16 @@ impl Files {
 
     /// The file that the name leads to now.
     pub(crate) fn inode(&self) -> Result<Option<Inode>> {
-        match self.data.metadata() {
-            Ok(metadata) => Ok(Some(Inode::of(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).at(&self.data, "look at"),
-        }
+        inode_of(&self.data).at(&self.data, "look at")
+    }
+}
+
+/// The file that a name leads to; `None` where there is none.
+pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
+    match name.metadata() {
+        Ok(metadata) => Ok(Some(Inode::of(&metadata))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::file::{
     Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
 };
-use crate::format::{Identity, Metadata, Policy, Superblock};
+use crate::format::{Metadata, Policy, Superblock};
 use crate::options::Options;
 use crate::system::{Files, Held, Rights};
 
@@ -79,7 +79,13 @@ impl Writer {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         if force && files.inode()?.is_some() {
-            return Self::replace(files, options, identity, policy);
+            let fill = |files: &Files, model: &Rights| {
+                UnpublishedFile::create(files, &options.disk, identity, Some(model))
+            };
+            let (counts, metadata) = (Counts::default(), Metadata::default());
+            let mut writer = Self::replace(files, options, policy, counts, metadata, fill)?;
+            writer.commit()?;
+            return Ok(writer);
         }
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data });
@@ -110,8 +116,16 @@ impl Writer {
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
     }
 
-    /// Publishes an empty filter over an existing one.
-    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
+    /// The writer of an existing filter, whose first commit publishes the file that `fill` makes over it. `fill` gets
+    /// the rights of the existing one.
+    pub(super) fn replace(
+        files: Files,
+        options: &Options,
+        policy: Policy,
+        counts: Counts,
+        metadata: Metadata,
+        fill: impl FnOnce(&Files, &Rights) -> Result<UnpublishedFile>,
+    ) -> Result<Self> {
         let OpenedToWrite { mut published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let mut journal = match journal {
@@ -127,16 +141,15 @@ impl Writer {
         let superblock = published.checkpoint.clone();
         published.checkpoint(&mut journal, &copy, superblock)?;
         let model = Rights::of(&published.file).at(&files.data, "look at")?;
-        let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
+        let file = fill(&files, &model)?;
         let mut writer = Self::over(files, options, published, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
             open.transaction = open.transaction.moved_to(file);
-            open.transaction.counts = Counts::default();
-            open.transaction.metadata = Metadata::default();
+            open.transaction.counts = counts;
+            open.transaction.metadata = metadata;
             open.policy = policy;
             writer.open = Some(open);
         }
-        writer.commit()?;
         Ok(writer)
     }
 }
