@@ -344,6 +344,32 @@ pub enum Error {
         wanted: f64,
     },
 
+    /// The filter cannot be divided into so many shards of one size.
+    #[error(
+        "{}: its {regions} regions cannot be divided into {parts} shards, not even after doublings; choose a number \
+         that divides {regions}, or such a number times a power of two",
+        path.display()
+    )]
+    Indivisible {
+        /// The filter file.
+        path: PathBuf,
+        /// The regions it has.
+        regions: u64,
+        /// How many shards were asked for.
+        parts: u64,
+    },
+
+    /// Two filters that were to be joined or merged differ in what must be equal.
+    #[error("{}: {difference}, compared with {}; {}", path.display(), other.display(), difference.remedy())]
+    Unlike {
+        /// The filter file.
+        path: PathBuf,
+        /// The file that it was compared with.
+        other: PathBuf,
+        /// What differs.
+        difference: Difference,
+    },
+
     /// The file was replaced by a filter with another seed, in which hashes made before find nothing.
     #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
     Replaced {
@@ -396,6 +422,45 @@ impl fmt::Display for Expected {
             Self::Exactly(value) => write!(f, "{value}"),
             Self::Between(low, high) => write!(f, "{low} to {high}"),
             Self::Words(words) => f.write_str(words),
+        }
+    }
+}
+
+/// In what two filters differ; the other one's comes second.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Difference {
+    /// One hashes its keys itself, the other takes hashes.
+    #[error("one of the two hashes its keys itself, and the other takes hashes")]
+    Hash,
+    /// The seeds of the hash.
+    #[error("has the seed {0}, not {1}")]
+    Seed(u64, u64),
+    /// The slots per bucket.
+    #[error("has {0} slots per bucket, not {1}")]
+    Slots(u32, u32),
+    /// The numbers of regions, which doublings do not make equal.
+    #[error("has {0} regions, which is not {1} times or divided by a power of two")]
+    Regions(u64, u64),
+    /// How many shards divide all keys.
+    #[error("is one of {0} shards, not of {1}")]
+    Shards(u64, u64),
+    /// The shard, and the one that it should be.
+    #[error("holds shard {0}, not {1}")]
+    Shard(u64, u64),
+    /// An entry of the metadata.
+    #[error("has another value for the metadata `{0}`")]
+    Metadata(String),
+}
+
+impl Difference {
+    const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Hash | Self::Seed(..) | Self::Slots(..) | Self::Regions(..) => {
+                "make the next filter with `gowk create --like` the other"
+            }
+            Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
+            Self::Metadata(_) => "make the two equal, or remove one",
         }
     }
 }

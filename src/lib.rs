@@ -98,6 +98,7 @@
 //! | commit | a transaction made durable, and its number |
 //! | copy | a new file with the same keys, as of one commit |
 //! | target | where changes go: a published file under an overlay, or an unpublished one |
+//! | divide | to cut the regions of a filter apart, into shards; to *join* is to put those of shards together |
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
@@ -145,7 +146,7 @@ mod system;
 mod write;
 
 pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
-pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
+pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Verify};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::writer::Writer;
 use crate::error::{Error, IoContext, Result};
-use crate::file::UnpublishedFile;
+use crate::file::{LiveCopy, UnpublishedFile};
 use crate::format::Identity;
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -68,26 +68,32 @@ impl Reader {
         let files = Files::new(destination)?;
         let mut fill = |files: &Files, model: &Rights| {
             UnpublishedFile::fill(files, &options.disk, identity, Some(model), true, |write| {
-                copy_regions(view, &mut |region, words, _| write(region, words), progress)
+                let regions = 0..identity.geometry.regions();
+                copy_regions(view, regions, &mut |region, words, _| write(region, words), progress)
             })
+            .map(|file| (file, before.counts))
         };
-        let (policy, counts) = (superblock.policy, before.counts);
+        let policy = superblock.policy;
         let copied = if over && files.inode()?.is_some() {
-            Writer::replace(files, &options, policy, counts, metadata, fill)
+            Writer::replace(files, &options, policy, metadata, fill)
         } else {
             let model =
                 File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
-            Writer::create_filled(files, &options, policy, counts, metadata, |files| fill(files, &model))
+            Writer::create_filled(files, &options, policy, metadata, |files| fill(files, &model))
         };
-        let unchanged = match view.live_copy() {
-            Some(Ok((after, _))) => after == before && self.view()?.is_same_as(view),
-            _ => false,
-        };
+        let unchanged = self.is_still(view, &before);
         match copied {
             Ok(writer) if unchanged => Ok(Ok(writer)),
             // What was read may be of two commits. A failure counts only if no commit came in between.
             Ok(_) | Err(Error::Busy { .. }) => Ok(Err(InVain::Torn)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether nothing was committed since the view had this copy.
+    pub(super) fn is_still(&self, view: &View, before: &LiveCopy) -> bool {
+        let after = view.live_copy();
+        matches!(after, Some(Ok((after, _))) if after == *before)
+            && self.view().is_ok_and(|current| current.is_same_as(view))
     }
 }

@@ -78,12 +78,13 @@ impl Writer {
     pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
+        let empty = |files: &Files, model: Option<&Rights>| {
+            let file = UnpublishedFile::create(files, &options.disk, identity, model)?;
+            Ok((file, Counts::default()))
+        };
         if force && files.inode()?.is_some() {
-            let fill = |files: &Files, model: &Rights| {
-                UnpublishedFile::create(files, &options.disk, identity, Some(model))
-            };
-            let (counts, metadata) = (Counts::default(), Metadata::default());
-            let mut writer = Self::replace(files, options, policy, counts, metadata, fill)?;
+            let fill = |files: &Files, model: &Rights| empty(files, Some(model));
+            let mut writer = Self::replace(files, options, policy, Metadata::default(), fill)?;
             writer.commit()?;
             return Ok(writer);
         }
@@ -92,22 +93,20 @@ impl Writer {
         }
         // Checked before a lock file is made for nothing, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
-        let counts = Counts::default();
-        let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
-        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
+        let fill = |files: &Files| empty(files, None);
+        Self::create_filled(files, options, policy, Metadata::default(), fill)
     }
 
-    /// Creates a filter whose first commit publishes the file that `fill` makes.
+    /// Creates a filter whose first commit publishes the file that `fill` makes, with the counts of what is in it.
     pub(super) fn create_filled(
         files: Files,
         options: &Options,
         policy: Policy,
-        counts: Counts,
         metadata: Metadata,
-        fill: impl FnOnce(&Files) -> Result<UnpublishedFile>,
+        fill: impl FnOnce(&Files) -> Result<(UnpublishedFile, Counts)>,
     ) -> Result<Self> {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
-        let file = fill(&files)?;
+        let (file, counts) = fill(&files)?;
         let identity = file.identity;
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
@@ -122,9 +121,8 @@ impl Writer {
         files: Files,
         options: &Options,
         policy: Policy,
-        counts: Counts,
         metadata: Metadata,
-        fill: impl FnOnce(&Files, &Rights) -> Result<UnpublishedFile>,
+        fill: impl FnOnce(&Files, &Rights) -> Result<(UnpublishedFile, Counts)>,
     ) -> Result<Self> {
         let OpenedToWrite { mut published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
@@ -141,7 +139,7 @@ impl Writer {
         let superblock = published.checkpoint.clone();
         published.checkpoint(&mut journal, &copy, superblock)?;
         let model = Rights::of(&published.file).at(&files.data, "look at")?;
-        let file = fill(&files, &model)?;
+        let (file, counts) = fill(&files, &model)?;
         let mut writer = Self::over(files, options, published, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
             open.transaction = open.transaction.moved_to(file);

@@ -5,10 +5,10 @@
 //! section 8.
 
 use super::target::Target;
-use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, MAX_REGIONS, RegionId, Width, with_width};
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, Counts, MAX_REGIONS, RegionId, Width, with_width};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::file::{Overlay, Region, UnpublishedFile};
-use crate::format::Identity;
+use crate::format::{Identity, tally};
 use crate::system::REGIONS_AHEAD;
 
 /// Streams `source` into a new file of twice as many regions. The source is not changed.
@@ -39,6 +39,29 @@ pub(super) fn double(
         }
         Ok(())
     })
+}
+
+/// Hands on the regions that one becomes by so many doublings, in order.
+pub(super) fn each_descendant<W: Width>(
+    region: &Region,
+    doublings: u32,
+    each: &mut dyn FnMut(&Region) -> Result<()>,
+) -> Result<()> {
+    if doublings == 0 {
+        return each(region);
+    }
+    let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+    split_region::<W>(region, &mut children);
+    children.iter().try_for_each(|child| each_descendant::<W>(child, doublings - 1, each))
+}
+
+/// Adds what a region holds to `counts`.
+pub(super) fn count_region<W: Width>(region: &Region, counts: &mut Counts) {
+    let (pages, _) = region.as_chunks();
+    for page in pages {
+        // What no writer stores is counted for nothing, as by every scan. Verification names it.
+        let _ = tally::<W>(page, counts);
+    }
 }
 
 fn split_region<W: Width>(parent: &Region, children: &mut [Region; 2]) {
