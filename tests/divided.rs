@@ -31,8 +31,8 @@ fn regions(path: &Path) -> Vec<u8> {
     bytes[bytes.len() - count * REGION..].to_vec()
 }
 
-/// A writer of a filter with `keys` keys of which equal parts were inserted before the first doubling, between each two,
-/// and after the last.
+/// A writer of a filter with `keys` keys, of which some were inserted before the first doubling, between each two, and
+/// after the last.
 fn grown(
     path: &Path,
     slots: SlotsPerBucket,
@@ -44,12 +44,16 @@ fn grown(
         Options::new().slots_per_bucket(slots).capacity(capacity).seed(SEED).void_growth(true).threads(2);
     let mut writer = options.create(path).unwrap();
     let hashes: Vec<KeyHash> = (0..keys).map(|number| writer.hash(&key(number)).unwrap()).collect();
-    let steps = u64::from(generations) + 1;
-    for (step, hashes) in (0..).zip(hashes.chunks(keys.div_ceil(steps) as usize)) {
+    let mut rest = &hashes[..];
+    for step in 0..=generations {
         if step > 0 {
             writer.grow().unwrap();
         }
-        assert!(writer.insert_hash_batch(hashes).unwrap().is_empty());
+        // To the same load each time.
+        let (these, others) =
+            rest.split_at(rest.len() + (hashes.len() >> (generations - step)) - hashes.len());
+        assert!(writer.insert_hash_batch(these).unwrap().is_empty());
+        rest = others;
     }
     writer.metadata_mut().unwrap().set("of the whole", *b"1");
     writer.commit().unwrap();
