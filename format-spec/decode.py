@@ -264,7 +264,7 @@ def _long(data, length, seed):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# 3.2 and 3.3 Region, buckets, tag and tail
+# 3.2, 3.3 and 3.5 Region, buckets, tag and tail; shards
 
 
 def offset_table(tag_bits):
@@ -306,6 +306,12 @@ class Width:
 
     def regions_for(self, keys):
         return max(1, math.ceil(keys / (BUCKETS_PER_REGION * self.slots * self.HEADROOM[self.slots])))
+
+
+def shard_of(position, shards):
+    """3.5: the shard of a key, and what takes the place of pos there."""
+    product = position * shards
+    return product >> 64, product & M64
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -419,7 +425,7 @@ def metadata(data):
     return entries
 
 
-SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQ16sQQ304sII")
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ304sII")
 assert SUPERBLOCK.size == 520
 
 
@@ -431,8 +437,8 @@ class Superblock:
         (_, self.major, self.minor, self.reserved_0, self.incompatible, self.read_only_compatible, self.compatible,
          self.id, self.uuid, self.seed, self.hash_id, self.n, canary, self.base_regions, self.generation, self.growth,
          self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
-         self.capacity, self.reserved_1, self.commit, self.salt, counts, self.metadata_length,
-         self.reserved_2) = SUPERBLOCK.unpack_from(slot, 0)
+         self.capacity, self.shards, self.shard, self.commit, self.salt, counts, self.metadata_length,
+         self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
         self.canary = int.from_bytes(canary, "little")
         self.counts = Counts(counts, 0)
 
@@ -444,7 +450,7 @@ class Superblock:
         return Superblock(slot)
 
     def identity(self):
-        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation
+        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation, self.shards, self.shard
 
     def check(self):
         if self.major != MAJOR:
@@ -457,6 +463,10 @@ class Superblock:
             raise Refused("n0 is %d, not 1 to 2^32" % self.base_regions)
         if self.generation > 32 or self.base_regions << self.generation > MAX_REGIONS:
             raise Refused("g is %d, too much for n0 = %d" % (self.generation, self.base_regions))
+        if not 1 <= self.shards <= MAX_REGIONS // (self.base_regions << self.generation):
+            raise Refused("shards is %d, not 1 to as many as have 2^32 regions" % self.shards)
+        if self.shard >= self.shards:
+            raise Refused("shard is %d of %d" % (self.shard, self.shards))
         geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation)
         for name, found, expected in (
             ("live", self.live, LIVE),
@@ -491,7 +501,7 @@ class Superblock:
         if self.metadata is None:
             raise Refused("the metadata is not well formed")
         if self.minor <= MINOR and (
-            self.reserved_0 or self.reserved_2 or any(self.reserved_1)
+            self.reserved_0 or self.reserved_1
             or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
         ):
             raise Refused("a reserved byte of the superblock is not 0")
@@ -782,6 +792,8 @@ class Filter:
             "base_regions": block.base_regions,
             "generation": block.generation,
             "regions": self.geometry.regions,
+            "shards": block.shards,
+            "shard": block.shard,
             "entries": counts.entries,
             "digits": digits,
             "saturated": saturated,
@@ -800,6 +812,10 @@ class Filter:
         """Both buckets of a key, and its fresh slot. Pages are verified before they are believed."""
         width = self.geometry.width
         high, low = xxh3_128(key, self.block.seed)
+        shard, high = shard_of(high, self.block.shards)
+        if shard != self.block.shard:
+            raise Refused("holds shard %d of %d, and a key belongs to shard %d"
+                          % (self.block.shard, self.block.shards, shard))
         region, _, first, _, second, query = width.place(high, low, self.geometry.regions)
         words = []
         for bucket in (first, second):
@@ -1009,6 +1025,15 @@ def self_test():
             span |= {value >> 9 ^ other for other in span}
         assert len(span) == PAGES_PER_REGION
     assert set(range(8, 512)) <= set(offset_table(10))
+    # Shards of regions are the regions of one file; and the worked example of 3.5.
+    for shards, regions in ((1, 3), (2, 1), (3, 5), (16, 3), (65536, 65536)):
+        for position in range(0, M64, M64 // 101):
+            shard, left = shard_of(position, shards)
+            region, rem = left * regions >> 64, left * regions & M64
+            assert position * shards * regions == (shard * regions + region) << 64 | rem
+    high, _ = xxh3_128(b"cuckoo", 1)
+    assert shard_of(high, 16) == (1, 0x4C1782B8CBF97080)
+    assert 0x4C1782B8CBF97080 * 3 == 0xE446882A63EC5180 and high * 48 >> 64 == 3
     for n in range(2, 8):
         width = Width(n)
         assert width.tail_bits >= 2

@@ -17,6 +17,7 @@ mod hash;
 mod offset;
 pub(crate) mod region;
 mod search;
+mod shard;
 mod sizing;
 mod widths;
 
@@ -31,5 +32,6 @@ pub(crate) use offset::OFFSET_T6;
 pub(crate) use offset::OFFSET_T10;
 pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place};
 pub(crate) use search::Search;
+pub(crate) use shard::{Shard, Span};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

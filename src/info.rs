@@ -27,6 +27,10 @@ pub struct Info {
     pub generation: u32,
     /// Regions now; each has 8192 buckets.
     pub regions: u64,
+    /// How many shards divide all keys; 1 for a filter that takes every key.
+    pub shards: u64,
+    /// Which of them the filter holds, from 0.
+    pub shard: u64,
     /// Keys asked for at creation.
     pub capacity: u64,
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
@@ -120,6 +124,8 @@ impl From<Facts> for Info {
             base_regions: geometry.base_regions,
             generation: geometry.generation,
             regions: geometry.regions(),
+            shards: geometry.shard.of,
+            shard: geometry.shard.number,
             capacity: policy.capacity,
             requested_false_positive_rate: limit(policy.requested_rate),
             growth: policy.growth,

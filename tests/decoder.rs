@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use gowk::{HashKind, Info, Options, Reader, SlotsPerBucket};
+use gowk::{Error, HashKind, Info, Options, Reader, SlotsPerBucket};
 use vectors::{ABSENT, accepted, key, rejected, unpack};
 
 /// Runs the decoder; `None`, with a note, where there is no Python.
@@ -64,6 +64,8 @@ fn assert_same_statistics(json: &str, info: &Info, journal_length: u64) {
         ("base_regions", info.base_regions.to_string()),
         ("generation", info.generation.to_string()),
         ("regions", info.regions.to_string()),
+        ("shards", info.shards.to_string()),
+        ("shard", info.shard.to_string()),
         ("entries", info.entries.to_string()),
         ("entries_by_tail", format!("{:?}", info.entries_by_tail)),
         ("commit", info.commit.to_string()),
@@ -122,7 +124,12 @@ fn accepted_files_have_the_same_statistics_and_answers() {
         // Before gowk recovers it: the decoder changes nothing.
         let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
         assert!(output.status.success(), "{}: {}", row.name, String::from_utf8_lossy(&output.stderr));
-        let keys = lines(row.present.iter().cloned().flatten().chain(ABSENT.take(2000)));
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = Reader::open(unpack("accept", &row.name, elsewhere.path())).unwrap();
+        let of_shard =
+            |number: &u64| !matches!(other.contains(key(*number).as_bytes()), Err(Error::OtherShard { .. }));
+        let asked = row.present.iter().cloned().flatten().chain(ABSENT.take(2000));
+        let keys = lines(asked.clone().filter(of_shard));
         let before = decode(&[path.to_str().unwrap(), "--check"], keys.clone()).unwrap();
         let reader = Reader::open(&path).unwrap();
         let info = reader.info().unwrap();
@@ -134,6 +141,10 @@ fn accepted_files_have_the_same_statistics_and_answers() {
         let ours = keys.lines().filter(|key| reader.contains(key.as_bytes()).unwrap());
         let theirs = String::from_utf8(before.stdout).unwrap();
         assert!(ours.eq(theirs.lines()), "{}: answers differ", row.name);
+        if let Some(number) = asked.clone().find(|number| !of_shard(number)) {
+            let refused = decode(&[path.to_str().unwrap(), "--check"], lines([number].into_iter())).unwrap();
+            assert_eq!((refused.status.code(), info.shards > 1), (Some(2), true), "{}", row.name);
+        }
     }
 }
 

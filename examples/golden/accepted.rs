@@ -145,6 +145,22 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         writer.commit()?;
         closed(writer, &path, "0-299")
     }),
+    ("shard", "shard 2 of 5, doubled once; keys of other shards are refused", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(4).shard(2, 5).open(&path)?;
+        let mine =
+            |number: &u64| matches!(writer.hash(key(*number).as_bytes()), Ok(hash) if hash.shard(5) == 2);
+        let numbers: Vec<u64> = (0..300).filter(mine).collect();
+        for (at, number) in numbers.iter().enumerate() {
+            if at == numbers.len() / 2 {
+                writer.grow()?;
+            }
+            writer.insert(key(*number).as_bytes())?;
+        }
+        writer.commit()?;
+        let present: Vec<String> = numbers.iter().map(|number| format!("{number}-{number}")).collect();
+        closed(writer, &path, &present.join(" "))
+    }),
     ("empty", "no key", |dir| {
         let path = dir.join("f");
         let mut writer = options(4).open(&path)?;
@@ -267,7 +283,6 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         made.filter.superblocks(|slot| {
             slot[10] = 1;
             slot[12..16].fill(0xff);
-            slot[180] = 1;
             slot[1000..2000].fill(7);
             slot[60_000] = 9;
         });

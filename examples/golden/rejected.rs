@@ -126,6 +126,9 @@ const FIELDS: &[Field] = &[
     ("generation-64", "64 doublings", "Field", "field `g` is 64, not 0 to 32", 104, 4, 64),
     ("generation-33", "33 doublings", "Field", "field `g` is 33, not 0 to 32", 104, 4, 33),
     ("generation-all", "2^32 - 1 doublings", "Field", "field `g` is 4294967295, not 0 to 32", 104, 4, u32::MAX as u64),
+    ("shards-0", "no shard", "Field", "field `shards` is 0, not 1 to 4294967296", 176, 8, 0),
+    ("shards-too-many", "more shards than have regions", "Field", "field `shards` is 4294967297, not 1 to 4294967296", 176, 8, (1 << 32) + 1),
+    ("shard-1-of-1", "shard 1 of 1", "Field", "field `shard` is 1, not 0 to 0", 184, 8, 1),
     ("n-0", "no slots in a bucket", "Field", "field `n` is 0, not 2 to 7", 76, 4, 0),
     ("n-1", "one slot in a bucket", "Field", "field `n` is 1, not 2 to 7", 76, 4, 1),
     ("n-8", "eight slots in a bucket", "Field", "field `n` is 8, not 2 to 7", 76, 4, 8),
@@ -376,11 +379,10 @@ pub(crate) fn rejected() -> Vec<Reject> {
     });
     for (name, what, at) in [
         ("reserved-0", "reserved byte 12", 12usize),
-        ("reserved-1", "reserved byte 191", 191),
-        ("reserved-2", "reserved byte 500", 500),
-        ("reserved-3", "reserved byte 4095", 4095),
+        ("reserved-1", "reserved byte 500", 500),
+        ("reserved-2", "reserved byte 4095", 4095),
         ("reserved-metadata", "a byte behind the metadata", 4096 + 20),
-        ("reserved-4", "reserved byte 65531", 65_531),
+        ("reserved-3", "reserved byte 65531", 65_531),
     ] {
         add(
             name,

@@ -131,12 +131,13 @@ pub(super) struct RawSuperblock {
     pub(super) requested_rate: F64,
     pub(super) max_rate: F64,
     pub(super) capacity: U64,
-    pub(super) reserved_1: [u8; 16],
+    pub(super) shards: U64,
+    pub(super) shard: U64,
     pub(super) commit: U64,
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_2: [u8; 12],
+    pub(super) reserved_1: [u8; 12],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 528);
@@ -189,12 +190,13 @@ impl Superblock {
             requested_rate: self.policy.requested_rate.into(),
             max_rate: self.policy.max_rate.into(),
             capacity: self.policy.capacity.into(),
-            reserved_1: [0; 16],
+            shards: geometry.shard.of.into(),
+            shard: geometry.shard.number.into(),
             commit: self.commit.into(),
             salt: self.salt.into(),
             counts: self.counts.into(),
             metadata_length: (metadata.len() as u32).into(),
-            reserved_2: [0; 12],
+            reserved_1: [0; 12],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

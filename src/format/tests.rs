@@ -15,7 +15,7 @@ use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::{
     BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
-    RegionId, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
+    RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
 };
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
@@ -205,7 +205,12 @@ pub(crate) fn superblock() -> Superblock {
         identity: Identity {
             uuid: *b"sixteen bytes...",
             hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
-            geometry: Geometry { slots: SlotsPerBucket::Four, base_regions: 3, generation: 2 },
+            geometry: Geometry {
+                slots: SlotsPerBucket::Four,
+                base_regions: 3,
+                generation: 2,
+                shard: Shard { of: 7, number: 5 },
+            },
         },
         policy: Policy {
             growth: Growth::Auto,
@@ -352,7 +357,7 @@ fn every_part_of_the_file_lies_where_the_table_says() {
             (1, 32),
             (MAX_REGIONS, 0),
         ] {
-            let geometry = Geometry { slots, base_regions, generation };
+            let geometry = Geometry { slots, base_regions, generation, shard: Shard::WHOLE };
             let regions = base_regions * (1 << generation);
             let sums = value(&formula("checksum table", 1), &[("R", regions)]);
             let names = [("R", regions), ("sums", sums)];
@@ -406,6 +411,8 @@ fn a_superblock_is_encoded_as_the_table_says() {
         "requested_rate" => superblock.policy.requested_rate.to_le_bytes().to_vec(),
         "max_rate" => superblock.policy.max_rate.to_le_bytes().to_vec(),
         "capacity" => u64s(superblock.policy.capacity),
+        "shards" => u64s(7),
+        "shard" => u64s(5),
         "commit" => u64s(superblock.commit),
         "salt" => u64s(superblock.salt),
         "counts" => counts_by_table(&superblock.counts),
@@ -529,7 +536,8 @@ fn a_page_is_sealed_over_what_the_table_lists() {
 fn widths_and_capacities_are_those_of_the_table() {
     let ours = SlotsPerBucket::ALL.into_iter().rev().map(|slots| {
         let regions = slots.regions_for(50_000_000).unwrap();
-        let length = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let length =
+            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
         let (bits, index_bits) = with_width!(slots, W => (W::BITS, W::INDEX_BITS));
         assert_eq!(1 << index_bits, BUCKETS_PER_REGION);
         [
@@ -946,7 +954,9 @@ fn a_slot_with_any_bit_flipped_is_not_believed() {
 #[test]
 fn a_filter_doubles_up_to_the_last_region_there_may_be() {
     let doubled = |base_regions, generation| {
-        Geometry { slots: SlotsPerBucket::Four, base_regions, generation }.doubled().map(Geometry::regions)
+        Geometry { slots: SlotsPerBucket::Four, base_regions, generation, shard: Shard::WHOLE }
+            .doubled()
+            .map(Geometry::regions)
     };
     assert_eq!(doubled(1, 31), Some(MAX_REGIONS));
     assert_eq!(doubled(MAX_REGIONS / 2, 0), Some(MAX_REGIONS));
@@ -1014,13 +1024,15 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
     }
     type Change = fn(&mut Superblock);
-    let others: [(&str, Change); 7] = [
+    let others: [(&str, Change); 9] = [
         ("uuid", |other| other.identity.uuid[15] ^= 1),
         ("seed", |other| other.identity.hasher = KeyHasher::new(HashKind::Xxh3, 1)),
         ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
         ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
         ("n0", |other| other.identity.geometry.base_regions = 4),
         ("g", |other| other.identity.geometry.generation = 1),
+        ("shards", |other| other.identity.geometry.shard.of = 8),
+        ("shard", |other| other.identity.geometry.shard.number = 6),
         ("id", |other| other.id += 1),
     ];
     for (name, change) in others {
@@ -1031,12 +1043,43 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
     }
 }
 
+/// The regions of all shards together are no more than the format has, at opening and when a filter doubles.
+#[test]
+fn a_shard_is_one_of_those_there_are_and_all_of_them_fit() {
+    let superblock = superblock();
+    let regions = superblock.identity.geometry.regions();
+    let with = |shards: u64, shard: u64| {
+        check_changed(&superblock, |slot| {
+            slot[176..184].copy_from_slice(&shards.to_le_bytes());
+            slot[184..192].copy_from_slice(&shard.to_le_bytes());
+        })
+    };
+    let most = MAX_REGIONS / regions;
+    for (shards, shard) in [(1, 0), (7, 6), (most, most - 1)] {
+        let found = with(shards, shard).unwrap().newest.identity.geometry;
+        assert_eq!(found.shard, Shard { of: shards, number: shard });
+        assert_eq!(found.doubled().is_some(), 2 * shards * regions <= MAX_REGIONS);
+    }
+    for (shards, shard, name) in [
+        (0, 0, "shards"),
+        (most + 1, 0, "shards"),
+        (u64::MAX, 0, "shards"),
+        (1, 1, "shard"),
+        (7, 7, "shard"),
+        (7, u64::MAX, "shard"),
+    ] {
+        assert_eq!(field_of(with(shards, shard)), name);
+    }
+    assert!(says(&format!("`S * R <= {MAX_REGIONS}`.")));
+}
+
 #[test]
 fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
     let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
     for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
         let regions = slots.regions_for(50_000_000).unwrap_or(0);
-        let bytes = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let bytes =
+            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
         let actual = bytes as f64 / 50e6;
         assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }

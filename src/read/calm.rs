@@ -2,8 +2,8 @@
 //!
 //! A lookup waits for memory. The processor works at several lookups meanwhile, and the fewer instructions and
 //! registers each takes, the more of them: each instruction that does nothing, added to a lookup in 1 GiB, costs up
-//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, and nothing is
-//! being applied.
+//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes
+//! every key, and nothing is being applied.
 //!
 //! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
 //! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
@@ -24,12 +24,17 @@ impl View {
             calm.store(epoch, Ordering::Release);
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
-        let four = self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
-        if !is_open && four && self.pages.are_intact() {
+        let geometry = self.superblock.identity.geometry;
+        let plain = geometry.slots == SlotsPerBucket::Four && geometry.shard.is_whole();
+        if !is_open && plain && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
-                of_keys.store(self.reader, Ordering::Release);
+                of_keys.store(self.reader, Ordering::SeqCst);
             }
-            of_hashes.store(self.reader, Ordering::Release);
+            of_hashes.store(self.reader, Ordering::SeqCst);
+            // Whoever leaves the view says so before it closes the shortcut, which may just have been opened again.
+            if self.is_left() {
+                self.leave();
+            }
         }
     }
 

@@ -5,6 +5,8 @@
 //! room, its remaining keys are left for later, and those of other regions are still taken before the filter
 //! doubles.
 
+use std::path::Path;
+
 use super::scratch::Scratch;
 use super::target::Target;
 use crate::cuckoo::{
@@ -12,6 +14,7 @@ use crate::cuckoo::{
 };
 use crate::error::Result;
 use crate::file::Overlay;
+use crate::format::Geometry;
 use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
@@ -36,8 +39,7 @@ struct Item {
 
 impl Item {
     #[inline]
-    pub(super) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
-        let (region, rem) = hash.region(regions);
+    pub(super) fn new<W: Width>(hash: KeyHash, (region, rem): (RegionId, u64), index: u32) -> Self {
         let Place { first, fingerprint } = Place::<W>::new(hash.local(), rem);
         Self { region, index, fingerprint: fingerprint.0, first }
     }
@@ -187,13 +189,14 @@ impl Division {
 /// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
 /// else, as `hash` calls the user's code, which may panic.
 pub(super) fn hash_all<W: Width>(
-    regions: u64,
+    geometry: Geometry,
+    path: &Path,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
     manner: Manner,
     buffers: &mut Buffers,
 ) -> Result<()> {
-    let division = Division::new(indices.len(), regions, manner.threads);
+    let division = Division::new(indices.len(), geometry.regions(), manner.threads);
     let parts = division.parts;
     let Buffers { hashed, sorted } = buffers;
     hashed.resize_with(parts, Vec::new);
@@ -204,7 +207,8 @@ pub(super) fn hash_all<W: Width>(
     let outcomes = on_threads(work, |(indices, hashed): (&[u32], &mut Vec<Vec<Item>>)| -> Result<()> {
         hashed.resize_with(parts, Vec::new);
         for index in indices {
-            let item = Item::new::<W>(hash(*index)?, regions, *index);
+            let hash = hash(*index)?;
+            let item = Item::new::<W>(hash, geometry.region_of(hash, path)?, *index);
             hashed[division.part_of(item.region)].push(item);
         }
         Ok(())

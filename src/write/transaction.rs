@@ -83,19 +83,20 @@ impl Transaction {
         (self.counts, self.delta) = (counts, Delta::default());
     }
 
-    fn region_of(&self, hash: KeyHash) -> (RegionId, u64) {
-        hash.region(self.work.identity().geometry.regions())
+    fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
+        let target = self.work.target();
+        target.identity().geometry.region_of(hash, &target.surroundings().0.data)
     }
 
     pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         with_width!(self.work.identity().geometry.slots, W => {
             region::contains(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
         })
     }
 
     pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         let slots = self.work.identity().geometry.slots;
         let count = with_width!(slots, W => {
             region::count(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
@@ -105,7 +106,7 @@ impl Transaction {
 
     /// Stores one more copy; the region is returned if it has no room.
     pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<Result<(), RegionId>> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         let slots = self.work.identity().geometry.slots;
         Ok(with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
@@ -129,9 +130,10 @@ impl Transaction {
         manner: Manner,
         buffers: &mut Buffers,
     ) -> Result<()> {
-        let geometry = self.work.identity().geometry;
+        let target = self.work.target();
+        let (geometry, path) = (target.identity().geometry, &*target.surroundings().0.data);
         with_width!(geometry.slots, W => {
-            partition::hash_all::<W>(geometry.regions(), indices, hash, manner, buffers)
+            partition::hash_all::<W>(geometry, path, indices, hash, manner, buffers)
         })
     }
 
@@ -163,7 +165,7 @@ impl Transaction {
 
     /// Removes one copy; false if there was none.
     pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             match self.work.direct(id) {
