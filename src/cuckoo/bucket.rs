@@ -242,11 +242,6 @@ impl<W: Width> Bucket<W> {
         Self::lanes(Self::zero_lanes(self.0 & Self::ENTRY).0 & !self.empty_lanes().0)
     }
 
-    /// The lanes that hold just this slot.
-    pub(super) const fn equal_lanes(self, slot: Slot<W>) -> Lanes<W> {
-        Self::zero_lanes((self.0 ^ Self::ONES.wrapping_mul(slot.0 as u64)) & Self::LANES)
-    }
-
     /// Whether one group fills the bucket, at its highest count.
     pub(crate) const fn is_saturated(self) -> bool {
         (self.0 & Self::LANES) >> W::BITS == Self::HIGHEST_DIGITS && self.slot(0).tail_length().is_some()
