@@ -143,7 +143,8 @@ impl<W: Width> Groups<W> {
             one = Group { entry, copies: one.copies + group.copies };
             merged = true;
         }
-        for group in self.iter().filter(|group| group.entry.tail_length().is_none() || !group.matches(query)) {
+        for group in self.iter().filter(|group| group.entry.tail_length().is_none() || !group.matches(query))
+        {
             left = left.and(*group);
         }
         let one = Group { copies: one.copies.min(W::MOST_COPIES), ..one };
