@@ -22,6 +22,7 @@ mod json;
 mod outcome;
 mod output;
 mod quantity;
+mod refused;
 mod remove;
 mod repair;
 mod stop;

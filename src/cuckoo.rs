@@ -22,7 +22,7 @@ pub(crate) use bucket::{Bucket, BucketId, Slot};
 pub(crate) use counts::{Counts, TAIL_LENGTHS};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
-pub use hash::{HashKind, KeyHash};
+pub use hash::{HashKind, KeyHash, Seed};
 pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]

@@ -141,7 +141,7 @@ mod read;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
+pub use cuckoo::{HashKind, KeyHash, Seed, SlotsPerBucket};
 pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};

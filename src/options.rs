@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, Seed, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
@@ -55,7 +55,7 @@ pub struct Options {
     capacity: u64,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
-    seed: Option<u64>,
+    seed: Option<Seed>,
     hash: HashKind,
     growth: Growth,
     max_file_size: Option<u64>,
@@ -144,7 +144,7 @@ impl Options {
 
     /// Creation: the seed of the hash; random unless given. Whoever knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.seed = Some(Seed::new(seed));
         self
     }
 
@@ -282,7 +282,7 @@ impl Options {
         }
         let uuid = new_uuid(path)?;
         let seed = match self.seed {
-            Some(seed) => seed,
+            Some(seed) => seed.get(),
             None => random(path)?,
         };
         let identity = Identity { uuid, hasher: KeyHasher::new(self.hash, seed), geometry };

@@ -1,13 +1,15 @@
 //! Arguments that several verbs share: keys, threads, and waiting for the lock.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,7 +24,45 @@ use super::quantity;
 pub(super) const AHEAD: usize = 16;
 
 /// Keys on their way from the command's input.
-pub(super) type KeyFeed = Feed<Batch, Failure>;
+pub(super) type KeyFeed = Feed<Piece, Failure>;
+
+/// Keys of one input.
+pub(super) struct Piece {
+    pub(super) batch: Batch,
+    /// The place of its first key.
+    first: Place,
+}
+
+/// Where in the input a key is.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The file, `standard input`, or `arguments`.
+    pub(super) input: Arc<str>,
+    /// `line`, `key` or `argument`.
+    pub(super) unit: &'static str,
+    /// Counted from 1.
+    pub(super) number: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            "argument" => write!(f, "argument {}", self.number),
+            unit => write!(f, "{unit} {} of {}", self.number, self.input),
+        }
+    }
+}
+
+/// The place of the key of this index among all keys of the pieces.
+pub(super) fn place(pieces: &[Piece], index: usize) -> Option<Place> {
+    let mut before = 0;
+    let piece = pieces.iter().find(|piece| {
+        let holds = index < before + piece.batch.len();
+        before += if holds { 0 } else { piece.batch.len() };
+        holds
+    })?;
+    Some(Place { number: piece.first.number + (index - before) as u64, ..piece.first.clone() })
+}
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
@@ -71,9 +111,19 @@ impl KeyArgs {
         if self.null { 0 } else { b'\n' }
     }
 
+    /// The files to read, without standard input.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.input.iter().filter(|path| path.as_os_str() != "-").map(PathBuf::as_path)
+    }
+
+    pub(super) fn reads_standard_input(&self) -> bool {
+        self.keys.is_empty()
+            && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
+    }
+
     /// Fails if an input is a folder or is not there, before anything else is done.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.input.iter().filter(|path| path.as_os_str() != "-").try_for_each(|path| {
+        self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
@@ -86,7 +136,8 @@ impl KeyArgs {
         if !self.keys.is_empty() {
             let mut batch = Batch::default();
             self.keys.iter().for_each(|key| batch.push(key.as_bytes()));
-            return Ok(Feed::of([batch]));
+            let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
+            return Ok(Feed::of([Piece { batch, first }]));
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
@@ -112,9 +163,10 @@ impl KeyArgs {
                 }
             };
             match next {
-                Next::Message(batch) => {
+                Next::Message(piece) => {
                     let more = feed.ready(AHEAD - 1);
-                    let keys: Vec<&[u8]> = batch.iter().chain(more.iter().flat_map(Batch::iter)).collect();
+                    let pieces = std::iter::once(&piece).chain(&more);
+                    let keys: Vec<&[u8]> = pieces.flat_map(|piece| piece.batch.iter()).collect();
                     if take(output, &keys)?.is_break() {
                         return output.flush();
                     }
@@ -127,21 +179,22 @@ impl KeyArgs {
 }
 
 /// Reads one input to its end, or until nobody takes keys any more.
-fn read(path: &PathBuf, separator: u8, to: &Sender<Batch, Failure>) -> Result<(), Failure> {
+fn read(path: &PathBuf, separator: u8, to: &Sender<Piece, Failure>) -> Result<(), Failure> {
     let standard = path.as_os_str() == "-";
     let input = || if standard { "standard input".to_owned() } else { path.display().to_string() };
     let unreadable = |source| Failure::Input { input: input(), op: "read", source };
     let opened =
         if standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+    let unit = if separator == 0 { "key" } else { "line" };
+    let mut first = Place { input: input().into(), unit, number: 1 };
     for batch in Lines::new(opened.map_err(unreadable)?, separator) {
         let batch = batch.map_err(|error| match error {
             keys::Error::Read(source) => unreadable(source),
-            keys::Error::TooLong { number } => {
-                let unit = if separator == 0 { "key" } else { "line" };
-                Failure::TooLong { input: input(), unit, number }
-            }
+            keys::Error::TooLong { number } => Failure::TooLong { input: input(), unit, number },
         })?;
-        if to.send(batch).is_err() {
+        let place = first.clone();
+        first.number += batch.len() as u64;
+        if to.send(Piece { batch, first: place }).is_err() {
             break;
         }
     }

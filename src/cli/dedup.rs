@@ -11,6 +11,7 @@ use super::intake::{IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
+use super::refused::RefusedArgs;
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -22,6 +23,9 @@ use super::quantity;
 /// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
+///
+/// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
+/// exit code is 2 then, at the end.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -37,6 +41,9 @@ pub(super) struct Dedup {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    refused: RefusedArgs,
 
     /// Distinct keys that the filter takes before it has to double
     #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
@@ -54,10 +61,10 @@ impl Dedup {
         Output::check_kept()?;
         let open =
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
-        let mut stored = Vec::new();
+        let mut new = Vec::new();
         let options = self.threads.apply(self.shape.options(self.capacity));
-        self.intake.run(&self.file, options, open, |writer, keys, output| {
-            insert_unique(writer, keys, &mut stored, |key| output.key(key))
+        self.intake.run(&self.file, options, Some(&self.refused), open, |writer, keys, output| {
+            insert_unique(writer, keys, &mut new, |key| output.key(key))
         })
     }
 }

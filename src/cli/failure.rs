@@ -46,6 +46,19 @@ pub(super) enum Failure {
     )]
     OwnOutput { file: PathBuf },
 
+    #[error("{}: cannot {op}: {source}; {} and run the command again", path.display(), output_remedy(source))]
+    File { path: PathBuf, op: &'static str, source: io::Error },
+
+    #[error("{}: is {is}; give another file with --refused", path.display())]
+    RefusedOutput { path: PathBuf, is: String },
+
+    /// Some keys found no room; `cause` says why the first of them did not, and what helps.
+    #[error(
+        "{cause}; {refused} of this run's {keys} keys found no room and are not in the filter{}; all others are",
+        written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
+    )]
+    NoRoom { cause: String, refused: u64, keys: u64, written: Option<PathBuf> },
+
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
 
@@ -93,12 +106,12 @@ impl Failure {
 
     /// Whether keys could not be printed, so that they must not be committed.
     pub(super) fn is_output(&self) -> bool {
-        matches!(self, Self::Output(_))
+        matches!(self, Self::Output(_) | Self::File { .. })
     }
 }
 
 /// An error of the library, with what helps where the library does not say it.
-struct WithRemedy<'a>(&'a Error);
+pub(super) struct WithRemedy<'a>(pub(super) &'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,6 +120,21 @@ impl fmt::Display for WithRemedy<'_> {
                 let path = path.display();
                 write!(f, "{path}: no such filter; check the path, or create it with `gowk create`")
             }
+            Error::Full { path, region, load } => write!(
+                f,
+                "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, or \
+                 create a larger filter or one with `--growth auto`",
+                path.display()
+            ),
+            Error::UnsafeRemove { path, unrecorded, other_keys } => write!(
+                f,
+                "{}: {unrecorded} inserts were answered \"seen\" and stored nothing; at most {} keys among them are \
+                 expected to be others than the key whose entry they share; `gowk remove --unsafe` removes all the \
+                 same, and loses such a key together with the one that it shares with; a filter filled by `gowk \
+                 insert --copies` alone never has such keys",
+                path.display(),
+                rounded(*other_keys)
+            ),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
                 let path = path.display();
@@ -134,6 +162,10 @@ impl fmt::Display for HowToGoOn {
     }
 }
 
+fn rounded(expected: f64) -> String {
+    if expected < 10.0 { format!("{expected:.2e}") } else { format!("{expected:.0}") }
+}
+
 fn output_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
@@ -146,7 +178,6 @@ fn output_remedy(error: &io::Error) -> &'static str {
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
         Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
-        Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),
             io::ErrorKind::NotFound => Some("check the path, or create the folder"),

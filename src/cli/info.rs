@@ -29,6 +29,10 @@ pub(super) struct Print {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    /// Also print the seed of the hash. Whoever knows it can craft keys that collide: show it to nobody who chooses keys
+    #[arg(long)]
+    show_seed: bool,
 }
 
 impl Print {
@@ -36,8 +40,13 @@ impl Print {
         let info = Reader::open(&self.file)?.info()?;
         let mut output = Output::standard(b'\n')?;
         if self.json {
-            output.line(json::line(&json::Description::from(info)))?;
+            let description: fn(Info) -> _ =
+                if self.show_seed { json::Description::with_seed } else { json::Description::from };
+            output.line(json::line(&description(info)))?;
         } else {
+            if self.show_seed {
+                output.line(format_args!("{:<24}{}", "seed", info.seed.get()))?;
+            }
             for (name, value) in facts(&info).into_iter().chain(ages(&info)) {
                 output.line(format_args!("{name:<24}{value}"))?;
             }
@@ -65,7 +74,6 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     vec![
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
-        ("seed", info.seed.to_string()),
         ("created for", made_for),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("generation", info.generation.to_string()),

@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Error, Options};
+use gowk::Options;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
-use super::output;
+use super::refused::RefusedArgs;
 
 /// Insert keys into an existing filter
 ///
 /// A key that is found already is not stored again. Nothing is printed; `gowk dedup` prints the new keys. A filter
-/// whose keys are to be removed some day needs --copies from the start.
+/// whose keys are to be removed some day needs --copies from the start. A key that the filter has no room for is named
+/// on standard error, and the rest is inserted; the exit code is 2 then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,34 +35,23 @@ pub(super) struct Insert {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    refused: RefusedArgs,
 }
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let mut stored = Vec::new();
-        let outcome =
-            self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
-                if !self.copies {
-                    return insert_unique(writer, keys, &mut stored, |_| Ok(()));
-                }
+        let mut new = Vec::new();
+        let options = self.threads.apply(Options::new());
+        self.intake.run(&self.file, options, Some(&self.refused), open, |writer, keys, _| {
+            if self.copies {
                 // One by one: after a failure it must be known which copies were stored.
-                each(keys, |key| {
-                    match writer.insert(key) {
-                        Err(Error::DuplicateLimit { .. }) => refused += 1,
-                        outcome => outcome?,
-                    }
-                    Ok(())
-                })
-            });
-        if refused > 0 {
-            let file = self.file.display();
-            output::note(format_args!(
-                "{file}: {refused} copies were beyond the limit of copies of a key and not stored; \
-                 their keys are present"
-            ));
-        }
-        outcome
+                each(keys, |key| writer.insert(key))
+            } else {
+                insert_unique(writer, keys, &mut new, |_| Ok(()))
+            }
+        })
     }
 }

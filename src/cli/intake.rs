@@ -3,26 +3,28 @@
 //! Invariants:
 //!
 //! 1. What is printed for a key is written out before that key is committed, and synced if it goes to a file. So a
-//!    crash can repeat a line, and never loses one.
+//!    crash can repeat a line, and never loses one. The same holds of what is written of keys without room.
 //! 2. If printing fails, the keys since the last commit are rolled back.
 //! 3. After any other failure the keys taken before it are committed, and the message says how many they are. Where
 //!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
+//! 4. A key without room does not end a run. It counts as taken, and as refused.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use gowk::keys::{self, Batch, CommitClock, Next, Refused};
+use gowk::keys::{self, CommitClock, Next};
 use gowk::{Error, Options, Writer};
 
-use super::arguments::{AHEAD, KeyArgs, KeyFeed, LockArgs};
+use super::arguments::{AHEAD, KeyArgs, KeyFeed, LockArgs, place};
 use super::bar;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
+use super::refused::{Refusals, RefusedArgs};
 use super::stop::Stop;
 
 /// The longest that a key waits for its commit.
@@ -53,20 +55,22 @@ impl IntakeArgs {
         &self,
         file: &Path,
         options: Options,
+        refused: Option<&RefusedArgs>,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
-        take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Result<(), Refused<Failure>>,
+        take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
         output.check_beside(file)?;
         let writer = open(self.lock.apply(options).growth_progress(bar::of_growth()))?;
+        let refusals = Refusals::open(refused, &self.keys, file, self.json)?;
         let mut feed = self.keys.start()?;
         // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
         let stop = Stop::listen(feed.waker())?;
         let clock = CommitClock::new(Some(self.commit_every), Some(COMMIT_AFTER));
         let file = file.to_owned();
-        let mut intake =
-            Intake { json: self.json, file, writer, output, clock, commit_failed: false, in_doubt: None };
+        let (json, commit_failed, in_doubt) = (self.json, false, None);
+        let mut intake = Intake { json, file, writer, output, refusals, clock, commit_failed, in_doubt };
         let outcome = intake.take_all(&mut feed, &stop, take).and_then(|outcome| {
             intake.commit()?;
             Ok(outcome)
@@ -78,25 +82,42 @@ impl IntakeArgs {
     }
 }
 
-/// Takes keys one by one, up to the first failure.
-pub(super) fn each(
-    keys: &[&[u8]],
-    mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Refused<Failure>> {
-    keys.iter().enumerate().try_for_each(|(taken, key)| take(key).map_err(|cause| Refused { taken, cause }))
+/// What became of some keys.
+pub(super) struct Taken {
+    /// Keys taken, from the first on.
+    keys: usize,
+    /// Those of them that found no room, by their index.
+    refused: Vec<(usize, Error)>,
+    /// Why the others were not taken.
+    outcome: Result<(), Failure>,
 }
 
-/// Inserts keys that are not there yet, and hands those to `new`, in their order. Where a key is refused, `new` also
-/// gets those behind it that were inserted.
+/// Takes keys one by one, up to the first failure. An error that concerns one key alone is none.
+pub(super) fn each(keys: &[&[u8]], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Taken {
+    let mut refused = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        match take(key) {
+            Ok(()) => {}
+            Err(error) if error.refuses_one_key() => refused.push((index, error)),
+            Err(error) => return Taken { keys: index, refused, outcome: Err(error.into()) },
+        }
+    }
+    Taken { keys: keys.len(), refused, outcome: Ok(()) }
+}
+
+/// Inserts keys that are not there yet, and hands the new ones to `tell`, in their order. Where the filter fails, `tell`
+/// also gets those that were stored before.
 pub(super) fn insert_unique(
     writer: &mut Writer,
     keys: &[&[u8]],
-    stored: &mut Vec<bool>,
-    new: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Refused<Failure>> {
-    let inserted = keys::insert_unique(writer, keys, stored);
-    keys::stored(keys, stored).try_for_each(new).map_err(|cause| Refused { taken: 0, cause })?;
-    inserted.map_err(Refused::into)
+    new: &mut Vec<bool>,
+    tell: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Taken {
+    let inserted = keys::insert_unique(writer, keys, new);
+    match keys::selected(keys, new).try_for_each(tell).and_then(|()| Ok(inserted?)) {
+        Ok(refused) => Taken { keys: keys.len(), refused, outcome: Ok(()) },
+        Err(failure) => Taken { keys: 0, refused: Vec::new(), outcome: Err(failure) },
+    }
 }
 
 struct Intake {
@@ -104,6 +125,7 @@ struct Intake {
     file: PathBuf,
     writer: Writer,
     output: Output,
+    refusals: Refusals,
     clock: CommitClock,
     commit_failed: bool,
     /// The number of a commit that may be durable or not.
@@ -116,28 +138,35 @@ impl Intake {
         &mut self,
         feed: &mut KeyFeed,
         stop: &Stop,
-        mut take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Result<(), Refused<Failure>>,
+        mut take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,
                 None => {
                     self.output.flush()?;
+                    self.refusals.flush()?;
                     feed.next(self.clock.deadline())?
                 }
             };
             let ended = matches!(next, Next::End);
-            if let Next::Message(batch) = next {
-                let more = feed.ready(AHEAD - 1);
-                let keys: Vec<&[u8]> = batch.iter().chain(more.iter().flat_map(Batch::iter)).collect();
-                let mut keys = keys.as_slice();
+            if let Next::Message(piece) = next {
+                let mut pieces = vec![piece];
+                pieces.append(&mut feed.ready(AHEAD - 1));
+                let all: Vec<&[u8]> = pieces.iter().flat_map(|piece| piece.batch.iter()).collect();
+                let mut keys = all.as_slice();
                 while !keys.is_empty() && stop.signal().is_none() {
                     let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
                     let (now, later) = keys.split_at(keys.len().min(most));
-                    let outcome = take(&mut self.writer, now, &mut self.output);
-                    let taken = outcome.as_ref().map_or_else(|refused| refused.taken, |()| now.len());
-                    self.clock.take(taken as u64);
-                    outcome.map_err(|refused| refused.cause)?;
+                    let taken = take(&mut self.writer, now, &mut self.output);
+                    let before = all.len() - keys.len();
+                    for (index, cause) in taken.refused {
+                        if let (Some(key), Some(place)) = (now.get(index), place(&pieces, before + index)) {
+                            self.refusals.take(key, &place, &cause)?;
+                        }
+                    }
+                    self.clock.take(taken.keys as u64);
+                    taken.outcome?;
                     if self.clock.keys_left() == 0 {
                         self.commit()?;
                     }
@@ -157,6 +186,7 @@ impl Intake {
 
     fn commit(&mut self) -> Result<(), Failure> {
         self.output.sync()?;
+        self.refusals.sync()?;
         let outcome = self.writer.commit();
         self.commit_failed = outcome.is_err();
         let has_new = self.clock.uncommitted() > 0;
@@ -189,10 +219,16 @@ impl Intake {
     fn finish(self, outcome: Outcome) -> Result<Outcome, Failure> {
         let committed = self.clock.committed();
         self.writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed })?;
+        let refused = self.refusals.failure(committed, None);
         if matches!(outcome, Outcome::Stopped(_)) && !self.json {
             output::note(format_args!(
                 "stopped by a signal; the {committed} keys taken until then are committed"
             ));
+        }
+        match (refused, &outcome) {
+            (Some(failure), Outcome::Done) => return Err(failure),
+            (Some(failure), _) => output::note(failure),
+            (None, _) => {}
         }
         Ok(outcome)
     }
@@ -201,15 +237,16 @@ impl Intake {
         if self.clock.taken() == 0 {
             return cause;
         }
-        // A commit that failed is not tried again: it would most likely fail again.
-        if self.clock.uncommitted() > 0
-            && !cause.is_output()
+        // Also where no key counts as taken since the last commit: of those with the one that failed, some may be stored,
+        // and printed. A commit that failed is not tried again: it would most likely fail again.
+        if !cause.is_output()
             && !self.commit_failed
             && let Err(then) = self.commit()
         {
             cause = Failure::Twice { cause: Box::new(cause), then: Box::new(then) };
         }
         let (taken, committed) = (self.clock.taken(), self.clock.committed());
+        self.refusals.tell_total();
         match self.in_doubt {
             Some(number) => cause.in_doubt(number, committed, taken, HowToGoOn::Look(self.file)),
             None => Failure::Partly { cause: Box::new(cause), committed },

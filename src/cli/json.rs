@@ -12,6 +12,26 @@ pub(super) struct Committed {
     pub(super) keys: u64,
 }
 
+/// A key that the filter has no room for, as it is reported on standard error. `event` is `refused`.
+#[derive(Serialize)]
+pub(super) struct Refused<'a> {
+    pub(super) event: &'static str,
+    /// The file, `standard input`, or `arguments`.
+    pub(super) input: &'a str,
+    /// Of the key in the input, from 1.
+    pub(super) number: u64,
+    /// What is no UTF-8 in it is replaced.
+    pub(super) key: &'a str,
+    pub(super) reason: String,
+}
+
+/// How many keys a run had no room for. `event` is `refused_total`.
+#[derive(Serialize)]
+pub(super) struct RefusedTotal {
+    pub(super) event: &'static str,
+    pub(super) keys: u64,
+}
+
 #[derive(Serialize)]
 pub(super) struct Checked {
     pub(super) keys: u64,
@@ -61,7 +81,9 @@ pub(super) struct Description {
     format: String,
     uuid: String,
     hash: &'static str,
-    seed: u64,
+    /// A decimal number, as some readers of JSON round large numbers; only if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
     slots_per_bucket: u32,
     base_regions: u64,
     generation: u32,
@@ -103,7 +125,7 @@ impl From<Info> for Description {
             format: version(info.format),
             uuid: uuid(info.uuid),
             hash: hash(info.hash),
-            seed: info.seed,
+            seed: None,
             slots_per_bucket: info.slots_per_bucket.get(),
             base_regions: info.base_regions,
             generation: info.generation,
@@ -128,6 +150,14 @@ impl From<Info> for Description {
             file_length: info.file_length,
             journal_length: info.journal_length,
         }
+    }
+}
+
+impl Description {
+    /// With the seed of the hash.
+    pub(super) fn with_seed(info: Info) -> Self {
+        let seed = Some(info.seed.get().to_string());
+        Self { seed, ..Self::from(info) }
     }
 }
 

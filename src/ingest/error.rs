@@ -311,6 +311,9 @@ pub enum OutputProblem {
     /// A file of the filter, or one that the filter would take for its own.
     #[error("belongs to the filter itself and cannot be the output; choose another name")]
     Own,
+    /// The file is to get the new keys and the refused ones.
+    #[error("is named as `new_keys` and as `refused`; give each a file of its own")]
+    Twice,
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,

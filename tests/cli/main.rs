@@ -4,6 +4,7 @@
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
+//! - `refused`: a key that finds no room stops nothing, and is told of.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
 //! - `whole_filters`: verbs that look at or make a whole filter.
 #![cfg(feature = "cli")]
@@ -12,5 +13,6 @@ mod doubt;
 mod keys;
 mod processes;
 mod refusals;
+mod refused;
 mod run;
 mod whole_filters;
