@@ -186,7 +186,7 @@ fn inputs_that_cannot_be_read_or_hold_too_long_a_key() {
 
 #[test]
 fn keys_before_an_error_are_committed_and_their_number_is_named() {
-    let folder = Folder::with_filter(&["--capacity", "200_000"]);
+    let folder = Folder::with_filter(&["--capacity", "200_000", "--seed", "7"]);
     folder.run(&["insert", "f"], lines(0..1000)).done();
     // One page of more than a hundred.
     let page = folder.data_offset("f") + 5 * 4096;
