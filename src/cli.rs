@@ -11,6 +11,7 @@ mod copy;
 mod count;
 mod create;
 mod creation;
+mod decode;
 mod dedup;
 mod failure;
 mod grow;
@@ -61,12 +62,16 @@ by SIGINT and SIGTERM.";
 #[derive(Subcommand)]
 enum Verb {
     Create(create::Create),
+    #[command(visible_alias = "add")]
     Insert(insert::Insert),
+    #[command(visible_alias = "rm")]
     Remove(remove::Remove),
+    #[command(visible_alias = "contains")]
     Check(check::Check),
     Count(count::Count),
     Dedup(dedup::Dedup),
     Ingest(ingest::Ingest),
+    #[command(visible_alias = "stats")]
     Info(info::Print),
     Verify(verify::Verify),
     Repair(repair::Repair),
@@ -96,7 +101,10 @@ impl Verb {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let verb = Gowk::parse().verb;
+    let verb = match Gowk::try_parse_from(arguments::joined(std::env::args_os())) {
+        Ok(gowk) => gowk.verb,
+        Err(error) => arguments::without_false_tips(error).exit(),
+    };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::NotFound) => ExitCode::from(1),

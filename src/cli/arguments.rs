@@ -13,11 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use gowk::Options;
 use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
 
+use super::decode::Decoder;
 use super::failure::Failure;
-use super::output::Output;
+use super::output::{self, Output};
 use super::quantity;
 
 /// Batches that are read ahead, and that are taken together.
@@ -64,15 +67,77 @@ pub(super) fn place(pieces: &[Piece], index: usize) -> Option<Place> {
     Some(Place { number: piece.first.number + (index - before) as u64, ..piece.first.clone() })
 }
 
+/// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
+pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut options = true;
+    for argument in arguments {
+        options &= argument != "--";
+        let is_number = argument.to_str().is_some_and(|text| text.parse::<f64>().is_ok());
+        match joined.last_mut() {
+            Some(last) if options && is_number && last == "--wait" => {
+                last.push("=");
+                last.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+/// Whether `--` says that what follows it is keys.
+fn has_hyphens() -> bool {
+    std::env::args_os().any(|argument| argument == "--")
+}
+
+/// Without the tips that are most often wrong: a long option that is unknown was hardly meant as a key, and verbs that
+/// differ in most of their letters have little in common.
+pub(super) fn without_false_tips(mut error: clap::Error) -> clap::Error {
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let option = text(&error, ContextKind::InvalidArg);
+    if !option.is_empty() {
+        error.remove(ContextKind::Suggested);
+    }
+    // Of several short options in one argument, one is named; the argument may be a key.
+    let short = option.strip_prefix('-').filter(|name| !name.starts_with('-'));
+    let holds = |argument: &String, name| argument.starts_with('-') && argument.contains(name);
+    if let Some(key) = short.and_then(|name| {
+        std::env::args_os()
+            .filter_map(|argument| argument.into_string().ok())
+            .find(|argument| holds(argument, name))
+    }) {
+        let tip = StyledStr::from(format!("to take '{key}' for a key, say '-- {key}'"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    let verb = text(&error, ContextKind::InvalidSubcommand);
+    let is_near = |verbs: &ContextValue| match verbs {
+        ContextValue::Strings(verbs) => {
+            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &verb) <= 2)
+        }
+        _ => false,
+    };
+    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
+    error
+}
+
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-`
+    /// Keys, byte for byte; put `--` before keys that begin with `-`. A single `-` is standard input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
-    /// Take the keys from the lines of this file; `-` is standard input; may be repeated
+    /// Take the keys from the lines of this file, plain, gzip or zstd; `-` is standard input; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "keys")]
     input: Vec<PathBuf>,
+
+    /// Take inputs as they are, although they begin as gzip or zstd files do
+    #[arg(long, conflicts_with = "keys")]
+    plain: bool,
 
     /// Keys end with NUL instead of a newline, in input and output
     #[arg(short = '0', long)]
@@ -116,9 +181,26 @@ impl KeyArgs {
         self.input.iter().filter(|path| path.as_os_str() != "-").map(PathBuf::as_path)
     }
 
+    /// The keys given as arguments.
+    fn given(&self) -> &[OsString] {
+        if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
+    }
+
     pub(super) fn reads_standard_input(&self) -> bool {
-        self.keys.is_empty()
+        self.given().is_empty()
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
+    }
+
+    /// Says how to read a file whose name is the only key.
+    fn point_out_files(&self) {
+        let [key] = self.given() else { return };
+        if !has_hyphens() && Path::new(key).is_file() {
+            let name = Path::new(key).display();
+            output::note(format_args!(
+                "{name}: is taken for a key, and not read; for the keys in this file, say --input {name}; to say that \
+                 the name is a key, -- {name}"
+            ));
+        }
     }
 
     /// Fails if an input is a folder or is not there, before anything else is done.
@@ -133,16 +215,19 @@ impl KeyArgs {
 
     /// Starts to read the keys.
     pub(super) fn start(&self) -> Result<KeyFeed, Failure> {
-        if !self.keys.is_empty() {
+        if !self.given().is_empty() {
+            self.point_out_files();
             let mut batch = Batch::default();
-            self.keys.iter().for_each(|key| batch.push(key.as_bytes()));
+            self.given().iter().for_each(|key| batch.push(key.as_bytes()));
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
             return Ok(Feed::of([Piece { batch, first }]));
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
         let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
-        Feed::start("input", AHEAD, move |to| inputs.iter().try_for_each(|input| read(input, separator, to)))
+        let plain = self.plain;
+        let read_all = move |to: &_| inputs.iter().try_for_each(|input| read(input, plain, separator, to));
+        Feed::start("input", AHEAD, read_all)
             .map_err(|source| Failure::System { op: "start the reading thread", source })
     }
 
@@ -179,7 +264,7 @@ impl KeyArgs {
 }
 
 /// Reads one input to its end, or until nobody takes keys any more.
-fn read(path: &PathBuf, separator: u8, to: &Sender<Piece, Failure>) -> Result<(), Failure> {
+fn read(path: &PathBuf, plain: bool, separator: u8, to: &Sender<Piece, Failure>) -> Result<(), Failure> {
     let standard = path.as_os_str() == "-";
     let input = || if standard { "standard input".to_owned() } else { path.display().to_string() };
     let unreadable = |source| Failure::Input { input: input(), op: "read", source };
@@ -187,10 +272,20 @@ fn read(path: &PathBuf, separator: u8, to: &Sender<Piece, Failure>) -> Result<()
         if standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
     let unit = if separator == 0 { "key" } else { "line" };
     let mut first = Place { input: input().into(), unit, number: 1 };
-    for batch in Lines::new(opened.map_err(unreadable)?, separator) {
-        let batch = batch.map_err(|error| match error {
-            keys::Error::Read(source) => unreadable(source),
-            keys::Error::TooLong { number } => Failure::TooLong { input: input(), unit, number },
+    let opened = opened.map_err(&unreadable)?;
+    let decoder =
+        if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
+    let format = decoder.format();
+    for batch in Lines::new(decoder, separator) {
+        let batch = batch.map_err(|error| match (error, format) {
+            // An error with the number of a system error is not the decompressor's.
+            (keys::Error::Read(source), Some(format)) if source.raw_os_error().is_none() => {
+                let is_cut = source.kind() == io::ErrorKind::UnexpectedEof;
+                let defect = if is_cut { "truncated" } else { "damaged" };
+                Failure::Packed { input: input(), defect, format, source }
+            }
+            (keys::Error::Read(source), _) => unreadable(source),
+            (keys::Error::TooLong { number }, _) => Failure::TooLong { input: input(), unit, number },
         })?;
         let place = first.clone();
         first.number += batch.len() as u64;

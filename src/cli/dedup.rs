@@ -17,7 +17,7 @@ use super::refused::RefusedArgs;
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
 /// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
-/// the options of creation are ignored, but a lower false-positive rate than the filter's is an error.
+/// the options of creation have no effect, which is said, but a lower false-positive rate than the filter's is an error.
 ///
 /// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT and SIGTERM
 /// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
@@ -45,10 +45,10 @@ pub(super) struct Dedup {
     #[command(flatten)]
     refused: RefusedArgs,
 
-    /// Distinct keys that the filter takes before it has to double
-    #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
+    /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
     #[arg(help_heading = CREATION)]
-    capacity: u64,
+    capacity: Option<u64>,
 
     #[command(flatten, next_help_heading = CREATION)]
     shape: Shape,
@@ -59,10 +59,13 @@ const CREATION: &str = "Options for a filter that is not there yet";
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         Output::check_kept()?;
-        let open =
-            |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
+        let open = |options: gowk::Options| {
+            let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
+            self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);
+            Ok(writer)
+        };
         let mut new = Vec::new();
-        let options = self.threads.apply(self.shape.options(self.capacity));
+        let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
         self.intake.run(&self.file, options, Some(&self.refused), open, |writer, keys, output| {
             insert_unique(writer, keys, &mut new, |key| output.key(key))
         })

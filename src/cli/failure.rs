@@ -26,6 +26,11 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
+        "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
+    )]
+    Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },
+
+    #[error(
         "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
     )]
     TooLong { input: String, unit: &'static str, number: u64 },

@@ -6,6 +6,7 @@
 //!   and changes nothing: the same names and the same bytes in the folder as before.
 //! - `refused`: a key that finds no room stops nothing, and is told of.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
+//! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
 //! - `whole_filters`: verbs that look at or make a whole filter.
 #![cfg(feature = "cli")]
 
@@ -15,4 +16,5 @@ mod processes;
 mod refusals;
 mod refused;
 mod run;
+mod traps;
 mod whole_filters;
