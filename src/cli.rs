@@ -56,8 +56,8 @@ Examples:
   gowk check seen.gowk https://example.org/         exit 0 if it is there, 1 if not
   gowk info seen.gowk                               size, load, expected false-positive rate
 
-Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 130 and 143 stopped \
-by SIGINT and SIGTERM.";
+Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 129, 130 and 143 \
+stopped by SIGHUP, SIGINT and SIGTERM, 141 output closed, as by `head`.";
 
 #[derive(Subcommand)]
 enum Verb {
@@ -112,9 +112,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
         Err(failure) => {
             // Whoever closed the output does not want to read about it.
-            if !failure.is_broken_pipe() {
-                output::note(&failure);
+            if failure.is_broken_pipe() {
+                return ExitCode::from(stop::OUTPUT_CLOSED);
             }
+            output::note(&failure);
             ExitCode::from(2)
         }
     }

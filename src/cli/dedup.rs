@@ -19,8 +19,8 @@ use super::refused::RefusedArgs;
 /// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
 /// the options of creation have no effect, which is said, but a lower false-positive rate than the filter's is an error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT and SIGTERM
-/// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
+/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
+/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
