@@ -140,6 +140,42 @@ fn copies_are_counted_and_removed_one_by_one() {
 }
 
 #[test]
+fn a_mask_has_an_answer_for_each_key_in_order() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f", "a", "b"], "").done();
+    for (args, out, code) in [
+        (&["a", "x", "b", "b"][..], "1\n0\n1\n1\n", 0),
+        (&["-v", "a", "x"], "0\n1\n", 0),
+        (&["x", "y"], "0\n0\n", 1),
+        (&["-0", "a", "x"], "1\x000\0", 0),
+    ] {
+        let ended = folder.run(&[&["check", "f", "--mask"], args].concat(), "");
+        assert_eq!(
+            (ended.text().as_str(), ended.code, ended.err.as_str()),
+            (out, Some(code), ""),
+            "{args:?}"
+        );
+    }
+    assert_eq!(folder.run(&["check", "f", "--mask", "-c", "a"], "").code, Some(2));
+    let many = [lines(0..5_000), "a\n".to_owned()].concat();
+    assert_eq!(folder.run(&["check", "f", "-m"], many).done(), "0\n".repeat(5_000) + "1\n");
+}
+
+#[test]
+fn several_filters_hold_what_any_of_them_holds() {
+    let folder = Folder::new();
+    for (name, keys) in [("f", lines(0..3_000)), ("g", lines(2_000..5_000)), ("h", lines(8_000..9_000))] {
+        folder.run(&["dedup", name, "--slots-per-bucket", "2"], keys).done();
+    }
+    let check = ["check", "f", "--filter", "g", "--filter", "h"];
+    let found = folder.run(&check, lines(0..10_000)).done();
+    assert!(found == [lines(0..5_000), lines(8_000..9_000)].concat());
+    let absent = folder.run(&[&check[..], &["-v"]].concat(), lines(0..10_000)).done();
+    assert!(absent == [lines(5_000..8_000), lines(9_000..10_000)].concat());
+    folder.run(&[&check[..], &["--filter", "none"]].concat(), "a\n").refused(&["none: no such filter"]);
+}
+
+#[test]
 fn removal_says_how_many_keys_were_absent_and_takes_the_others() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
     folder.run(&["insert", "f", "--copies"], lines(0..100)).done();

@@ -95,6 +95,29 @@ fn signals_commit_what_was_taken_although_input_is_awaited() {
     }
 }
 
+#[test]
+fn check_and_count_answer_at_once_as_a_coprocess() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f", "a"], "").done();
+    for (args, answers) in [
+        (&["check", "f", "--mask"][..], ["1", "0", "1"]),
+        (&["check", "f", "--mask", "-v"], ["0", "1", "0"]),
+        (&["count", "f"], ["1\ta", "0\tb", "1\ta"]),
+    ] {
+        let mut asked = folder.start(args);
+        let out = asked.out_lines();
+        for (key, answer) in ["a", "b", "a"].into_iter().zip(answers) {
+            asked.give(&format!("{key}\n"));
+            assert_eq!(out.next(), answer);
+        }
+        // As a script gives it, whose last line need not be whole.
+        asked.give("a");
+        drop(asked.stdin.take());
+        assert_eq!(out.next(), answers[0]);
+        assert_eq!(asked.wait().code(), Some(0));
+    }
+}
+
 /// As `nohup` starts it, and as a script starts what runs in its background.
 #[test]
 fn signals_that_were_ignored_stay_ignored() {
