@@ -1,5 +1,7 @@
 //! How a filter is created and opened.
 
+mod plan;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use crate::cuckoo::{HashKind, KeyHasher, Seed, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
+
+pub use plan::Plan;
 
 /// Keys that a filter is created for unless told otherwise.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
@@ -257,8 +261,8 @@ impl Options {
         })
     }
 
-    /// A new filter's identity and policy, all checked.
-    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+    /// A new filter's shape, checked.
+    fn geometry(&self) -> Result<Geometry> {
         self.check_rates()?;
         let slots = self.slots()?;
         let too_large = || Error::Option {
@@ -280,6 +284,12 @@ impl Options {
                 expected: "no less than the new file needs for its capacity",
             });
         }
+        Ok(geometry)
+    }
+
+    /// A new filter's identity and policy, all checked.
+    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+        let geometry = self.geometry()?;
         let uuid = new_uuid(path)?;
         let seed = match self.seed {
             Some(seed) => seed.get(),

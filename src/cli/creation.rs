@@ -14,8 +14,8 @@ use super::quantity;
 #[derive(Args)]
 pub(super) struct Shape {
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1 [default: 0.001]
-    #[arg(long, value_name = "P")]
+    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001]
+    #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
     /// Slots per bucket, 2 to 7, in place of a rate: the fewer they are, the more bits each has to tell keys apart
@@ -23,7 +23,7 @@ pub(super) struct Shape {
     slots_per_bucket: Option<SlotsPerBucket>,
 
     /// Seed of the hash [default: random, which is best if others choose the keys]
-    #[arg(long, value_name = "S", value_parser = quantity::count)]
+    #[arg(long, value_name = "S", value_parser = quantity::number)]
     seed: Option<u64>,
 
     /// Whether the filter doubles itself when it is full [default: auto]
@@ -35,7 +35,7 @@ pub(super) struct Shape {
     max_file_size: Option<u64>,
 
     /// Expected false-positive rate that the filter may grow to; above 0, below 1 [default: no limit]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = quantity::rate)]
     max_false_positive_rate: Option<f64>,
 }
 
@@ -95,6 +95,11 @@ impl Shape {
                 "{file}: exists already, and these options have no effect on it: {ignored} there"
             ));
         }
+    }
+
+    /// The false-positive rate that was asked for.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.false_positive_rate
     }
 
     pub(super) fn options(&self, capacity: u64) -> Options {

@@ -188,3 +188,56 @@ fn a_repaired_filter_verifies_and_still_knows_its_keys() {
     assert_eq!(folder.info("f")["quarantined_buckets"], 512);
     assert!(repair().contains("nothing to repair"));
 }
+
+#[test]
+fn create_tells_what_it_creates_and_tells_it_before_too() {
+    let folder = Folder::new();
+    let create = ["create", "f", "--capacity", "5e6", "--false-positive-rate", "0.1%"];
+    let would = folder.run(&[&create[..], &["--dry-run"]].concat(), "").done();
+    assert!(folder.snapshot().is_empty());
+    for words in [
+        "f: would be created for 5,000,000 keys: 10.",
+        " MiB (2.2",
+        "4 slots per bucket",
+        "2.44e-4 (1 in 4,096)",
+    ] {
+        assert!(would.contains(words), "no {words:?} in {would}");
+    }
+    assert_eq!(folder.run(&create, "").done(), would.replace("would be created", "created"));
+    let told = folder.run(&[&create[..], &["--json", "--force"]].concat(), "").json();
+    let info = folder.info("f");
+    assert_eq!((&told["created"], &told["near"]), (&true.into(), &serde_json::Value::Null));
+    for field in ["capacity", "file_length", "slots_per_bucket", "slots", "regions"] {
+        assert_eq!(told[field], info[field], "{field}");
+    }
+    assert_eq!(
+        (&info["capacity"], &info["requested_false_positive_rate"]),
+        (&5_000_000.into(), &0.001.into())
+    );
+    assert!(
+        folder.run(&create, "").code == Some(2)
+            && folder.run(&["create", "g", "--capacity", "5.5"], "").code == Some(2)
+    );
+}
+
+#[test]
+fn create_points_out_a_rate_nearby_that_takes_less_room() {
+    let folder = Folder::new();
+    let create = |rate| {
+        folder
+            .run(&["create", "f", "--capacity", "50M", "--dry-run", "--false-positive-rate", rate], "")
+            .done()
+    };
+    let told = create("1e-6");
+    assert!(told.contains("(5.01 bytes a key), 2 slots per bucket"), "{told}");
+    assert!(told.contains("with a false-positive rate of 5.72e-6 (1 in 174,763) it would take 2.97 bytes a key: --slots-per-bucket 3"), "{told}");
+    // Not where it is far away, or cannot be less.
+    for rate in ["1e-7", "5e-4", "50%"] {
+        assert_eq!(create(rate).lines().count(), 1, "{rate}");
+    }
+    let told = folder.run(
+        &["create", "f", "--capacity", "50M", "--dry-run", "--false-positive-rate", "1e-6", "--json"],
+        "",
+    );
+    assert_eq!(told.json()["near"]["false_positive_rate"], 12.0 / 2_097_152.0);
+}
