@@ -95,7 +95,7 @@ fn info_shows_the_seed_only_when_asked_and_as_text() {
     for options in [&[][..], &["--json"]] {
         assert!(!info(options).contains("seed") && !info(options).contains(&SEED.to_string()));
     }
-    assert!(info(&["--show-seed"]).starts_with(&format!("{:<24}{SEED}\n", "seed")));
+    assert!(info(&["--show-seed"]).contains(&format!("\n{:<24}{SEED}\n", "seed")));
     let description: serde_json::Value = serde_json::from_str(&info(&["--show-seed", "--json"])).unwrap();
     assert_eq!(description["seed"], SEED.to_string());
 }

@@ -75,15 +75,19 @@ impl From<&Report> for Verified {
     }
 }
 
-/// All of [`Info`], by the names of its fields.
+/// All of [`Info`], by the names of its fields, with what else is known of the file.
 #[derive(Serialize)]
 pub(super) struct Description {
+    pub(super) file: String,
+    /// UTC, as RFC 3339 writes it.
+    pub(super) file_made: Option<String>,
+    pub(super) last_written: Option<String>,
     format: String,
     uuid: String,
     hash: &'static str,
     /// A decimal number, as some readers of JSON round large numbers; only if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<String>,
+    pub(super) seed: Option<String>,
     slots_per_bucket: u32,
     base_regions: u64,
     generation: u32,
@@ -122,6 +126,9 @@ struct Doubling {
 impl From<Info> for Description {
     fn from(info: Info) -> Self {
         Self {
+            file: String::new(),
+            file_made: None,
+            last_written: None,
             format: version(info.format),
             uuid: uuid(info.uuid),
             hash: hash(info.hash),
@@ -150,14 +157,6 @@ impl From<Info> for Description {
             file_length: info.file_length,
             journal_length: info.journal_length,
         }
-    }
-}
-
-impl Description {
-    /// With the seed of the hash.
-    pub(super) fn with_seed(info: Info) -> Self {
-        let seed = Some(info.seed.get().to_string());
-        Self { seed, ..Self::from(info) }
     }
 }
 

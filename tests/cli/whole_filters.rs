@@ -62,6 +62,9 @@ fn a_copy_has_its_own_uuid_and_the_same_answers() {
     assert_ne!(original["uuid"].take(), copy["uuid"].take());
     assert_ne!(original["commit"].take(), serde_json::Value::Null);
     assert_ne!(copy["commit"].take(), serde_json::Value::Null);
+    for of_file in ["file", "file_made", "last_written"] {
+        (original[of_file].take(), copy[of_file].take());
+    }
     assert_eq!(original, copy);
     let questions = lines(0..300_000);
     assert_eq!(
@@ -134,10 +137,46 @@ fn info_has_every_promised_field() {
 }
 
 #[test]
+fn info_describes_several_filters_for_people_and_for_programs() {
+    let folder = Folder::with_filter(&["--capacity", "100_000"]);
+    folder.run(&["create", "g", "--capacity", "5M"], "").done();
+    folder.run(&["insert", "f"], lines(0..12_345)).done();
+    let text = folder.run(&["info", "f", "g"], "").done();
+    let info = folder.info("f");
+    let length = info["file_length"].as_u64().unwrap();
+    assert!(length == 458_752, "{length}");
+    for words in [
+        "path                    f\n",
+        "\n\npath                    g\n",
+        "created for             5,000,000 keys at a",
+        "file                    448.00 KiB (458,752 bytes)\n",
+        "(12,345 inserted, 0 removed; ",
+        "tail: ",
+        "void entry: ",
+        "quarantined bucket: ",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    // Two times, of which at least the second is known everywhere.
+    let written = text.lines().find_map(|line| line.strip_prefix("last written            ")).unwrap();
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    assert!(written.ends_with(" UTC") && written[..4] == now[..4], "{written}");
+    assert_eq!(info["last_written"].as_str().unwrap().len(), "2026-05-17T18:04:12Z".len());
+
+    // One that cannot be read does not hide the others.
+    let ended = folder.run(&["info", "--json", "f", "none", "g"], "");
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("none: no such filter") && ended.err.lines().count() == 1, "{ended:?}");
+    let files: Vec<serde_json::Value> =
+        ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&files[0]["file"], &files[1]["file"], files.len()), (&"f".into(), &"g".into(), 2));
+}
+
+#[test]
 fn info_says_how_far_a_filter_may_grow() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M", "--growth", "never"]);
     let text = folder.run(&["info", "f"], "").done();
-    assert!(text.contains("only by `gowk grow`, to 1048576 bytes at most\n"), "{text}");
+    assert!(text.contains("only by `gowk grow`, to 1.00 MiB (1,048,576 bytes) at most\n"), "{text}");
     let doublings = folder.info("f")["forecast"].as_array().unwrap().len();
     assert!(text.contains(&format!("doublings               {doublings} left within its limits")), "{text}");
     for _ in 0..doublings {
