@@ -63,7 +63,8 @@ fn a_copy_has_its_own_uuid_and_the_same_answers() {
     assert_ne!(original["commit"].take(), serde_json::Value::Null);
     assert_ne!(copy["commit"].take(), serde_json::Value::Null);
     for of_file in ["file", "file_made", "last_written"] {
-        (original[of_file].take(), copy[of_file].take());
+        original[of_file].take();
+        copy[of_file].take();
     }
     assert_eq!(original, copy);
     let questions = lines(0..300_000);
