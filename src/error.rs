@@ -25,7 +25,7 @@ pub enum Error {
     },
 
     /// The file to open for reading does not exist.
-    #[error("{}: no such filter; create it with `gowk create` or by inserting into it", path.display())]
+    #[error("{}: no such filter; check the path, or create it", path.display())]
     NotFound {
         /// The filter file.
         path: PathBuf,
@@ -120,7 +120,7 @@ pub enum Error {
 
     /// A page does not match its checksum.
     #[error(
-        "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+        "{}: page {page} (region {region}) is damaged; verify the whole filter, then restore a copy or repair it",
         path.display()
     )]
     Damaged {
@@ -247,8 +247,8 @@ pub enum Error {
 
     /// A commit failed, and nobody knows whether it is durable. The writer is poisoned.
     #[error(
-        "{source}; whether commit {commit} of {} is durable is unknown; open the filter again, as `gowk info` \
-         does: at commit {commit} or higher it is, below that it is not",
+        "{source}; whether commit {commit} of {} is durable is unknown; open the filter again: at \
+         commit {commit} or higher it is, below that it is not",
         path.display()
     )]
     Unknown {

@@ -16,7 +16,7 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
-    #[error(transparent)]
+    #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
@@ -140,6 +140,11 @@ impl fmt::Display for WithRemedy<'_> {
                 path.display(),
                 rounded(*other_keys)
             ),
+            Error::Damaged { path, region, page } => write!(
+                f,
+                "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+                path.display()
+            ),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
                 let path = path.display();
@@ -164,6 +169,30 @@ impl fmt::Display for HowToGoOn {
             ),
             Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
         }
+    }
+}
+
+/// The option by which to do what the library's message proposes.
+fn by_option(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem, OutputProblem};
+    match error {
+        Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
+        Error::Cursor { .. } => " (--forget JOB)",
+        Error::Input { problem, .. } => match problem {
+            InputProblem::Shrunken { .. }
+            | InputProblem::Changed { .. }
+            | InputProblem::GrownWithinRecord
+            | InputProblem::Gone { .. }
+            | InputProblem::OtherOptions { .. } => " (--restart INPUT)",
+            _ => "",
+        },
+        Error::Output { problem, .. } => match problem {
+            OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other => {
+                " (--new-output)"
+            }
+            _ => "",
+        },
+        _ => "",
     }
 }
 

@@ -242,6 +242,7 @@ impl Intake {
         if !cause.is_output()
             && !self.commit_failed
             && let Err(then) = self.commit()
+            && then.to_string() != cause.to_string()
         {
             cause = Failure::Twice { cause: Box::new(cause), then: Box::new(then) };
         }

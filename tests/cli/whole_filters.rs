@@ -281,3 +281,17 @@ fn create_points_out_a_rate_nearby_that_takes_less_room() {
     );
     assert_eq!(told.json()["near"]["false_positive_rate"], 12.0 / 2_097_152.0);
 }
+
+#[test]
+fn journal_and_lock_take_the_mode_of_the_filter() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    for mode in [0o600, 0o664, 0o640] {
+        crate::run::set_mode(&folder.path("f"), mode);
+        folder.run(&["insert", "f", "a"], "").done();
+        for name in ["f", "f-journal", "f-lock"] {
+            let found = folder.path(name).metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(found, mode, "{name}: {found:o}, not {mode:o}");
+        }
+    }
+}
