@@ -26,6 +26,7 @@ mod quantity;
 mod refused;
 mod remove;
 mod repair;
+mod set;
 mod stop;
 mod verify;
 
@@ -77,6 +78,7 @@ enum Verb {
     Repair(repair::Repair),
     Copy(copy::Copy),
     Grow(grow::Grow),
+    Set(set::Set),
     Completions(completions::Completions),
 }
 
@@ -95,6 +97,7 @@ impl Verb {
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Set(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
         }
     }

@@ -98,6 +98,7 @@
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
+//! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
@@ -149,7 +150,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Repair, Writer};
+pub use write::{Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -316,7 +316,7 @@ impl Options {
     }
 }
 
-fn check_rate(option: &'static str, rate: f64) -> Result<()> {
+pub(crate) fn check_rate(option: &'static str, rate: f64) -> Result<()> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }

@@ -15,11 +15,13 @@ mod create;
 mod doubling;
 mod partition;
 mod pending;
+mod policy;
 mod repair;
 mod scratch;
 mod target;
 mod transaction;
 mod writer;
 
+pub use policy::Limits;
 pub use repair::Repair;
 pub use writer::Writer;

@@ -40,7 +40,7 @@ pub(super) struct Shape {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Growth {
+pub(super) enum Growth {
     Auto,
     Never,
 }
@@ -92,7 +92,8 @@ impl Shape {
         if !ignored.is_empty() {
             let (file, ignored) = (file.display(), ignored.join(", "));
             output::note(format_args!(
-                "{file}: exists already, and these options have no effect on it: {ignored} there"
+                "{file}: exists already, and these options have no effect on it: {ignored} there; \
+                 `gowk set` changes growth and limits"
             ));
         }
     }

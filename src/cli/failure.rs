@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use gowk::Error;
 use gowk::keys::LONGEST;
+use gowk::{Error, GrowthRefusal};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -127,8 +127,8 @@ impl fmt::Display for WithRemedy<'_> {
             }
             Error::Full { path, region, load } => write!(
                 f,
-                "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, or \
-                 create a larger filter or one with `--growth auto`",
+                "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, let \
+                 it grow with `gowk set --growth auto`, or create a larger filter",
                 path.display()
             ),
             Error::UnsafeRemove { path, unrecorded, other_keys } => write!(
@@ -178,20 +178,19 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
         Error::Cursor { .. } => " (--forget JOB)",
-        Error::Input { problem, .. } => match problem {
-            InputProblem::Shrunken { .. }
-            | InputProblem::Changed { .. }
-            | InputProblem::GrownWithinRecord
-            | InputProblem::Gone { .. }
-            | InputProblem::OtherOptions { .. } => " (--restart INPUT)",
-            _ => "",
-        },
-        Error::Output { problem, .. } => match problem {
-            OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other => {
-                " (--new-output)"
-            }
-            _ => "",
-        },
+        Error::Input {
+            problem:
+                InputProblem::Shrunken { .. }
+                | InputProblem::Changed { .. }
+                | InputProblem::GrownWithinRecord
+                | InputProblem::Gone { .. }
+                | InputProblem::OtherOptions { .. },
+            ..
+        } => " (--restart INPUT)",
+        Error::Output {
+            problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
+            ..
+        } => " (--new-output)",
         _ => "",
     }
 }
@@ -211,6 +210,12 @@ fn output_remedy(error: &io::Error) -> &'static str {
 
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
+        Error::Growth { reason: GrowthRefusal::FileSize { .. }, .. } => {
+            Some("`gowk set --max-file-size` raises it")
+        }
+        Error::Growth { reason: GrowthRefusal::Rate { .. }, .. } => {
+            Some("`gowk set --max-false-positive-rate` raises the limit")
+        }
         Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),

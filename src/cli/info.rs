@@ -151,7 +151,7 @@ fn sized(bytes: u64) -> String {
     format!("{} ({} bytes)", quantity::bytes(bytes), grouped(bytes))
 }
 
-fn growth(info: &Info) -> String {
+pub(super) fn growth(info: &Info) -> String {
     let mut text = match info.growth {
         Growth::Auto => "when full".to_owned(),
         Growth::Never => "only by `gowk grow`".to_owned(),

@@ -5,7 +5,7 @@
 use crate::run::{Folder, Unprivileged, lines, set_mode};
 
 /// Every verb that opens an existing filter.
-const VERBS: [&[&str]; 9] = [
+const VERBS: [&[&str]; 10] = [
     &["check", "f", "a"],
     &["count", "f", "a"],
     &["info", "f"],
@@ -15,6 +15,7 @@ const VERBS: [&[&str]; 9] = [
     &["remove", "f", "a"],
     &["dedup", "f", "a"],
     &["grow", "f"],
+    &["set", "f", "--growth", "never"],
 ];
 /// Of these, the ones that only read.
 const READING: usize = 5;
@@ -65,7 +66,7 @@ fn files_that_are_no_filters() {
 #[test]
 fn a_missing_file() {
     let folder = Folder::new();
-    let creates = VERBS.len() - 2;
+    let creates = VERBS.len() - 3;
     let verbs = [&VERBS[..creates], &VERBS[creates + 1..]].concat();
     all_refuse(&folder, &verbs, &["/f: no such filter", "gowk create"]);
 }
@@ -162,7 +163,7 @@ fn creation_over_a_filter_unless_forced() {
 #[test]
 fn growth_past_a_limit() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "256K"]);
-    all_refuse(&folder, &[&["grow", "f"]], &["/f: will not double", "limit of 262144"]);
+    all_refuse(&folder, &[&["grow", "f"]], &["/f: will not double", "limit of 262144", "gowk set"]);
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn of_many_keys_without_room_the_first_ten_are_named_and_all_are_written() {
     assert!(told[..10].iter().all(|line| line.contains("no room for line")), "{told:?}");
     assert_eq!(told[10], "gowk: f: further keys without room are counted only");
     let words = format!("{} of this run's 30000 keys found no room", refused.lines().count());
-    for words in [&words, "but in r", "gowk grow", "create a larger filter or one with `--growth auto`"] {
+    for words in [&words, "but in r", "gowk grow", "`gowk set --growth auto`", "create a larger filter"] {
         assert!(told[11].contains(words), "no {words:?} in {}", told[11]);
     }
 }

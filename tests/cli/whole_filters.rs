@@ -199,7 +199,9 @@ fn completions_name_the_verbs() {
 #[test]
 fn help_has_examples_and_usage_errors_exit_with_2() {
     let folder = Folder::new();
-    for verb in ["create", "insert", "remove", "check", "count", "dedup", "info", "verify", "copy", "grow"] {
+    for verb in
+        ["create", "insert", "remove", "check", "count", "dedup", "info", "verify", "copy", "grow", "set"]
+    {
         let help = folder.run(&[verb, "--help"], "").done();
         assert!(help.contains("Example") && help.contains(&format!("gowk {verb}")), "{help}");
     }
@@ -294,4 +296,41 @@ fn journal_and_lock_take_the_mode_of_the_filter() {
             assert_eq!(found, mode, "{name}: {found:o}, not {mode:o}");
         }
     }
+}
+
+#[test]
+fn set_changes_how_a_filter_may_grow_and_nothing_else() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "256K"]);
+    folder.run(&["insert", "f"], lines(0..1000)).done();
+    folder.run(&["grow", "f"], "").refused(&["limit of 262144", "`gowk set --max-file-size` raises it"]);
+    let before = folder.info("f");
+    assert_eq!(
+        folder.run(&["set", "f", "--max-file-size", "1G", "--max-false-positive-rate", "1%"], "").done(),
+        "f: grows when full, to 1.00 GiB (1,073,741,824 bytes) at most, to an expected false-positive rate of 0.01 at \
+         most\n"
+    );
+    let mut after = folder.info("f");
+    assert_eq!(
+        (&after["max_file_size"], &after["max_false_positive_rate"]),
+        (&(1 << 30).into(), &0.01.into())
+    );
+    for changed in ["max_file_size", "max_false_positive_rate", "forecast", "last_written"] {
+        after[changed] = before[changed].clone();
+    }
+    assert_eq!(after, before);
+    folder.run(&["grow", "f"], "").done();
+    folder.run(&["set", "f", "--growth", "never", "--max-file-size", "none"], "").done();
+    let info = folder.info("f");
+    assert_eq!((&info["growth"], &info["max_file_size"]), (&"never".into(), &serde_json::Value::Null));
+    assert_eq!(info["max_false_positive_rate"], 0.01);
+    folder.assert_holds("f", &lines(0..1000));
+    folder.run(&["verify", "f"], "").done();
+
+    let before = folder.snapshot();
+    folder
+        .run(&["set", "f", "--max-file-size", "256K"], "")
+        .refused(&["f: maximal file size is 262144", "no less"]);
+    folder.run(&["set", "f", "--max-false-positive-rate", "2"], "").refused(&["rate is 2, but must be"]);
+    assert_eq!(folder.run(&["set", "f"], "").code, Some(2));
+    assert!(folder.snapshot() == before);
 }
