@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -28,6 +29,29 @@ pub(super) const AHEAD: usize = 16;
 
 /// Keys on their way from the command's input.
 pub(super) type KeyFeed = Feed<Piece, Failure>;
+
+/// The command's input.
+pub(super) struct Source {
+    pub(super) feed: KeyFeed,
+    /// Bytes read so far, compressed ones where they are compressed.
+    pub(super) read: Arc<AtomicU64>,
+    /// Bytes to read; `None` where that is not known, as of a pipe.
+    pub(super) bytes: Option<u64>,
+}
+
+/// A stream of which it is known how far it is read.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
 
 /// Keys of one input.
 pub(super) struct Piece {
@@ -186,6 +210,11 @@ impl KeyArgs {
         if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
     }
 
+    /// Whether there are inputs to read.
+    pub(super) fn is_stream(&self) -> bool {
+        self.given().is_empty()
+    }
+
     pub(super) fn reads_standard_input(&self) -> bool {
         self.given().is_empty()
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
@@ -214,21 +243,27 @@ impl KeyArgs {
     }
 
     /// Starts to read the keys.
-    pub(super) fn start(&self) -> Result<KeyFeed, Failure> {
+    pub(super) fn start(&self) -> Result<Source, Failure> {
+        let read = Arc::new(AtomicU64::new(0));
         if !self.given().is_empty() {
             self.point_out_files();
             let mut batch = Batch::default();
             self.given().iter().for_each(|key| batch.push(key.as_bytes()));
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
-            return Ok(Feed::of([Piece { batch, first }]));
+            let feed = Feed::of([Piece { batch, first }]);
+            return Ok(Source { feed, read, bytes: None });
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
         let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
         let plain = self.plain;
-        let read_all = move |to: &_| inputs.iter().try_for_each(|input| read(input, plain, separator, to));
-        Feed::start("input", AHEAD, read_all)
-            .map_err(|source| Failure::System { op: "start the reading thread", source })
+        let bytes = inputs.iter().map(|input| length(input)).sum();
+        let counter = read.clone();
+        let read_all =
+            move |to: &_| inputs.iter().try_for_each(|input| read_one(input, plain, separator, &counter, to));
+        let feed = Feed::start("input", AHEAD, read_all)
+            .map_err(|source| Failure::System { op: "start the reading thread", source })?;
+        Ok(Source { feed, read, bytes })
     }
 
     /// Hands all keys to `take`, some at a time, until it wants no more. What it has written is flushed whenever there
@@ -238,7 +273,7 @@ impl KeyArgs {
         output: &mut Output,
         mut take: impl FnMut(&mut Output, &[&[u8]]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let mut feed = self.start()?;
+        let mut feed = self.start()?.feed;
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,
@@ -263,8 +298,24 @@ impl KeyArgs {
     }
 }
 
+/// Bytes of an input, if it is a file.
+fn length(path: &Path) -> Option<u64> {
+    let metadata = if path.as_os_str() == "-" {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata())
+    } else {
+        path.metadata()
+    };
+    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+}
+
 /// Reads one input to its end, or until nobody takes keys any more.
-fn read(path: &PathBuf, plain: bool, separator: u8, to: &Sender<Piece, Failure>) -> Result<(), Failure> {
+fn read_one(
+    path: &PathBuf,
+    plain: bool,
+    separator: u8,
+    read: &Arc<AtomicU64>,
+    to: &Sender<Piece, Failure>,
+) -> Result<(), Failure> {
     let standard = path.as_os_str() == "-";
     let input = || if standard { "standard input".to_owned() } else { path.display().to_string() };
     let unreadable = |source| Failure::Input { input: input(), op: "read", source };
@@ -272,7 +323,7 @@ fn read(path: &PathBuf, plain: bool, separator: u8, to: &Sender<Piece, Failure>)
         if standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
     let unit = if separator == 0 { "key" } else { "line" };
     let mut first = Place { input: input().into(), unit, number: 1 };
-    let opened = opened.map_err(&unreadable)?;
+    let opened = Counted { file: opened.map_err(&unreadable)?, read: read.clone() };
     let decoder =
         if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
     let format = decoder.format();

@@ -7,11 +7,10 @@ use clap::Args;
 use super::arguments::ThreadArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::intake::{IntakeArgs, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
-use super::refused::RefusedArgs;
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -43,7 +42,7 @@ pub(super) struct Dedup {
     intake: IntakeArgs,
 
     #[command(flatten)]
-    refused: RefusedArgs,
+    insert: InsertArgs,
 
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
@@ -57,7 +56,8 @@ pub(super) struct Dedup {
 const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(mut self) -> Result<Outcome, Failure> {
+        self.insert.prints = true;
         Output::check_kept()?;
         let open = |options: gowk::Options| {
             let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
@@ -66,7 +66,7 @@ impl Dedup {
         };
         let mut new = Vec::new();
         let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
-        self.intake.run(&self.file, options, Some(&self.refused), open, |writer, keys, output| {
+        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
             insert_unique(writer, keys, &mut new, |key| output.key(key))
         })
     }

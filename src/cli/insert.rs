@@ -7,9 +7,8 @@ use gowk::Options;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::intake::{IntakeArgs, each, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
-use super::refused::RefusedArgs;
 
 /// Insert keys into an existing filter
 ///
@@ -37,7 +36,7 @@ pub(super) struct Insert {
     intake: IntakeArgs,
 
     #[command(flatten)]
-    refused: RefusedArgs,
+    insert: InsertArgs,
 }
 
 impl Insert {
@@ -45,7 +44,7 @@ impl Insert {
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut new = Vec::new();
         let options = self.threads.apply(Options::new());
-        self.intake.run(&self.file, options, Some(&self.refused), open, |writer, keys, _| {
+        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, _| {
             if self.copies {
                 // One by one: after a failure it must be known which copies were stored.
                 each(keys, |key| writer.insert(key))

@@ -9,6 +9,8 @@
 //!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
 //! 4. A key without room does not end a run. It counts as taken, and as refused.
 
+mod pace;
+
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,14 +20,14 @@ use gowk::keys::{self, CommitClock, Next};
 use gowk::{Error, Options, Writer};
 
 use super::arguments::{AHEAD, KeyArgs, KeyFeed, LockArgs, place};
-use super::bar;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
-use super::refused::{Refusals, RefusedArgs};
+use super::refused::Refusals;
 use super::stop::Stop;
+use pace::Pace;
 
 /// The longest that a key waits for its commit.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
@@ -49,28 +51,63 @@ pub(super) struct IntakeArgs {
     keys: KeyArgs,
 }
 
+/// What the verbs share that insert.
+#[derive(Args)]
+pub(super) struct InsertArgs {
+    /// Append keys that the filter has no room for to this file, ended as those of the output are
+    #[arg(long, value_name = "PATH")]
+    refused: Option<PathBuf>,
+
+    /// At the end, say on standard error how many keys were read, new, seen before and refused, and how long it took;
+    /// on a terminal this is said in any case
+    #[arg(long)]
+    stats: bool,
+
+    /// Whether the new keys are printed.
+    #[arg(skip)]
+    pub(super) prints: bool,
+}
+
 impl IntakeArgs {
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
     pub(super) fn run(
         &self,
         file: &Path,
         options: Options,
-        refused: Option<&RefusedArgs>,
+        insert: Option<&InsertArgs>,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
         take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
         output.check_beside(file)?;
-        let writer = open(self.lock.apply(options).growth_progress(bar::of_growth()))?;
+        let prints = insert.is_some_and(|insert| insert.prints);
+        let bar = pace::bar(insert.is_some() && !self.json && self.keys.is_stream(), prints);
+        let writer = open(self.lock.apply(options).growth_progress(pace::of_growth(&bar)))?;
+        let refused = insert.and_then(|insert| insert.refused.as_deref());
         let refusals = Refusals::open(refused, &self.keys, file, self.json)?;
-        let mut feed = self.keys.start()?;
+        let source = self.keys.start()?;
+        let pace = Pace::new(bar, &source);
+        let stats = insert.is_some_and(|insert| insert.stats || pace.is_shown());
+        let mut feed = source.feed;
         // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
         let stop = Stop::listen(feed.waker())?;
         let clock = CommitClock::new(Some(self.commit_every), Some(COMMIT_AFTER));
         let file = file.to_owned();
-        let (json, commit_failed, in_doubt) = (self.json, false, None);
-        let mut intake = Intake { json, file, writer, output, refusals, clock, commit_failed, in_doubt };
+        let mut intake = Intake {
+            json: self.json,
+            summary: insert.is_some() && self.json,
+            stats,
+            file,
+            writer,
+            output,
+            refusals,
+            clock,
+            pace,
+            new: 0,
+            commit_failed: false,
+            in_doubt: None,
+        };
         let outcome = intake.take_all(&mut feed, &stop, take).and_then(|outcome| {
             intake.commit()?;
             Ok(outcome)
@@ -86,7 +123,9 @@ impl IntakeArgs {
 pub(super) struct Taken {
     /// Keys taken, from the first on.
     keys: usize,
-    /// Those of them that found no room, by their index.
+    /// Those of them that were new.
+    new: u64,
+    /// Those of the new ones that found no room, by their index.
     refused: Vec<(usize, Error)>,
     /// Why the others were not taken.
     outcome: Result<(), Failure>,
@@ -99,10 +138,12 @@ pub(super) fn each(keys: &[&[u8]], mut take: impl FnMut(&[u8]) -> Result<(), Err
         match take(key) {
             Ok(()) => {}
             Err(error) if error.refuses_one_key() => refused.push((index, error)),
-            Err(error) => return Taken { keys: index, refused, outcome: Err(error.into()) },
+            Err(error) => {
+                return Taken { keys: index, new: index as u64, refused, outcome: Err(error.into()) };
+            }
         }
     }
-    Taken { keys: keys.len(), refused, outcome: Ok(()) }
+    Taken { keys: keys.len(), new: keys.len() as u64, refused, outcome: Ok(()) }
 }
 
 /// Inserts keys that are not there yet, and hands the new ones to `tell`, in their order. Where the filter fails, `tell`
@@ -115,18 +156,27 @@ pub(super) fn insert_unique(
 ) -> Taken {
     let inserted = keys::insert_unique(writer, keys, new);
     match keys::selected(keys, new).try_for_each(tell).and_then(|()| Ok(inserted?)) {
-        Ok(refused) => Taken { keys: keys.len(), refused, outcome: Ok(()) },
-        Err(failure) => Taken { keys: 0, refused: Vec::new(), outcome: Err(failure) },
+        Ok(refused) => {
+            let new = new.iter().filter(|new| **new).count() as u64;
+            Taken { keys: keys.len(), new, refused, outcome: Ok(()) }
+        }
+        Err(failure) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
     }
 }
 
 struct Intake {
     json: bool,
+    /// Whether to tell programs at the end what was inserted, and whether to tell people.
+    summary: bool,
+    stats: bool,
     file: PathBuf,
     writer: Writer,
     output: Output,
     refusals: Refusals,
     clock: CommitClock,
+    pace: Pace,
+    /// Keys that were new.
+    new: u64,
     commit_failed: bool,
     /// The number of a commit that may be durable or not.
     in_doubt: Option<u64>,
@@ -162,11 +212,13 @@ impl Intake {
                     let before = all.len() - keys.len();
                     for (index, cause) in taken.refused {
                         if let (Some(key), Some(place)) = (now.get(index), place(&pieces, before + index)) {
-                            self.refusals.take(key, &place, &cause)?;
+                            self.pace.aside(|| self.refusals.take(key, &place, &cause))?;
                         }
                     }
                     self.clock.take(taken.keys as u64);
+                    self.new += taken.new;
                     taken.outcome?;
+                    self.pace.tell(self.clock.taken(), || Some(self.writer.info().ok()?.load));
                     if self.clock.keys_left() == 0 {
                         self.commit()?;
                     }
@@ -217,15 +269,25 @@ impl Intake {
     }
 
     fn finish(self, outcome: Outcome) -> Result<Outcome, Failure> {
-        let committed = self.clock.committed();
-        self.writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed })?;
-        let refused = self.refusals.failure(committed, None);
-        if matches!(outcome, Outcome::Stopped(_)) && !self.json {
+        let Self { json, summary, stats, file, writer, refusals, clock, pace, new, .. } = self;
+        let read = clock.committed();
+        writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed: read })?;
+        pace.clear();
+        let (seen, refused, seconds) = (read - new, refusals.count(), pace.elapsed().as_secs_f64());
+        if summary {
+            let summary = json::Inserted { event: "summary", read, new, seen, refused, seconds };
+            output::event(json::line(&summary));
+        } else if stats {
+            let (file, rate) = (file.display(), pace.rate(read));
+            let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
             output::note(format_args!(
-                "stopped by a signal; the {committed} keys taken until then are committed"
+                "{file}: read {read}, new {new}, seen {seen}, refused {refused}, in {seconds:.1} s ({rate} keys a second)"
             ));
         }
-        match (refused, &outcome) {
+        if matches!(outcome, Outcome::Stopped(_)) && !json {
+            output::note(format_args!("stopped by a signal; the {read} keys taken until then are committed"));
+        }
+        match (refusals.failure(read, None), &outcome) {
             (Some(failure), Outcome::Done) => return Err(failure),
             (Some(failure), _) => output::note(failure),
             (None, _) => {}
@@ -234,6 +296,7 @@ impl Intake {
     }
 
     fn give_up(mut self, mut cause: Failure) -> Failure {
+        self.pace.clear();
         if self.clock.taken() == 0 {
             return cause;
         }

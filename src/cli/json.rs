@@ -25,11 +25,24 @@ pub(super) struct Refused<'a> {
     pub(super) reason: String,
 }
 
-/// How many keys a run had no room for. `event` is `refused_total`.
+/// How many keys a run had no room for that another failure has ended. `event` is `refused_total`.
 #[derive(Serialize)]
 pub(super) struct RefusedTotal {
     pub(super) event: &'static str,
     pub(super) keys: u64,
+}
+
+/// What a run has inserted, at its end. `event` is `summary`.
+#[derive(Serialize)]
+pub(super) struct Inserted {
+    pub(super) event: &'static str,
+    /// Keys taken from the input.
+    pub(super) read: u64,
+    /// Those of them that were stored, or had no room.
+    pub(super) new: u64,
+    pub(super) seen: u64,
+    pub(super) refused: u64,
+    pub(super) seconds: f64,
 }
 
 #[derive(Serialize)]

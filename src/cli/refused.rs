@@ -9,7 +9,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use gowk::Error;
 
 use super::arguments::{KeyArgs, Place};
@@ -21,13 +20,6 @@ use super::output::{self, Output};
 const NAMED: u64 = 10;
 /// Characters of a key that a message shows.
 const SHOWN: usize = 200;
-
-#[derive(Args)]
-pub(super) struct RefusedArgs {
-    /// Append keys that the filter has no room for to this file, ended as those of the output are
-    #[arg(long = "refused", value_name = "PATH")]
-    path: Option<PathBuf>,
-}
 
 pub(super) struct Refusals {
     /// The filter.
@@ -43,12 +35,11 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Fails if the file for the keys cannot be opened, or is one that another part of the command reads or writes.
     pub(super) fn open(
-        args: Option<&RefusedArgs>,
+        path: Option<&Path>,
         keys: &KeyArgs,
         file: &Path,
         json: bool,
     ) -> Result<Self, Failure> {
-        let path = args.and_then(|args| args.path.as_deref());
         let output = path.map(|path| open(path, keys, file)).transpose()?;
         Ok(Self { output, ..Self::told(file, json) })
     }
@@ -101,23 +92,24 @@ impl Refusals {
     /// room for all.
     pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
         let (cause, refused) = (self.first.take()?, self.count);
-        self.total();
         let written = self.output.as_ref().and_then(Output::path).map(Path::to_owned).or(written);
         Some(Failure::NoRoom { cause, refused, keys, written })
     }
 
-    /// Tells how many they were, where another failure ends the run.
-    pub(super) fn tell_total(&self) {
-        if self.count > 0 && !self.json {
-            output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
-        }
-        self.total();
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
-    fn total(&self) {
-        if self.count > 0 && self.json {
+    /// Tells how many they were, where another failure ends the run.
+    pub(super) fn tell_total(&self) {
+        if self.count == 0 {
+            return;
+        }
+        if self.json {
             let event = json::RefusedTotal { event: "refused_total", keys: self.count };
             output::event(json::line(&event));
+        } else {
+            output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
         }
     }
 }

@@ -141,7 +141,7 @@ fn info_has_every_promised_field() {
 fn info_describes_several_filters_for_people_and_for_programs() {
     let folder = Folder::with_filter(&["--capacity", "100_000"]);
     folder.run(&["create", "g", "--capacity", "5M"], "").done();
-    folder.run(&["insert", "f"], lines(0..12_345)).done();
+    folder.run(&["insert", "f", "--copies"], lines(0..12_345)).done();
     let text = folder.run(&["info", "f", "g"], "").done();
     let info = folder.info("f");
     let length = info["file_length"].as_u64().unwrap();
