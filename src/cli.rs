@@ -20,6 +20,7 @@ mod ingest;
 mod insert;
 mod intake;
 mod json;
+mod man;
 mod outcome;
 mod output;
 mod quantity;
@@ -80,6 +81,7 @@ enum Verb {
     Grow(grow::Grow),
     Set(set::Set),
     Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Verb {
@@ -99,6 +101,7 @@ impl Verb {
             Self::Grow(verb) => verb.run(),
             Self::Set(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
+            Self::Man(verb) => verb.run(Gowk::command()),
         }
     }
 }

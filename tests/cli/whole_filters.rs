@@ -197,11 +197,45 @@ fn completions_name_the_verbs() {
 }
 
 #[test]
+fn manual_pages_are_written_for_gowk_and_each_verb() {
+    let folder = Folder::new();
+    folder.run(&["man", "share/man1"], "").done();
+    let pages: Vec<_> = folder.path("share/man1").read_dir().unwrap().map(|page| page.unwrap()).collect();
+    assert!(pages.len() > 14, "{pages:?}");
+    for page in pages {
+        let name = page.file_name().into_string().unwrap();
+        let text = std::fs::read_to_string(page.path()).unwrap();
+        let verb =
+            name.strip_suffix(".1").unwrap().trim_start_matches("gowk").trim_start_matches('-').to_owned();
+        assert!(text.contains(".TH gowk") && text.contains("Example"), "{name}: {text}");
+        assert!(verb.is_empty() || text.contains(&format!("gowk {verb}")), "{name}: {text}");
+    }
+    let dedup = std::fs::read_to_string(folder.path("share/man1/gowk-dedup.1")).unwrap();
+    assert!(dedup.contains("gowk\\-dedup \\- Print keys"), "{dedup}");
+    assert!(dedup.contains("max\\-false\\-positive\\-rate") && dedup.contains("zcat urls.gz"), "{dedup}");
+    folder.run(&["man", "share/man1/gowk.1"], "").refused(&["gowk.1: cannot create"]);
+}
+
+#[test]
 fn help_has_examples_and_usage_errors_exit_with_2() {
     let folder = Folder::new();
-    for verb in
-        ["create", "insert", "remove", "check", "count", "dedup", "info", "verify", "copy", "grow", "set"]
-    {
+    for verb in [
+        "create",
+        "insert",
+        "remove",
+        "check",
+        "count",
+        "dedup",
+        "info",
+        "verify",
+        "copy",
+        "grow",
+        "set",
+        "ingest",
+        "repair",
+        "completions",
+        "man",
+    ] {
         let help = folder.run(&[verb, "--help"], "").done();
         assert!(help.contains("Example") && help.contains(&format!("gowk {verb}")), "{help}");
     }
