@@ -23,6 +23,7 @@ mod json;
 mod man;
 mod outcome;
 mod output;
+mod prometheus;
 mod quantity;
 mod refused;
 mod remove;

@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
 
 /// The most doublings that the library looks ahead.
@@ -22,6 +23,7 @@ Examples:
   gowk info seen.gowk
   gowk info *.gowk
   gowk info seen.gowk --json | jq .expected_false_positive_rate
+  gowk info *.gowk --prometheus > gowk.prom.new; mv gowk.prom.new /var/lib/node_exporter/gowk.prom
 
 With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
 bits, and loses one at each doubling. forecast says what the next doublings bring. Each filter has a line of its own.")]
@@ -33,6 +35,10 @@ pub(super) struct Print {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    /// Print metrics as Prometheus reads them, for the text files of its node_exporter
+    #[arg(long, conflicts_with_all = ["json", "show_seed"])]
+    prometheus: bool,
 
     /// Also print the seed of the hash. Whoever knows it can craft keys that collide: show it to nobody who chooses keys
     #[arg(long)]
@@ -66,9 +72,16 @@ impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut output = Output::standard(b'\n')?;
         let mut failed: Option<Failure> = None;
+        let mut filters = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
             // The others are described all the same.
-            match Reader::open(file).and_then(|reader| reader.info()) {
+            let described = Reader::open(file).and_then(|reader| reader.info());
+            if self.prometheus {
+                let (info, last_written) = (described.as_ref().ok().cloned(), Times::of(file).written);
+                filters.push(Told { file, info, last_written });
+            }
+            match described {
+                Ok(_) if self.prometheus => {}
                 Ok(info) => {
                     if number > 0 && !self.json {
                         output.line("")?;
@@ -80,6 +93,9 @@ impl Print {
                     failed.replace(error.into()).into_iter().for_each(output::note);
                 }
             }
+        }
+        if self.prometheus {
+            prometheus::tell(&filters, &mut output)?;
         }
         output.flush()?;
         failed.map_or(Ok(Outcome::Done), Err)

@@ -173,6 +173,61 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     assert_eq!((&files[0]["file"], &files[1]["file"], files.len()), (&"f".into(), &"g".into(), 2));
 }
 
+/// Name, file and value of each sample; fails where the text is not as the format asks.
+fn samples(text: &str) -> Vec<(String, String, f64)> {
+    let (mut samples, mut current, mut seen) = (Vec::new(), "", std::collections::HashSet::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            current = help.split(' ').next().unwrap();
+            assert!(seen.insert(current), "{current} comes twice");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            assert!(kind == format!("{current} gauge") || kind == format!("{current} counter"), "{line}");
+            assert_eq!(kind.ends_with(" counter"), current.ends_with("_total"), "{line}");
+        } else {
+            let (name, rest) = line.split_once("{file=\"").unwrap();
+            let (file, value) = rest.rsplit_once("\"} ").unwrap();
+            assert_eq!(name, current);
+            samples.push((name.to_owned(), file.to_owned(), value.parse().unwrap()));
+        }
+    }
+    samples
+}
+
+#[test]
+fn info_gives_metrics_to_prometheus() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M"]);
+    folder.run(&["insert", "f"], lines(0..100)).done();
+    let strange = "a \"strange\" \\name";
+    folder.run(&["create", strange, "--capacity", "5000"], "").done();
+    let found = samples(&folder.run(&["info", "--prometheus", "f", strange], "").done());
+    let info = folder.info("f");
+    let value = |name: &str, file: &str| {
+        found.iter().find(|(found, of, _)| found == name && of == file).map(|(_, _, value)| *value)
+    };
+    for (metric, field) in [
+        ("gowk_entries", "entries"),
+        ("gowk_load_ratio", "load"),
+        ("gowk_expected_false_positive_ratio", "expected_false_positive_rate"),
+        ("gowk_file_bytes", "file_length"),
+        ("gowk_max_file_bytes", "max_file_size"),
+        ("gowk_inserted_total", "inserted"),
+    ] {
+        assert_eq!(value(metric, "f"), info[field].as_f64(), "{metric}");
+    }
+    let escaped = "a \\\"strange\\\" \\\\name";
+    assert_eq!(value("gowk_capacity_keys", escaped), Some(5000.0));
+    assert!(value("gowk_max_file_bytes", escaped).unwrap().is_nan());
+    assert!(value("gowk_last_written_timestamp_seconds", "f").unwrap() > 1.7e9);
+
+    // One that cannot be read is told of, and hides nothing.
+    let ended = folder.run(&["info", "--prometheus", "none", "f"], "");
+    assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
+    let found = samples(&ended.text());
+    let up: Vec<_> = found.iter().filter(|(name, ..)| name == "gowk_up").map(|(.., value)| *value).collect();
+    assert_eq!(up, [0.0, 1.0]);
+    assert!(found.iter().any(|(name, file, value)| (name.as_str(), file.as_str(), *value) == ("gowk_entries", "f", 100.0)));
+}
+
 #[test]
 fn info_says_how_far_a_filter_may_grow() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M", "--growth", "never"]);
