@@ -14,6 +14,7 @@ mod creation;
 mod decode;
 mod dedup;
 mod failure;
+mod field;
 mod grow;
 mod info;
 mod ingest;

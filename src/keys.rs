@@ -38,7 +38,7 @@
 //!             for (index, reason) in keys::insert_unique(&mut writer, &keys, &mut is_new)? {
 //!                 eprintln!("no room for {:?}: {reason}", keys[index]);
 //!             }
-//!             new.extend(keys::selected(&keys, &is_new).map(<[u8]>::to_vec));
+//!             new.extend(keys::selected(&keys, &is_new).map(|key| key.to_vec()));
 //!             clock.take(keys.len() as u64);
 //!         }
 //!         Next::Woken => {}

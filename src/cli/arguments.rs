@@ -21,6 +21,7 @@ use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
 
 use super::decode::Decoder;
 use super::failure::Failure;
+use super::field::{FieldArgs, Fields, Keyed};
 use super::output::{self, Output};
 use super::quantity;
 
@@ -55,9 +56,41 @@ impl Read for Counted {
 
 /// Keys of one input.
 pub(super) struct Piece {
-    pub(super) batch: Batch,
+    batch: Batch,
+    /// The records that the keys are of, and the lines on which they begin; `None` where they are the keys themselves.
+    records: Option<(Batch, Vec<u64>)>,
     /// The place of its first key.
     first: Place,
+}
+
+/// A key, and what is printed for it.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) record: &'a [u8],
+}
+
+impl AsRef<[u8]> for Key<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Adds its keys to the others.
+    pub(super) fn add_to<'a>(&'a self, all: &mut Vec<Key<'a>>) {
+        match &self.records {
+            None => all.extend(self.batch.iter().map(|key| Key { key, record: key })),
+            Some((records, _)) => {
+                let both = self.batch.iter().zip(records.iter());
+                all.extend(both.map(|(key, record)| Key { key, record }));
+            }
+        }
+    }
 }
 
 /// Where in the input a key is.
@@ -84,11 +117,13 @@ impl fmt::Display for Place {
 pub(super) fn place(pieces: &[Piece], index: usize) -> Option<Place> {
     let mut before = 0;
     let piece = pieces.iter().find(|piece| {
-        let holds = index < before + piece.batch.len();
-        before += if holds { 0 } else { piece.batch.len() };
+        let holds = index < before + piece.len();
+        before += if holds { 0 } else { piece.len() };
         holds
     })?;
-    Some(Place { number: piece.first.number + (index - before) as u64, ..piece.first.clone() })
+    let line = piece.records.as_ref().and_then(|(_, lines)| lines.get(index - before).copied());
+    let number = line.unwrap_or(piece.first.number + (index - before) as u64);
+    Some(Place { number, ..piece.first.clone() })
 }
 
 /// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
@@ -166,6 +201,9 @@ pub(super) struct KeyArgs {
     /// Keys end with NUL instead of a newline, in input and output
     #[arg(short = '0', long)]
     null: bool,
+
+    #[command(flatten)]
+    fields: FieldArgs,
 }
 
 #[derive(Args)]
@@ -248,19 +286,25 @@ impl KeyArgs {
         if !self.given().is_empty() {
             self.point_out_files();
             let mut batch = Batch::default();
-            self.given().iter().for_each(|key| batch.push(key.as_bytes()));
+            self.given().iter().for_each(|key| batch.push(&self.fields.normal(key.as_bytes())));
+            let records = (!self.fields.is_plain()).then(|| {
+                let mut records = Batch::default();
+                self.given().iter().for_each(|key| records.push(key.as_bytes()));
+                (records, (1..=self.given().len() as u64).collect())
+            });
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
-            let feed = Feed::of([Piece { batch, first }]);
+            let feed = Feed::of([Piece { batch, records, first }]);
             return Ok(Source { feed, read, bytes: None });
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
         let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
-        let plain = self.plain;
+        let (plain, fields) = (self.plain, self.fields.clone());
         let bytes = inputs.iter().map(|input| length(input)).sum();
         let counter = read.clone();
-        let read_all =
-            move |to: &_| inputs.iter().try_for_each(|input| read_one(input, plain, separator, &counter, to));
+        let read_all = move |to: &_| {
+            inputs.iter().try_for_each(|input| read_one(input, plain, &fields, separator, &counter, to))
+        };
         let feed = Feed::start("input", AHEAD, read_all)
             .map_err(|source| Failure::System { op: "start the reading thread", source })?;
         Ok(Source { feed, read, bytes })
@@ -271,7 +315,7 @@ impl KeyArgs {
     pub(super) fn each_batch(
         &self,
         output: &mut Output,
-        mut take: impl FnMut(&mut Output, &[&[u8]]) -> Result<ControlFlow<()>, Failure>,
+        mut take: impl FnMut(&mut Output, &[Key<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         let mut feed = self.start()?.feed;
         loop {
@@ -285,8 +329,8 @@ impl KeyArgs {
             match next {
                 Next::Message(piece) => {
                     let more = feed.ready(AHEAD - 1);
-                    let pieces = std::iter::once(&piece).chain(&more);
-                    let keys: Vec<&[u8]> = pieces.flat_map(|piece| piece.batch.iter()).collect();
+                    let mut keys = Vec::new();
+                    std::iter::once(&piece).chain(&more).for_each(|piece| piece.add_to(&mut keys));
                     if take(output, &keys)?.is_break() {
                         return output.flush();
                     }
@@ -312,6 +356,7 @@ fn length(path: &Path) -> Option<u64> {
 fn read_one(
     path: &PathBuf,
     plain: bool,
+    fields: &FieldArgs,
     separator: u8,
     read: &Arc<AtomicU64>,
     to: &Sender<Piece, Failure>,
@@ -327,6 +372,7 @@ fn read_one(
     let decoder =
         if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
     let format = decoder.format();
+    let mut found = Fields::new(fields, input())?;
     for batch in Lines::new(decoder, separator) {
         let batch = batch.map_err(|error| match (error, format) {
             // An error with the number of a system error is not the decompressor's.
@@ -340,9 +386,23 @@ fn read_one(
         })?;
         let place = first.clone();
         first.number += batch.len() as u64;
-        if to.send(Piece { batch, first: place }).is_err() {
-            break;
+        let piece = if fields.is_plain() {
+            Piece { batch, records: None, first: place }
+        } else {
+            let Keyed { keys, records, lines } = found.take(&batch)?;
+            Piece { batch: keys, records: Some((records, lines)), first: place }
+        };
+        if to.send(piece).is_err() {
+            return Ok(());
         }
     }
+    if found.skipped > 0 {
+        let skipped = found.skipped;
+        output::note(format_args!(
+            "{}: {skipped} records were skipped that lack the field, or hold no single value in it",
+            input()
+        ));
+    }
+    found.end()?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gowk::{OnDamage, Options, Reader};
 
-use super::arguments::{KeyArgs, ThreadArgs};
+use super::arguments::{Key, KeyArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -102,7 +102,7 @@ impl Check {
             for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {
                 selected += 1;
                 if prints_keys {
-                    output.key(key)?;
+                    output.key(key.record)?;
                 }
             }
             Ok(if self.quiet && selected > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -120,7 +120,7 @@ impl Check {
 }
 
 /// Whether each key is in any of the filters.
-fn look_up(readers: &[Reader], keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Failure> {
+fn look_up(readers: &[Reader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
     if let [reader] = readers {
         return Ok(reader.contains_batch(keys, found)?);
     }
@@ -129,7 +129,7 @@ fn look_up(readers: &[Reader], keys: &[&[u8]], found: &mut Vec<bool>) -> Result<
     let mut some = Vec::new();
     for reader in readers {
         let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
-        let left: Vec<&[u8]> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
+        let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
         reader.contains_batch(&left, &mut some)?;
         for (index, is_there) in absent.iter().zip(&some) {
             found.get_mut(*index).into_iter().for_each(|found| *found = *is_there);

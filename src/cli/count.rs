@@ -37,7 +37,7 @@ impl Count {
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         self.keys.each_batch(&mut output, |output, keys| {
-            keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
+            keys.iter().try_for_each(|key| output.counted(reader.count(key.key)?, key.record))?;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Outcome::Done)

@@ -30,7 +30,11 @@ use super::quantity;
 Examples:
   zcat urls.gz | gowk dedup seen.gowk > new.txt
   tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
-  find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process")]
+  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
+  gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
+  find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+
+Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
     /// Filter to remember keys in
     file: PathBuf,

@@ -26,6 +26,14 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
+        "{input}: has no column {column}; give its name as the first record has it, or its number from 1"
+    )]
+    Column { input: String, column: String },
+
+    #[error("{input}: line {line}: {problem}; correct it, or take it out")]
+    Record { input: String, line: u64, problem: String },
+
+    #[error(
         "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
     )]
     Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },

@@ -19,7 +19,7 @@ use clap::Args;
 use gowk::keys::{self, CommitClock, Next};
 use gowk::{Error, Options, Writer};
 
-use super::arguments::{AHEAD, KeyArgs, KeyFeed, LockArgs, place};
+use super::arguments::{AHEAD, Key, KeyArgs, KeyFeed, LockArgs, place};
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
@@ -76,7 +76,7 @@ impl IntakeArgs {
         options: Options,
         insert: Option<&InsertArgs>,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
-        take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Taken,
+        take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
@@ -132,10 +132,10 @@ pub(super) struct Taken {
 }
 
 /// Takes keys one by one, up to the first failure. An error that concerns one key alone is none.
-pub(super) fn each(keys: &[&[u8]], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Taken {
+pub(super) fn each(keys: &[Key<'_>], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Taken {
     let mut refused = Vec::new();
     for (index, key) in keys.iter().enumerate() {
-        match take(key) {
+        match take(key.key) {
             Ok(()) => {}
             Err(error) if error.refuses_one_key() => refused.push((index, error)),
             Err(error) => {
@@ -150,12 +150,12 @@ pub(super) fn each(keys: &[&[u8]], mut take: impl FnMut(&[u8]) -> Result<(), Err
 /// also gets those that were stored before.
 pub(super) fn insert_unique(
     writer: &mut Writer,
-    keys: &[&[u8]],
+    keys: &[Key<'_>],
     new: &mut Vec<bool>,
-    tell: impl FnMut(&[u8]) -> Result<(), Failure>,
+    mut tell: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Taken {
     let inserted = keys::insert_unique(writer, keys, new);
-    match keys::selected(keys, new).try_for_each(tell).and_then(|()| Ok(inserted?)) {
+    match keys::selected(keys, new).try_for_each(|key| tell(key.record)).and_then(|()| Ok(inserted?)) {
         Ok(refused) => {
             let new = new.iter().filter(|new| **new).count() as u64;
             Taken { keys: keys.len(), new, refused, outcome: Ok(()) }
@@ -188,7 +188,7 @@ impl Intake {
         &mut self,
         feed: &mut KeyFeed,
         stop: &Stop,
-        mut take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Taken,
+        mut take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         loop {
             let next = match feed.try_next()? {
@@ -203,7 +203,8 @@ impl Intake {
             if let Next::Message(piece) = next {
                 let mut pieces = vec![piece];
                 pieces.append(&mut feed.ready(AHEAD - 1));
-                let all: Vec<&[u8]> = pieces.iter().flat_map(|piece| piece.batch.iter()).collect();
+                let mut all = Vec::new();
+                pieces.iter().for_each(|piece| piece.add_to(&mut all));
                 let mut keys = all.as_slice();
                 while !keys.is_empty() && stop.signal().is_none() {
                     let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
@@ -212,7 +213,7 @@ impl Intake {
                     let before = all.len() - keys.len();
                     for (index, cause) in taken.refused {
                         if let (Some(key), Some(place)) = (now.get(index), place(&pieces, before + index)) {
-                            self.pace.aside(|| self.refusals.take(key, &place, &cause))?;
+                            self.pace.aside(|| self.refusals.take(key.record, &place, &cause))?;
                         }
                     }
                     self.clock.take(taken.keys as u64);

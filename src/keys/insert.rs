@@ -25,6 +25,6 @@ pub fn insert_unique<K: AsRef<[u8]> + Sync>(
 }
 
 /// The keys that [`insert_unique`] has found new, in their order.
-pub fn selected<'a>(keys: &[&'a [u8]], new: &[bool]) -> impl Iterator<Item = &'a [u8]> {
-    keys.iter().zip(new).filter(|(_, new)| **new).map(|(key, _)| *key)
+pub fn selected<'a, K>(keys: &'a [K], new: &'a [bool]) -> impl Iterator<Item = &'a K> {
+    keys.iter().zip(new).filter(|(_, new)| **new).map(|(key, _)| key)
 }

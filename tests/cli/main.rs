@@ -1,6 +1,7 @@
 //! The `gowk` tool as its users see it: real processes, their output, and their exit codes.
 //!
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
+//! - `fields`: keys that are fields of records, or lines without what does not matter in them.
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
@@ -12,6 +13,7 @@
 #![cfg(feature = "cli")]
 
 mod doubt;
+mod fields;
 mod keys;
 mod processes;
 mod progress;
