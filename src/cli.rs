@@ -11,19 +11,25 @@ mod copy;
 mod count;
 mod create;
 mod creation;
+mod decode;
 mod dedup;
 mod failure;
+mod field;
 mod grow;
 mod info;
 mod ingest;
 mod insert;
 mod intake;
 mod json;
+mod man;
 mod outcome;
 mod output;
+mod prometheus;
 mod quantity;
+mod refused;
 mod remove;
 mod repair;
+mod set;
 mod stop;
 mod verify;
 
@@ -54,24 +60,30 @@ Examples:
   gowk check seen.gowk https://example.org/         exit 0 if it is there, 1 if not
   gowk info seen.gowk                               size, load, expected false-positive rate
 
-Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 130 and 143 stopped \
-by SIGINT and SIGTERM.";
+Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 129, 130 and 143 \
+stopped by SIGHUP, SIGINT and SIGTERM, 141 output closed, as by `head`.";
 
 #[derive(Subcommand)]
 enum Verb {
     Create(create::Create),
+    #[command(visible_alias = "add")]
     Insert(insert::Insert),
+    #[command(visible_alias = "rm")]
     Remove(remove::Remove),
+    #[command(visible_alias = "contains")]
     Check(check::Check),
     Count(count::Count),
     Dedup(dedup::Dedup),
     Ingest(ingest::Ingest),
+    #[command(visible_alias = "stats")]
     Info(info::Print),
     Verify(verify::Verify),
     Repair(repair::Repair),
     Copy(copy::Copy),
     Grow(grow::Grow),
+    Set(set::Set),
     Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Verb {
@@ -89,13 +101,18 @@ impl Verb {
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Set(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
+            Self::Man(verb) => verb.run(Gowk::command()),
         }
     }
 }
 
 pub(crate) fn main() -> ExitCode {
-    let verb = Gowk::parse().verb;
+    let verb = match Gowk::try_parse_from(arguments::joined(std::env::args_os())) {
+        Ok(gowk) => gowk.verb,
+        Err(error) => arguments::without_false_tips(error).exit(),
+    };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::NotFound) => ExitCode::from(1),
@@ -103,9 +120,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
         Err(failure) => {
             // Whoever closed the output does not want to read about it.
-            if !failure.is_broken_pipe() {
-                output::note(&failure);
+            if failure.is_broken_pipe() {
+                return ExitCode::from(stop::OUTPUT_CLOSED);
             }
+            output::note(&failure);
             ExitCode::from(2)
         }
     }

@@ -102,11 +102,12 @@
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
+//! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
 //! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
-//! | plan, run, summary | what a run of a job would do; the run, by its *engine*; what it has done |
+//! | plan, run, summary | what a new filter, or a run of a job, would be; the run, by its *engine*; what it has done |
 //! | content | the bytes of an input, *decode*d; it is divided into *records*, by *rules*; a *fingerprint* tells whether it is still the same |
 //! | cursor | what a filter remembers of a job: how far its inputs are read, and how long its output is |
 //! | verb | one of the tool's commands, with its *arguments*; it ends with an *outcome* or a *failure*; a *bar* or the *pace* shows how far it is; a *report* says what a job did |
@@ -145,15 +146,15 @@ mod read;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
+pub use cuckoo::{HashKind, KeyHash, Seed, SlotsPerBucket};
 pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
-pub use options::{OnDamage, Options, Verify};
+pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Repair, Writer};
+pub use write::{Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -1,13 +1,17 @@
 //! How a filter is created and opened.
 
+mod plan;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
+
+pub use plan::Plan;
 
 /// Keys that a filter is created for unless told otherwise.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
@@ -59,7 +63,7 @@ pub struct Options {
     rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
-    seed: Option<u64>,
+    seed: Option<Seed>,
     hash: HashKind,
     shard: Shard,
     growth: Growth,
@@ -154,7 +158,7 @@ impl Options {
 
     /// Creation: the seed of the hash; random unless given. Whoever knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.seed = Some(Seed::new(seed));
         self
     }
 
@@ -173,7 +177,7 @@ impl Options {
             regions: Some(geometry.base_regions),
             slots: Some(geometry.slots),
             rate_of_like: limit(policy.requested_rate),
-            seed: Some(hasher.seed),
+            seed: Some(Seed::new(hasher.seed)),
             hash: hasher.kind,
             shard: geometry.shard,
             growth: policy.growth,
@@ -311,8 +315,8 @@ impl Options {
         })
     }
 
-    /// A new filter's identity and policy, all checked.
-    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+    /// A new filter's shape, checked.
+    fn geometry(&self) -> Result<Geometry> {
         self.check_rates()?;
         let slots = self.slots()?;
         let too_large = || Error::Option {
@@ -349,9 +353,15 @@ impl Options {
                 expected: "no less than the new file needs for its capacity",
             });
         }
+        Ok(geometry)
+    }
+
+    /// A new filter's identity and policy, all checked.
+    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+        let geometry = self.geometry()?;
         let uuid = new_uuid(path)?;
         let seed = match self.seed {
-            Some(seed) => seed,
+            Some(seed) => seed.get(),
             None => random(path)?,
         };
         let identity = Identity { uuid, hasher: KeyHasher::new(self.hash, seed), geometry };
@@ -378,7 +388,7 @@ impl Options {
     }
 }
 
-fn check_rate(option: &'static str, rate: f64) -> Result<()> {
+pub(crate) fn check_rate(option: &'static str, rate: f64) -> Result<()> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }

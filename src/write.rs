@@ -17,11 +17,13 @@ mod doubling;
 mod join;
 mod partition;
 mod pending;
+mod policy;
 mod repair;
 mod scratch;
 mod target;
 mod transaction;
 mod writer;
 
+pub use policy::Limits;
 pub use repair::Repair;
 pub use writer::Writer;
