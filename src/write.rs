@@ -19,6 +19,8 @@ mod partition;
 mod pending;
 mod repair;
 mod scratch;
+#[cfg(feature = "store")]
+mod seal;
 mod target;
 mod transaction;
 mod writer;
