@@ -105,6 +105,10 @@
 //! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
+//! | store | a folder of sealed filters, one for each shard, under *versions*; its *description* says what was fixed when it was created |
+//! | version | which file each shard of a store has, at one moment; all of them are its *history* |
+//! | update | changes to shards of a store, in working copies that one commit publishes |
+//! | vacuum | removing versions of a store that nobody needs any more, and what updates have left |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
 //! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
 //! | plan, run, summary | what a new filter, or a run of a job, would be; the run, by its *engine*; what it has done |
@@ -113,6 +117,11 @@
 //! | verb | one of the tool's commands, with its *arguments*; it ends with an *outcome* or a *failure*; a *bar* or the *pace* shows how far it is; a *report* says what a job did |
 //! | quantity | a number, size or time as people write it |
 //! | intake | keys from the tool's arguments or input into a writer, until the end or a signal to *stop* |
+//!
+//! # Stores
+//!
+//! For sets past one file or one machine, the module `store` (feature `store`) keeps many filters in a folder, under
+//! versions: any number of processes read and change it, on any file system, without locks.
 //!
 //! # Files
 //!
@@ -143,6 +152,8 @@ pub mod ingest;
 pub mod keys;
 mod options;
 mod read;
+#[cfg(feature = "store")]
+pub mod store;
 mod system;
 mod write;
 

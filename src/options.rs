@@ -75,6 +75,8 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
+    /// Whether a reader goes on with a file that takes the name of the one it has.
+    pub(crate) follow: bool,
     pub(crate) sealed: bool,
     pub(crate) wait: Duration,
     pub(crate) progress: DoublingProgress,
@@ -129,6 +131,7 @@ impl Options {
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
+            follow: true,
             sealed: false,
             wait: Duration::ZERO,
             progress: DoublingProgress::default(),

@@ -20,6 +20,8 @@ mod pending;
 mod policy;
 mod repair;
 mod scratch;
+#[cfg(feature = "store")]
+mod seal;
 mod target;
 mod transaction;
 mod writer;
