@@ -28,13 +28,40 @@ class Error(Exception):
         details = dict(self.__dict__)
         if isinstance(self, OSError):
             details |= {"errno": self.errno, "filename": self.filename}
-        return _rebuilt, (type(self), details)
+        return _rebuilt, (_listed(type(self)).__name__, details)
 
 
-def _rebuilt(kind: type[Error], details: dict[str, Any]) -> Error:
+def _made(name: str, message: str, **details: Any) -> Error:
+    """The exception of that name. What the system refused is of Python's own kind for its errno, too."""
+    kind: type[Error] = globals()[name]
+    if issubclass(kind, OSError):
+        system = type(OSError(details.get("errno"), ""))
+        if not issubclass(kind, system):
+            kind = _mixed(kind, system)
+    return kind(message, **details)
+
+
+_mixes: dict[tuple[str, str], type[Error]] = {}
+
+
+def _mixed(kind: type[Error], system: type[OSError]) -> type[Error]:
+    names = (kind.__name__, system.__name__)
+    if names not in _mixes:
+        body = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        _mixes[names] = type(kind.__name__, (kind, system), body)
+    return _mixes[names]
+
+
+def _listed(kind: type[Error]) -> type[Error]:
+    """The class of this module that an exception is of, without what was mixed in."""
+    listed: list[type[Error]] = [base for base in kind.__mro__ if globals().get(base.__name__) is base]
+    return listed[0]
+
+
+def _rebuilt(name: str, details: dict[str, Any]) -> Error:
     message = details.pop("message", "")
     notes = details.pop("__notes__", ())
-    error = kind(message, **details)
+    error = _made(name, message, **details)
     for note in notes:
         error.add_note(note)
     return error
@@ -286,4 +313,40 @@ class JobSystem(JobError, OSError):
     """The operating system refused a file of a job."""
 
 
-__all__ = [name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, Error)]
+__all__ = [
+    "AfterCommit",
+    "Busy",
+    "CallerHashes",
+    "Damaged",
+    "Error",
+    "Exists",
+    "Features",
+    "Field",
+    "Full",
+    "Growth",
+    "HardLinks",
+    "HashMismatch",
+    "Io",
+    "JobError",
+    "JobInput",
+    "JobOutput",
+    "JobSystem",
+    "Journal",
+    "Length",
+    "Locked",
+    "MetadataFull",
+    "MountPoint",
+    "NameTaken",
+    "NoSpace",
+    "NotFound",
+    "NotGowk",
+    "Option",
+    "Poisoned",
+    "Rate",
+    "Replaced",
+    "Stalled",
+    "Superblocks",
+    "Unknown",
+    "UnsafeRemove",
+    "Version",
+]

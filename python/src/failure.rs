@@ -32,8 +32,8 @@ fn described(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> 
 }
 
 fn exception(py: Python<'_>, kind: &str, message: String, details: &Bound<'_, PyDict>) -> PyResult<PyErr> {
-    let class = py.import("gowk._errors")?.getattr(kind)?;
-    Ok(PyErr::from_value(class.call((message,), Some(details))?))
+    let made = py.import("gowk._errors")?.getattr("_made")?;
+    Ok(PyErr::from_value(made.call((kind, message), Some(details))?))
 }
 
 fn path_of(error: &Error) -> Option<&Path> {

@@ -104,35 +104,37 @@ impl Job {
     ///     JobError: an input, the output, or what the filter remembers of the job is not as it should be. Its attribute
     ///         ``committed`` has the number of keys of this run that are committed, if there are any.
     ///     Error: the filter refused.
-    #[pyo3(signature = (*, progress=None, restart=Vec::new(), forget_missing=false, new_output=false, threads=1,
+    #[pyo3(signature = (*, progress=None, restart=None, forget_missing=false, new_output=false, threads=1,
         wait=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn run<'py>(
         &self,
         py: Python<'py>,
         progress: Option<Py<PyAny>>,
-        restart: Vec<PathBuf>,
+        restart: Option<Vec<PathBuf>>,
         forget_missing: bool,
         new_output: bool,
         threads: usize,
         wait: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = options::common(threads, wait, "first_touch")?;
+        let restart = restart.unwrap_or_default();
         let asked = Asked { restart, forget_missing, new_output, options };
-        let mut raised = None;
+        let (mut raised, mut flow) = (None, ControlFlow::Continue(()));
         let outcome = py.detach(|| {
             asked.ingest(&self.0).run(&mut |event| {
-                if raised.is_some() {
-                    return ControlFlow::Break(());
-                }
-                match Python::attach(|py| told(py, progress.as_ref(), &event)) {
-                    Ok(true) => ControlFlow::Continue(()),
-                    Ok(false) => ControlFlow::Break(()),
-                    Err(error) => {
-                        raised = Some(error);
-                        ControlFlow::Break(())
+                // The answer to a commit counts at the next event.
+                if flow.is_continue() {
+                    match Python::attach(|py| told(py, progress.as_ref(), &event)) {
+                        Ok(true) => {}
+                        Ok(false) => flow = ControlFlow::Break(()),
+                        Err(error) => {
+                            raised = Some(error);
+                            flow = ControlFlow::Break(());
+                        }
                     }
                 }
+                flow
             })
         });
         let failed = outcome.as_ref().err().map(|error| failure::raised_by_job(py, error));
@@ -153,14 +155,15 @@ impl Job {
     /// What :meth:`run` would do. Nothing is changed, except that a filter whose writer died is recovered.
     ///
     /// Arguments and errors as for :meth:`run`.
-    #[pyo3(signature = (*, restart=Vec::new(), forget_missing=false, new_output=false))]
+    #[pyo3(signature = (*, restart=None, forget_missing=false, new_output=false))]
     fn plan<'py>(
         &self,
         py: Python<'py>,
-        restart: Vec<PathBuf>,
+        restart: Option<Vec<PathBuf>>,
         forget_missing: bool,
         new_output: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let restart = restart.unwrap_or_default();
         let asked = Asked { restart, forget_missing, new_output, options: gowk::Options::new() };
         let plan = py.detach(|| asked.ingest(&self.0).plan());
         let plan = plan.map_err(|error| failure::raised_by_job(py, &error))?;
