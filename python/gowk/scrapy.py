@@ -16,7 +16,7 @@ no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests i
 
     SCHEDULER = "gowk.scrapy.Scheduler"
     SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleLifoSQLiteQueue"
-    SCHEDULER_START_DISK_QUEUE = "scrapy.squeues.PickleFifoSQLiteQueue"
+    SCHEDULER_START_DISK_QUEUE = None        # start requests are queued with the others
 
 Then what was being downloaded or scraped at the kill is downloaded again, and nothing is lost.
 """
@@ -168,7 +168,8 @@ class Scheduler(_Scheduler):
         # What the engine has done with is no longer in its slot.
         slot = getattr(self.crawler and self.crawler.engine, "_slot", None)
         self._underway.keep(getattr(slot, "inprogress", ()))
-        # Noted before it leaves the queue: a kill between the two downloads it twice.
+        # Noted before it leaves the queue, so that a kill between the two has it downloaded twice. Of start requests in
+        # a queue of their own, Scrapy shows another first one than it gives.
         number = None
         if not self.mqs and self.dqs is not None:
             try:
@@ -179,7 +180,7 @@ class Scheduler(_Scheduler):
                 number = self._underway.add(first, self.spider)
         request = super().next_request()
         if request is not None and number is not None:
-            self._underway.is_now(number, request)
+            self._underway.is_now(number, request, self.spider)
         return request
 
     def close(self, reason: str) -> Deferred[None] | None:
@@ -210,6 +211,7 @@ class _Underway:
         self._rows.execute("PRAGMA synchronous = NORMAL")
         self._rows.execute("CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, request BLOB)")
         self._numbers: dict[Request, int] = {}
+        self._last = b""
 
     def left(self, spider: Spider) -> list[tuple[int, Request]]:
         """What a process that was killed has left."""
@@ -217,12 +219,15 @@ class _Underway:
         return [(number, request_from_dict(pickle.loads(row), spider=spider)) for number, row in rows]
 
     def add(self, request: Request, spider: Spider) -> int | None:
-        row = pickle.dumps(request.to_dict(spider=spider), protocol=4)
-        return self._rows.execute("INSERT INTO requests (request) VALUES (?)", (row,)).lastrowid
+        self._last = pickle.dumps(request.to_dict(spider=spider), protocol=4)
+        return self._rows.execute("INSERT INTO requests (request) VALUES (?)", (self._last,)).lastrowid
 
-    def is_now(self, number: int, request: Request) -> None:
-        """The request of that number is this object."""
+    def is_now(self, number: int, request: Request, spider: Spider) -> None:
+        """The request of that number, the last one added, is this object."""
         self._numbers[request] = number
+        row = pickle.dumps(request.to_dict(spider=spider), protocol=4)
+        if row != self._last:
+            self._rows.execute("UPDATE requests SET request = ? WHERE id = ?", (row, number))
 
     def keep(self, requests: Container[Request]) -> None:
         """Forgets all others."""

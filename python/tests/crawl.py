@@ -32,7 +32,7 @@ if __name__ == "__main__":
             "GOWK_COMMIT_EVERY": 100,
             "SCHEDULER": "gowk.scrapy.Scheduler",
             "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoSQLiteQueue",
-            "SCHEDULER_START_DISK_QUEUE": "scrapy.squeues.PickleFifoSQLiteQueue",
+            "SCHEDULER_START_DISK_QUEUE": None,
             "CONCURRENT_REQUESTS": CONCURRENT,
             "CONCURRENT_REQUESTS_PER_DOMAIN": CONCURRENT,
             "DOWNLOAD_DELAY": 0,
