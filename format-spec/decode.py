@@ -6,6 +6,7 @@ It shares no code with gowk, and is meant to be read next to the specification.
 
     decode.py FILE               verify every checksum, replay the journal in memory, print statistics as JSON
     decode.py FILE --check       read keys from standard input, one a line, and print those that are present
+    decode.py FILE --count       read keys in the same way, and print the copies of each, a tab and the key
     decode.py --examples         print the worked examples of appendix A
     decode.py --self-test        check the hash, the tables and the examples of README.md
 
@@ -72,7 +73,7 @@ FRAME_HEADER = 64
 FRAME_PAYLOAD_LIMIT = 16777216
 COMMIT_FLAG = 1
 TAIL_LENGTHS = 32
-COUNTS = 8 * (4 + TAIL_LENGTHS)
+COUNTS = 8 * (6 + TAIL_LENGTHS)
 
 
 def align(value, to):
@@ -263,7 +264,7 @@ def _long(data, length, seed):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# 3.2 and 3.3 Region, buckets, tag and tail
+# 3.2, 3.3 and 3.5 Region, buckets, tag and tail; shards
 
 
 def offset_table(tag_bits):
@@ -283,6 +284,10 @@ class Width:
         self.tag_bits = 6 if slots >= 4 else 10
         self.tail_bits = self.bits - self.tag_bits - 1
         self.universal = 1 << (self.bits - 1)
+        self.highest_digit = (1 << (self.tag_bits - 1)) - 1
+        # The bits that are 0 in empty slots and in digits.
+        self.entry_mask = self.universal | (1 << (self.bits - self.tag_bits)) - 1
+        self.most_copies = sum(self.highest_digit ** lane for lane in range(slots))
         self.mask = (1 << self.bits) - 1
         self.offsets = offset_table(self.tag_bits)
 
@@ -303,21 +308,52 @@ class Width:
         return max(1, math.ceil(keys / (BUCKETS_PER_REGION * self.slots * self.HEADROOM[self.slots])))
 
 
+def shard_of(position, shards):
+    """3.5: the shard of a key, and what takes the place of pos there."""
+    product = position * shards
+    return product >> 64, product & M64
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # 4. Slots and buckets
 
 
-def matches(entry, query):
-    """All bits above the entry's lowest set bit agree; an empty slot matches nothing."""
-    return entry != 0 and (entry ^ query) & ~(entry ^ (entry - 1)) == 0
+def matches(slot, query, width):
+    """All bits above the entry's lowest set bit agree; empty slots and digits match nothing."""
+    entry = slot & width.entry_mask
+    return entry != 0 and (slot ^ query) & ~(entry ^ (entry - 1)) == 0
+
+
+def digit(slot, width):
+    """The value of a digit; 0 for any other slot."""
+    value = slot >> (width.bits - width.tag_bits)
+    return value if slot & width.entry_mask == 0 else 0
+
+
+def lanes(word, width):
+    return [word >> width.bits * lane & width.mask for lane in range(width.slots)]
+
+
+def groups(word, width):
+    """4.2: (entry, copies) from the lowest lane up. None if a digit belongs to no group."""
+    found, weight = [], 0
+    for slot in lanes(word, width):
+        value = digit(slot, width)
+        if value:
+            if weight == 0:
+                return None
+            entry, copies = found.pop()
+            found.append((entry, copies + value * weight))
+            weight *= width.highest_digit
+        else:
+            weight = 1 if slot & width.entry_mask not in (0, width.universal) else 0
+            if weight:
+                found.append((slot, 1))
+    return found
 
 
 def bucket_matches(word, query, width):
-    while word:
-        if matches(word & width.mask, query):
-            return True
-        word >>= width.bits
-    return False
+    return any(matches(slot, query, width) for slot in lanes(word, width))
 
 
 def split_slot(slot, width):
@@ -355,14 +391,16 @@ class Geometry:
 
 class Counts:
     def __init__(self, data, at):
-        values = struct.unpack_from("<%dQ" % (4 + TAIL_LENGTHS), data, at)
-        self.inserted, self.removed, self.unrecorded, self.universal = values[:4]
-        self.by_tail = list(values[4:])
+        values = struct.unpack_from("<%dQ" % (6 + TAIL_LENGTHS), data, at)
+        self.inserted, self.removed, self.unrecorded, self.universal, self.digits, self.saturated = values[:6]
+        self.by_tail = list(values[6:])
         self.entries = sum(self.by_tail)
 
     def fit(self, geometry):
         longest = geometry.width.tail_bits
-        return not any(self.by_tail[longest + 1:]) and self.entries + self.universal <= geometry.slots
+        used = self.entries + self.digits + self.universal
+        fits = used <= geometry.slots and self.saturated * (geometry.width.slots - 1) <= self.digits
+        return fits and not any(self.by_tail[longest + 1:])
 
 
 def metadata(data):
@@ -387,8 +425,8 @@ def metadata(data):
     return entries
 
 
-SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQ16sQQ288sII")
-assert SUPERBLOCK.size == 504
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ304sII")
+assert SUPERBLOCK.size == 520
 
 
 class Superblock:
@@ -399,8 +437,8 @@ class Superblock:
         (_, self.major, self.minor, self.reserved_0, self.incompatible, self.read_only_compatible, self.compatible,
          self.id, self.uuid, self.seed, self.hash_id, self.n, canary, self.base_regions, self.generation, self.growth,
          self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
-         self.capacity, self.reserved_1, self.commit, self.salt, counts, self.metadata_length,
-         self.reserved_2) = SUPERBLOCK.unpack_from(slot, 0)
+         self.capacity, self.shards, self.shard, self.commit, self.salt, counts, self.metadata_length,
+         self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
         self.canary = int.from_bytes(canary, "little")
         self.counts = Counts(counts, 0)
 
@@ -412,7 +450,7 @@ class Superblock:
         return Superblock(slot)
 
     def identity(self):
-        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation
+        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation, self.shards, self.shard
 
     def check(self):
         if self.major != MAJOR:
@@ -425,6 +463,10 @@ class Superblock:
             raise Refused("n0 is %d, not 1 to 2^32" % self.base_regions)
         if self.generation > 32 or self.base_regions << self.generation > MAX_REGIONS:
             raise Refused("g is %d, too much for n0 = %d" % (self.generation, self.base_regions))
+        if not 1 <= self.shards <= MAX_REGIONS // (self.base_regions << self.generation):
+            raise Refused("shards is %d, not 1 to as many as have 2^32 regions" % self.shards)
+        if self.shard >= self.shards:
+            raise Refused("shard is %d of %d" % (self.shard, self.shards))
         geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation)
         for name, found, expected in (
             ("live", self.live, LIVE),
@@ -459,7 +501,7 @@ class Superblock:
         if self.metadata is None:
             raise Refused("the metadata is not well formed")
         if self.minor <= MINOR and (
-            self.reserved_0 or self.reserved_2 or any(self.reserved_1)
+            self.reserved_0 or self.reserved_1
             or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
         ):
             raise Refused("a reserved byte of the superblock is not 0")
@@ -678,13 +720,15 @@ class Filter:
         return zlib.crc32(content, zlib.crc32(prefix))
 
     def verify(self):
-        """Reads everything; the entries found, by tail length, and the quarantined buckets."""
+        """Reads everything; the entries found, by tail length, universal slots, digits, saturated groups and
+        quarantined buckets."""
         width = self.geometry.width
         bits, mask, universal = width.bits, width.mask, width.universal
         quarantined_word = sum(universal << (bits * lane) for lane in range(width.slots))
         stray = M64 ^ ((1 << (bits * width.slots)) - 1)
         lowest = [0] * 65  # entries by the position of their lowest set bit, from 1
-        universals = quarantined = 0
+        universals = quarantined = digits = saturated = 0
+        lowest_bit_above_tail = width.tail_bits + 1
         damage = []
         for page in range(self.geometry.pages):
             content = self.page(page)
@@ -702,30 +746,44 @@ class Filter:
                 if word & stray:
                     damage.append((page, "has bits outside of every slot"))
                     break
+                whole, in_group, of_group = word, False, 0
                 while word:
                     slot = word & mask
+                    word >>= bits
+                    ends = (slot & -slot).bit_length()
                     if slot == universal:
                         damage.append((page, "has a universal slot beside others"))
-                        word = 0
+                        break
+                    if ends <= lowest_bit_above_tail or slot & universal:
+                        lowest[ends] += 1
+                        in_group = slot != 0 and ends <= lowest_bit_above_tail
+                    elif in_group:
+                        of_group += 1
                     else:
-                        lowest[(slot & -slot).bit_length()] += 1
-                        word >>= bits
+                        damage.append((page, "has a digit without an entry"))
+                        break
+                if of_group:
+                    digits += of_group
+                    saturated += [copies for _, copies in groups(whole, width) or []] == [width.most_copies]
             if any(lowest[width.tail_bits + 2:]):
                 damage.append((page, "has a slot with a tag and no end of its tail"))
                 lowest[width.tail_bits + 2:] = [0] * (63 - width.tail_bits)
         if damage:
             raise Damage(damage)
         by_tail = [lowest[width.tail_bits + 1 - tail] for tail in range(width.tail_bits + 1)]
-        return by_tail, universals, quarantined
+        return by_tail, universals, digits, saturated, quarantined
 
     def statistics(self, journal_length):
         width, block, counts = self.geometry.width, self.block, self.counts
-        by_tail, universals, quarantined = self.verify()
+        by_tail, universals, digits, saturated, quarantined = self.verify()
         stored = counts.by_tail[:width.tail_bits + 1]
         if by_tail != stored:
             raise Refused("a scan finds entries by tail length %s, but the counts say %s" % (by_tail, stored))
         if universals != counts.universal:
             raise Refused("a scan finds %d universal slots, but the counts say %d" % (universals, counts.universal))
+        if (digits, saturated) != (counts.digits, counts.saturated):
+            raise Refused("a scan finds %d digits and %d saturated groups, but the counts say %d and %d"
+                          % (digits, saturated, counts.digits, counts.saturated))
         uuid = block.uuid.hex()
         return {
             "format": "%d.%d" % (block.major, block.minor),
@@ -734,8 +792,13 @@ class Filter:
             "base_regions": block.base_regions,
             "generation": block.generation,
             "regions": self.geometry.regions,
+            "shards": block.shards,
+            "shard": block.shard,
             "entries": counts.entries,
-            "load": (counts.entries + counts.universal) / self.geometry.slots,
+            "digits": digits,
+            "saturated": saturated,
+            "copies": max(0, counts.inserted - counts.removed),
+            "load": (counts.entries + digits + counts.universal) / self.geometry.slots,
             "bits_per_key": len(self.data) * 8 / counts.entries if counts.entries else None,
             "entries_by_tail": by_tail,
             "expected_false_positive_rate": expected_rate(by_tail, universals, width, self.geometry.slots),
@@ -745,11 +808,16 @@ class Filter:
             "quarantined_buckets": quarantined,
         }
 
-    def contains(self, key):
-        """4.3. The page is verified before it is believed."""
+    def buckets(self, key):
+        """Both buckets of a key, and its fresh slot. Pages are verified before they are believed."""
         width = self.geometry.width
         high, low = xxh3_128(key, self.block.seed)
+        shard, high = shard_of(high, self.block.shards)
+        if shard != self.block.shard:
+            raise Refused("holds shard %d of %d, and a key belongs to shard %d"
+                          % (self.block.shard, self.block.shards, shard))
         region, _, first, _, second, query = width.place(high, low, self.geometry.regions)
+        words = []
         for bucket in (first, second):
             page = region * PAGES_PER_REGION + bucket // BUCKETS_PER_PAGE
             if page not in self.verified:
@@ -757,16 +825,37 @@ class Filter:
                 if self.page_crc(page, content) != self.recorded_crc(page):
                     raise Damage([(page, "does not match its checksum")])
                 self.verified[page] = content
-            if bucket_matches(_u64(self.verified[page], 8 * (bucket % BUCKETS_PER_PAGE)), query, width):
-                return True
-        return False
+            words.append(_u64(self.verified[page], 8 * (bucket % BUCKETS_PER_PAGE)))
+        return words, query
 
-    def check(self, keys, out):
+    def contains(self, key):
+        """4.3"""
+        words, query = self.buckets(key)
+        return any(bucket_matches(word, query, self.geometry.width) for word in words)
+
+    def count(self, key):
+        """4.8"""
+        width = self.geometry.width
+        words, query = self.buckets(key)
+        copies = 0
+        for word in words:
+            if width.universal in lanes(word, width):
+                return 2 * width.most_copies
+            for entry, more in groups(word, width) or []:
+                if matches(entry, query, width):
+                    copies += more
+                    if more == width.most_copies:
+                        return 2 * width.most_copies
+        return copies
+
+    def answer(self, keys, out, counted):
         if self.block.hash_id != 1:
             raise Refused("the filter was created for keys hashed by the caller")
         self.verified = {}
         for key in keys:
-            if self.contains(key):
+            if counted:
+                out.write(b"%d\t%s\n" % (self.count(key), key))
+            elif self.contains(key):
                 out.write(key + b"\n")
 
 
@@ -847,13 +936,24 @@ def split_examples():
                 stored = fresh
             else:
                 stored = split_slot(stored, width)[region & 1]
-            assert matches(stored, fresh)
+            assert matches(stored, fresh, width)
             tail = width.tail_bits + 1 - (stored & -stored).bit_length()
             if generation <= 2 or generation >= width.tail_bits:
                 digits = -(-width.bits // 4)
                 rows.append((n, generation, 3 << generation, region, tail, "0x%0*x" % (digits, stored),
                              "0x%0*x" % (digits, fresh)))
     return table(("n", "g", "R", "region", "tail bits", "stored slot", "fresh slot"), rows)
+
+
+def copies_table():
+    """4.2"""
+    rows = []
+    for n in range(7, 1, -1):
+        width = Width(n)
+        most = [sum(width.highest_digit ** lane for lane in range(lanes)) for lanes in range(1, n + 1)]
+        steps = ["%d to %d" % (below + 1, up_to) for below, up_to in zip(most, most[1:4])]
+        rows.append((n, width.highest_digit, 1, *(steps + ["-", "-"])[:3], "up to %d" % width.most_copies))
+    return table(("n", "D", "copies in 1 lane", "in 2", "in 3", "in 4", "in n"), rows)
 
 
 def width_table():
@@ -925,17 +1025,28 @@ def self_test():
             span |= {value >> 9 ^ other for other in span}
         assert len(span) == PAGES_PER_REGION
     assert set(range(8, 512)) <= set(offset_table(10))
+    # Shards of regions are the regions of one file; and the worked example of 3.5.
+    for shards, regions in ((1, 3), (2, 1), (3, 5), (16, 3), (65536, 65536)):
+        for position in range(0, M64, M64 // 101):
+            shard, left = shard_of(position, shards)
+            region, rem = left * regions >> 64, left * regions & M64
+            assert position * shards * regions == (shard * regions + region) << 64 | rem
+    high, _ = xxh3_128(b"cuckoo", 1)
+    assert shard_of(high, 16) == (1, 0x4C1782B8CBF97080)
+    assert 0x4C1782B8CBF97080 * 3 == 0xE446882A63EC5180 and high * 48 >> 64 == 3
     for n in range(2, 8):
         width = Width(n)
         assert width.tail_bits >= 2
         for local in range(0, M64, M64 // 61):
             *_, first, tag, second, query = width.place(local ^ 0x5555555555555555, local, 3)
             assert second ^ width.offsets[tag] == first != second
-            assert matches(query, query) and matches(width.universal, query) and not matches(0, query)
-            assert not matches(query, query ^ 2)
+            assert matches(query, query, width) and matches(width.universal, query, width)
+            assert not matches(0, query, width) and not matches(query, query ^ 2, width)
+            assert not matches(1 << width.bits - width.tag_bits, query, width)
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as text:
         readme = text.read()
-    for expected in (place_examples(), split_examples(), width_table()):
+    assert groups(0x0C00740074F975F2, Width(4)) == [(0x75F2, 1), (0x74F9, 123)]
+    for expected in (place_examples(), split_examples(), width_table(), copies_table()):
         assert "\n".join(expected) in readme, "README.md lacks the table that begins %s" % expected[0]
     constants = dict(re.findall(r"^\| ([A-Za-z0-9 -]+) \| ([0-9a-f ]+) \|$", readme, re.M))
     for name, value in (
@@ -969,6 +1080,7 @@ def main():
     parser = argparse.ArgumentParser(description="Reads gowk files, format 1.0.")
     parser.add_argument("file", nargs="?", metavar="FILE")
     parser.add_argument("--check", action="store_true", help="print the keys of standard input that are present")
+    parser.add_argument("--count", action="store_true", help="print the copies of each key of standard input")
     parser.add_argument("--examples", action="store_true", help="print the worked examples of the specification")
     parser.add_argument("--self-test", action="store_true", help="check this program and README.md")
     options = parser.parse_args()
@@ -983,8 +1095,8 @@ def main():
     try:
         file, data, journal_bytes = open_files(options.file)
         contents = Filter(data, journal_bytes)
-        if options.check:
-            contents.check(lines(sys.stdin.buffer), sys.stdout.buffer)
+        if options.check or options.count:
+            contents.answer(lines(sys.stdin.buffer), sys.stdout.buffer, options.count)
         else:
             print(json.dumps(contents.statistics(max(0, len(journal_bytes) - JOURNAL_HEADER))))
     except Damage as damage:

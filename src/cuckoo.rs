@@ -12,14 +12,17 @@
 
 mod bucket;
 mod counts;
+mod group;
 mod hash;
 mod offset;
 pub(crate) mod region;
+mod search;
+mod shard;
 mod sizing;
 mod widths;
 
 pub(crate) use bucket::{Bucket, BucketId, Slot};
-pub(crate) use counts::{Counts, TAIL_LENGTHS};
+pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
 pub use hash::{HashKind, KeyHash};
@@ -27,6 +30,8 @@ pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;
-pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place, Search};
+pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place};
+pub(crate) use search::Search;
+pub(crate) use shard::{Shard, Span};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

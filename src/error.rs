@@ -118,6 +118,22 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A key was given to the filter of a shard that it does not belong to.
+    #[error(
+        "{}: holds shard {shard} of {shards}, and the key belongs to shard {belongs}; use the filter of that shard",
+        path.display()
+    )]
+    OtherShard {
+        /// The file.
+        path: PathBuf,
+        /// The filter's shard, from 0.
+        shard: u64,
+        /// How many shards there are.
+        shards: u64,
+        /// The key's shard.
+        belongs: u64,
+    },
+
     /// A page does not match its checksum.
     #[error(
         "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
@@ -151,11 +167,24 @@ pub enum Error {
     /// Something is mounted at the file's own path.
     #[error(
         "{}: is a mount point of its own, which would still show this file once the filter has doubled; \
-         mount the folder that it lies in", path.display()
+         mount the folder that it lies in, or open it as sealed if nobody writes to it", path.display()
     )]
     MountPoint {
         /// The filter file.
         path: PathBuf,
+    },
+
+    /// The filter was to be opened as a sealed one, and is not at a checkpoint or not closed.
+    #[error(
+        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be written, as \
+         `gowk info` does; or open a copy that `gowk copy` made",
+        path.display()
+    )]
+    NotSealed {
+        /// The filter file.
+        path: PathBuf,
+        /// What stands against it.
+        reason: Unsealed,
     },
 
     /// Another process has held the filter's gate, which is held only while opening, for too long.
@@ -207,17 +236,7 @@ pub enum Error {
         reason: GrowthRefusal,
     },
 
-    /// Both buckets of the key hold nothing but copies that match it. The key is present; this insert was
-    /// counted as unrecorded.
-    #[error("{}: a key has reached the limit of {limit} copies; it is present, but not counted further", path.display())]
-    DuplicateLimit {
-        /// The filter file.
-        path: PathBuf,
-        /// 2n, the copies of one key that fit.
-        limit: u32,
-    },
-
-    /// Some inserts stored no entry, because the key was found already or had too many copies. Such a key relies on the
+    /// Some inserts stored no entry, because the key was found already. Such a key relies on the
     /// entry of another key, which a removal could take.
     #[error(
         "{}: {unrecorded} inserts stored nothing of their own, so removing could lose other keys; \
@@ -315,6 +334,32 @@ pub enum Error {
         wanted: f64,
     },
 
+    /// The filter cannot be divided into so many shards of one size.
+    #[error(
+        "{}: its {regions} regions cannot be divided into {parts} shards, not even after doublings; choose a number \
+         that divides {regions}, or such a number times a power of two",
+        path.display()
+    )]
+    Indivisible {
+        /// The filter file.
+        path: PathBuf,
+        /// The regions it has.
+        regions: u64,
+        /// How many shards were asked for.
+        parts: u64,
+    },
+
+    /// Two filters that were to be joined or merged differ in what must be equal.
+    #[error("{}: {difference}, compared with {}; {}", path.display(), other.display(), difference.remedy())]
+    Unlike {
+        /// The filter file.
+        path: PathBuf,
+        /// The file that it was compared with.
+        other: PathBuf,
+        /// What differs.
+        difference: Difference,
+    },
+
     /// The file was replaced by a filter with another seed, in which hashes made before find nothing.
     #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
     Replaced {
@@ -345,7 +390,7 @@ impl Error {
 
     /// Whether the error concerns one key only, so that a batch can go on with the next.
     pub(crate) fn refuses_one_key(&self) -> bool {
-        matches!(self, Self::DuplicateLimit { .. } | Self::Full { .. } | Self::Growth { .. })
+        matches!(self, Self::Full { .. } | Self::Growth { .. })
     }
 }
 
@@ -369,6 +414,57 @@ impl fmt::Display for Expected {
             Self::Words(words) => f.write_str(words),
         }
     }
+}
+
+/// In what two filters differ; the other one's comes second.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Difference {
+    /// One hashes its keys itself, the other takes hashes.
+    #[error("one of the two hashes its keys itself, and the other takes hashes")]
+    Hash,
+    /// The seeds of the hash.
+    #[error("has the seed {0}, not {1}")]
+    Seed(u64, u64),
+    /// The slots per bucket.
+    #[error("has {0} slots per bucket, not {1}")]
+    Slots(u32, u32),
+    /// The numbers of regions, which doublings do not make equal.
+    #[error("has {0} regions, which is not {1} times or divided by a power of two")]
+    Regions(u64, u64),
+    /// How many shards divide all keys.
+    #[error("is one of {0} shards, not of {1}")]
+    Shards(u64, u64),
+    /// The shard, and the one that it should be.
+    #[error("holds shard {0}, not {1}")]
+    Shard(u64, u64),
+    /// An entry of the metadata.
+    #[error("has another value for the metadata `{0}`")]
+    Metadata(String),
+}
+
+impl Difference {
+    const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Hash | Self::Seed(..) | Self::Slots(..) | Self::Regions(..) => {
+                "make the next filter with `gowk create --like` the other"
+            }
+            Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
+            Self::Metadata(_) => "make the two equal, or remove one",
+        }
+    }
+}
+
+/// Why a file is not taken for a sealed one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsealed {
+    /// Its state says that it is in use.
+    #[error("a writer has it, or died with it")]
+    InUse,
+    /// A journal with commits lies beside it.
+    #[error("its journal holds commits that the file may not have yet")]
+    Journal,
 }
 
 /// What is wrong with a journal that holds commits.
@@ -465,7 +561,9 @@ pub enum GrowthRefusal {
         entries: u64,
     },
     /// The format has no more regions.
-    #[error("the format has no more than {0} regions; create several filters")]
+    #[error(
+        "the format has no more than {0} regions, in all shards of a filter together; create several filters"
+    )]
     Regions(u64),
 }
 

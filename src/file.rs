@@ -18,6 +18,7 @@ mod overlay;
 mod pages;
 mod published;
 mod recover;
+mod sealed;
 mod unpublished;
 
 pub(crate) use journal::Journal;

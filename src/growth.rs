@@ -21,7 +21,7 @@ pub(crate) fn refusal(
     void_allowed: bool,
 ) -> Option<GrowthRefusal> {
     let slots = geometry.slots_in_all();
-    let load = (counts.entries() + counts.universal) as f64 / slots as f64;
+    let load = counts.used() as f64 / slots as f64;
     let threshold = GROWTH_THRESHOLD * geometry.slots.headroom();
     if let Some(region) = crowded
         && load < threshold

@@ -27,6 +27,10 @@ pub struct Info {
     pub generation: u32,
     /// Regions now; each has 8192 buckets.
     pub regions: u64,
+    /// How many shards divide all keys; 1 for a filter that takes every key.
+    pub shards: u64,
+    /// Which of them the filter holds, from 0.
+    pub shard: u64,
     /// Keys asked for at creation.
     pub capacity: u64,
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
@@ -39,11 +43,17 @@ pub struct Info {
     pub max_false_positive_rate: Option<f64>,
     /// Slots of all buckets.
     pub slots: u64,
-    /// Slots that hold an entry.
+    /// Slots that hold an entry: one for each distinct key, or more.
     pub entries: u64,
-    /// Entries ever stored by inserts.
+    /// Slots that hold a digit, which counts copies of an entry.
+    pub digits: u64,
+    /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
+    pub saturated: u64,
+    /// Copies of all keys: those inserted, less those removed.
+    pub copies: u64,
+    /// Copies ever inserted.
     pub inserted: u64,
-    /// Entries removed.
+    /// Copies removed.
     pub removed: u64,
     /// Inserts that stored no entry; removal is refused unless this is 0.
     pub unrecorded: u64,
@@ -51,7 +61,7 @@ pub struct Info {
     pub entries_by_tail: Vec<u64>,
     /// Buckets that repair has filled with slots that match everything.
     pub quarantined_buckets: u64,
-    /// Slots in use, quarantined ones too, divided by all slots: 0 to 1.
+    /// Slots in use, by entries, digits and quarantine, divided by all slots: 0 to 1.
     pub load: f64,
     /// Bits of the file per entry; `None` while there are no entries.
     pub bits_per_key: Option<f64>,
@@ -114,6 +124,8 @@ impl From<Facts> for Info {
             base_regions: geometry.base_regions,
             generation: geometry.generation,
             regions: geometry.regions(),
+            shards: geometry.shard.of,
+            shard: geometry.shard.number,
             capacity: policy.capacity,
             requested_false_positive_rate: limit(policy.requested_rate),
             growth: policy.growth,
@@ -121,12 +133,15 @@ impl From<Facts> for Info {
             max_false_positive_rate: limit(policy.max_rate),
             slots,
             entries: counts.entries(),
+            digits: counts.digits,
+            saturated: counts.saturated,
+            copies: counts.copies(),
             inserted: counts.inserted,
             removed: counts.removed,
             unrecorded: counts.unrecorded,
             entries_by_tail: counts.by_tail.iter().take(tails).copied().collect(),
             quarantined_buckets: counts.universal / u64::from(width.get()),
-            load: (counts.entries() + counts.universal) as f64 / slots as f64,
+            load: counts.used() as f64 / slots as f64,
             bits_per_key: bits_per_key(geometry, &counts),
             expected_false_positive_rate: counts.expected_false_positive_rate(width, slots),
             forecast: forecast(geometry, policy, counts),

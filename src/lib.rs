@@ -57,6 +57,7 @@
 //! | hash | 128 bits of a key: the region and the tail come from the high half, the bucket and the tag from the low one |
 //! | width | how a bucket is divided: its slots, and the bits of each and of its tag |
 //! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
+//! | shard | one of several filters that divide all keys among themselves; each key belongs to one of them |
 //! | sizing | the slots per bucket for a rate, the regions for a capacity |
 //! | counts | counters kept with each commit: entries by the length of their tail, inserts, removals |
 //! | error | why a call failed: file, place and remedy |
@@ -79,11 +80,13 @@
 //! | live area | what a writer tells readers while it works: the apply epoch, a sequence for each region, counts |
 //! | overlay | changes to pages that are not in the file yet |
 //! | later | of a frame: with a commit higher than the one that is due |
+//! | sealed | of a file: at a checkpoint, closed, and not changed any more; it is read without locks |
 //! | open | who takes which lock in which order, and who recovers |
 //! | published | with the filter's name, for all to see; an *unpublished* file is one being filled, or doubled into |
 //! | recovery | redoing what the journal holds after its writer died |
 //! | reader | a filter open for lookups; a *writer* is one open for changes |
 //! | view | one opening of the file for reading; the *recent* one is that which a thread looked into last |
+//! | watch | to look from time to time whether a name leads to another file by now |
 //! | snapshot | what a reader sees at one commit |
 //! | in memory | of a copy of the file that no disk is needed for |
 //! | patience | how long a reader waits for a moment at which nothing changes |
@@ -95,6 +98,7 @@
 //! | commit | a transaction made durable, and its number |
 //! | copy | a new file with the same keys, as of one commit |
 //! | target | where changes go: a published file under an overlay, or an unpublished one |
+//! | divide | to cut the regions of a filter apart, into shards; to *join* is to put those of shards together |
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
@@ -149,7 +153,7 @@ mod system;
 mod write;
 
 pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
-pub use error::{Error, Expected, GrowthRefusal, JournalDefect, Result};
+pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Verify};

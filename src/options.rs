@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
@@ -53,10 +53,15 @@ pub enum OnDamage {
 #[derive(Clone, Debug)]
 pub struct Options {
     capacity: u64,
+    /// Regions at creation; `None` if they follow from the capacity.
+    regions: Option<u64>,
+    /// The rate asked for of the filter that this one is made like.
+    rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
     seed: Option<u64>,
     hash: HashKind,
+    shard: Shard,
     growth: Growth,
     max_file_size: Option<u64>,
     max_rate: Option<f64>,
@@ -66,6 +71,7 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
+    pub(crate) sealed: bool,
     pub(crate) wait: Duration,
     pub(crate) progress: DoublingProgress,
     pub(crate) disk: Arc<dyn Disk>,
@@ -103,10 +109,13 @@ impl Options {
     pub fn new() -> Self {
         Self {
             capacity: DEFAULT_CAPACITY,
+            regions: None,
+            rate_of_like: None,
             rate: None,
             slots: None,
             seed: None,
             hash: HashKind::Xxh3,
+            shard: Shard::WHOLE,
             growth: Growth::Auto,
             max_file_size: None,
             max_rate: None,
@@ -116,6 +125,7 @@ impl Options {
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
+            sealed: false,
             wait: Duration::ZERO,
             progress: DoublingProgress::default(),
             disk: Arc::new(SystemDisk),
@@ -151,6 +161,36 @@ impl Options {
     /// Creation: who hashes the keys.
     pub fn hash(mut self, hash: HashKind) -> Self {
         self.hash = hash;
+        self
+    }
+
+    /// Creation: as another filter was created.
+    pub(crate) fn designed_as(self, identity: &Identity, policy: &Policy) -> Self {
+        let Identity { hasher, geometry, .. } = identity;
+        let limit = |rate: f64| (rate != 0.0).then_some(rate);
+        Self {
+            capacity: policy.capacity,
+            regions: Some(geometry.base_regions),
+            slots: Some(geometry.slots),
+            rate_of_like: limit(policy.requested_rate),
+            seed: Some(hasher.seed),
+            hash: hasher.kind,
+            shard: geometry.shard,
+            growth: policy.growth,
+            max_file_size: (policy.max_file_size != 0).then_some(policy.max_file_size),
+            max_rate: limit(policy.max_rate),
+            ..self
+        }
+    }
+
+    /// Creation: the filter holds shard `number`, from 0, of `of` that divide all keys; the only shard of 1 unless
+    /// given. [`capacity`](Self::capacity) is that of this shard alone.
+    ///
+    /// Which shard a key belongs to is said by [`KeyHash::shard`](crate::KeyHash::shard); all shards need the same
+    /// seed. Keys and hashes are given as to any other filter, and one of another shard is refused with
+    /// [`Error::OtherShard`].
+    pub fn shard(mut self, number: u64, of: u64) -> Self {
+        self.shard = Shard { of, number };
         self
     }
 
@@ -211,6 +251,20 @@ impl Options {
         self
     }
 
+    /// Reading: opens the filter as a sealed one: its last writer has closed it, and nobody will change it any more. False
+    /// unless given.
+    ///
+    /// Such a file is read without lock file and journal, on file systems without locks or write permission, as from
+    /// an image or a network share. Nothing is locked, written or synced. A filter that a writer has, or that needs
+    /// recovery, is refused with [`Error::NotSealed`]. A file that is replaced as a whole is followed as ever; one that
+    /// is changed in place is followed only where locks and maps are as on a local file system.
+    ///
+    /// On a file system that is mounted read-only, a filter at a checkpoint is opened so anyway.
+    pub fn sealed(mut self, sealed: bool) -> Self {
+        self.sealed = sealed;
+        self
+    }
+
     /// How long to wait for another writer to finish; not at all unless given.
     ///
     /// A process that is just opening or recovering the filter is waited for, too: a second at least by a writer,
@@ -266,11 +320,26 @@ impl Options {
             found: self.capacity.to_string(),
             expected: "at least 1, and no more than 2^32 regions of 8192 buckets hold",
         };
-        if self.capacity == 0 {
+        if self.capacity == 0 && self.regions.is_none() {
             return Err(too_large());
         }
-        let base_regions = slots.regions_for(self.capacity).ok_or_else(too_large)?;
-        let geometry = Geometry { slots, base_regions, generation: 0 };
+        let base_regions = self.regions.or_else(|| slots.regions_for(self.capacity)).ok_or_else(too_large)?;
+        let Shard { of, number } = self.shard;
+        if of == 0 || of > MAX_REGIONS / base_regions {
+            return Err(Error::Option {
+                option: "number of shards",
+                found: of.to_string(),
+                expected: "at least 1, and no more than have 2^32 regions together",
+            });
+        }
+        if number >= of {
+            return Err(Error::Option {
+                option: "shard",
+                found: number.to_string(),
+                expected: "from 0 on, and below the number of shards",
+            });
+        }
+        let geometry = Geometry { slots, base_regions, generation: 0, shard: self.shard };
         if let Some(limit) = self.max_file_size
             && geometry.file_length() > limit
         {
@@ -289,7 +358,10 @@ impl Options {
         let policy = Policy {
             growth: self.growth,
             max_file_size: self.max_file_size.unwrap_or(0),
-            requested_rate: if self.slots.is_some() { 0.0 } else { self.rate.unwrap_or(DEFAULT_RATE) },
+            requested_rate: match self.slots {
+                Some(_) => self.rate_of_like.unwrap_or(0.0),
+                None => self.rate.unwrap_or(DEFAULT_RATE),
+            },
             max_rate: self.max_rate.unwrap_or(0.0),
             capacity: self.capacity,
         };

@@ -5,7 +5,7 @@
 //!
 //! | module | serves | relies on | gives up |
 //! |---|---|---|---|
-//! | `calm` | one key, n = 4, every page verified | the apply epoch is one that was found calm, before and after the reads | at any other epoch |
+//! | `calm` | one key, n = 4, no shard, every page verified | the apply epoch is one that was found calm, before and after the reads | at any other epoch |
 //! | `settled`, a glance | one key, both pages verified | no flag is set; "absent" only if the epoch was even and the same before and after | at a flag, or when something was applied |
 //! | `settled`, with patience | one key, any page | as above, or the region's own sequence; verifies the pages first | when a writer seems to have died |
 //! | `ring` | many keys, dozens under way at once | the epoch around a block of them | key by key, to the ways above |
@@ -14,7 +14,8 @@
 //!
 //! 1. "Absent" is answered only if nothing was applied around the reads.
 //! 2. What can be seen is durable.
-//! 3. While a file says that it is superseded, the name is looked at before every answer.
+//! 3. While a file says that it is superseded, the name is looked at before every answer. Else it is looked at before
+//!    every batch, and by a thread twice a second.
 
 mod calm;
 mod in_memory;
@@ -26,6 +27,7 @@ mod settled;
 mod snapshot;
 mod verify;
 mod view;
+mod watch;
 
 pub use reader::Reader;
 pub(crate) use snapshot::{Attempts, InVain, copy_regions};

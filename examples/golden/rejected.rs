@@ -126,6 +126,9 @@ const FIELDS: &[Field] = &[
     ("generation-64", "64 doublings", "Field", "field `g` is 64, not 0 to 32", 104, 4, 64),
     ("generation-33", "33 doublings", "Field", "field `g` is 33, not 0 to 32", 104, 4, 33),
     ("generation-all", "2^32 - 1 doublings", "Field", "field `g` is 4294967295, not 0 to 32", 104, 4, u32::MAX as u64),
+    ("shards-0", "no shard", "Field", "field `shards` is 0, not 1 to 4294967296", 176, 8, 0),
+    ("shards-too-many", "more shards than have regions", "Field", "field `shards` is 4294967297, not 1 to 4294967296", 176, 8, (1 << 32) + 1),
+    ("shard-1-of-1", "shard 1 of 1", "Field", "field `shard` is 1, not 0 to 0", 184, 8, 1),
     ("n-0", "no slots in a bucket", "Field", "field `n` is 0, not 2 to 7", 76, 4, 0),
     ("n-1", "one slot in a bucket", "Field", "field `n` is 1, not 2 to 7", 76, 4, 1),
     ("n-8", "eight slots in a bucket", "Field", "field `n` is 8, not 2 to 7", 76, 4, 8),
@@ -146,11 +149,13 @@ const FIELDS: &[Field] = &[
     ("canary", "another hash function's canary", "HashMismatch", "hash check value does not match", 80, 8, 1),
     ("seed", "a seed that is not the canary's", "HashMismatch", "hash check value", 64, 8, 77),
     ("growth-2", "an unknown policy", "Field", "field `growth` is 2, not 0 to 1", 108, 4, 2),
-    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 240, 8, 32_768),
-    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 240 + 80, 8, 1),
+    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 256, 8, 32_768),
+    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 256 + 80, 8, 1),
     ("universal-too-many", "more universal slots than slots", "Field", "field `entries` is 32788", 232, 8, 32_768),
-    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 496, 4, 49_153),
-    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 496, 4, 19),
+    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 512, 4, 49_153),
+    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 512, 4, 19),
+    ("digits-too-many", "more digits than slots", "Field", "field `entries` is 32788", 240, 8, 32_768),
+    ("saturated-too-many", "a saturated group without digits", "Field", "field `saturated groups` is 1, not 0 to 0", 248, 8, 1),
 ];
 
 pub(crate) type Reject =
@@ -357,7 +362,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "entries whose sum wraps",
         "Field",
         "field `entries` is 18446744073709551615",
-        |b| { b.slots(|slot| slot[240..320].fill(0xff)) }
+        |b| { b.slots(|slot| slot[256..336].fill(0xff)) }
     );
     open!(
         "metadata-unordered",
@@ -376,11 +381,10 @@ pub(crate) fn rejected() -> Vec<Reject> {
     });
     for (name, what, at) in [
         ("reserved-0", "reserved byte 12", 12usize),
-        ("reserved-1", "reserved byte 191", 191),
-        ("reserved-2", "reserved byte 500", 500),
-        ("reserved-3", "reserved byte 4095", 4095),
+        ("reserved-1", "reserved byte 500", 500),
+        ("reserved-2", "reserved byte 4095", 4095),
         ("reserved-metadata", "a byte behind the metadata", 4096 + 20),
-        ("reserved-4", "reserved byte 65531", 65_531),
+        ("reserved-3", "reserved byte 65531", 65_531),
     ] {
         add(
             name,
@@ -448,13 +452,29 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "-",
         Box::new(|b| b.page(|page| page[8..16].copy_from_slice(&[0, 0x80, 0, 0, 0, 0, 0, 0]))),
     );
+    for (name, what, word) in [
+        ("digit-lowest", "a digit in the lowest lane", 0x0400_u64),
+        ("digit-above-nothing", "a digit above an empty lane", 0x0400_0000_74f9),
+        ("digit-malformed", "a digit with the highest bit set", 0x8400_74f9),
+    ] {
+        let change = move |page: &mut [u8]| page[8..16].copy_from_slice(&word.to_le_bytes());
+        add(name, what, "malformed", "-", "-", Box::new(move |b| b.page(change)));
+    }
+    add(
+        "digits-differ",
+        "a digit that is not counted",
+        "counts",
+        "-",
+        "-",
+        Box::new(|b| b.page(|page| page[0..8].copy_from_slice(&0x0400_74f9_u64.to_le_bytes()))),
+    );
     add(
         "counts-differ",
         "counts that differ from what is there",
         "counts",
         "-",
         "-",
-        Box::new(|b| b.slots(|slot| slot[240 + 72] += 1)),
+        Box::new(|b| b.slots(|slot| slot[256 + 72] += 1)),
     );
     // Journals.
     macro_rules! journal {

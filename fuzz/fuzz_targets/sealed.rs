@@ -98,6 +98,7 @@ const FIELDS: [(usize, usize); 36] = [
     (312, 8),
     (488, 8),
     (496, 4),
+    (184, 8),
 ];
 
 struct Hostile {

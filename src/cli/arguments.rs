@@ -1,4 +1,4 @@
-//! Arguments that several verbs share: keys, threads, and waiting for the lock.
+//! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -49,6 +49,19 @@ pub(super) struct ThreadArgs {
 impl ThreadArgs {
     pub(super) fn apply(&self, options: Options) -> Options {
         options.threads(usize::try_from(self.threads.get()).unwrap_or(usize::MAX))
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ReadArgs {
+    /// Take the filter for one that was closed and that nobody will change: no lock is needed, and nothing is written
+    #[arg(long)]
+    sealed: bool,
+}
+
+impl ReadArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.sealed(self.sealed)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gowk::{OnDamage, Options};
 
-use super::arguments::{KeyArgs, ThreadArgs};
+use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -49,6 +49,9 @@ pub(super) struct Check {
     json: bool,
 
     #[command(flatten)]
+    read: ReadArgs,
+
+    #[command(flatten)]
     threads: ThreadArgs,
 
     #[command(flatten)]
@@ -69,7 +72,8 @@ impl Check {
             Damage::Error => OnDamage::Error,
             Damage::Present => OnDamage::Present,
         };
-        let reader = self.threads.apply(Options::new()).on_damage(on_damage).read(&self.file)?;
+        let options = self.read.apply(self.threads.apply(Options::new()));
+        let reader = options.on_damage(on_damage).read(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         let prints_keys = !(self.count || self.quiet || self.json);

@@ -3,33 +3,50 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Reader;
+use gowk::{Error, Options};
 
+use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 
-/// Copy a filter, as of one commit, to a new file
+/// Copy a filter, as of one commit, to a new file or over another filter
 ///
 /// A writer may go on meanwhile: the copy holds what it had committed. `cp` would miss the commits that are still in
 /// the journal. The copy has a uuid of its own.
 #[derive(Args)]
 #[command(after_help = "\
-Example:
-  gowk copy seen.gowk backup/seen.gowk")]
+Examples:
+  gowk copy seen.gowk backup/seen.gowk
+  gowk copy --force new.gowk live.gowk          readers of live.gowk go on with the copy")]
 pub(super) struct Copy {
     /// Filter to copy
     file: PathBuf,
 
-    /// File to create; must not exist
+    /// File to create; must not exist, unless with --force
     dest: PathBuf,
+
+    /// Publish the copy over the filter at DEST; its readers go on with the copy at once
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let bar = Bar::new("copying");
-        let reader = Reader::open(&self.file)?;
-        reader.copy_to(&self.dest, &mut |done, all| bar.tell(done, all))?;
+        let reader = self.read.apply(Options::new()).read(&self.file)?;
+        let progress = &mut |done, all| bar.tell(done, all);
+        if self.force {
+            reader.copy_over(&self.dest, progress)?;
+        } else {
+            reader.copy_to(&self.dest, progress).map_err(|error| match error {
+                error @ Error::Exists { .. } => Failure::InTheWay(error),
+                error => error.into(),
+            })?;
+        }
         Ok(Outcome::Done)
     }
 }

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Reader;
+use gowk::Options;
 
-use super::arguments::KeyArgs;
+use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
@@ -24,13 +24,16 @@ pub(super) struct Count {
     file: PathBuf,
 
     #[command(flatten)]
+    read: ReadArgs,
+
+    #[command(flatten)]
     keys: KeyArgs,
 }
 
 impl Count {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         self.keys.check()?;
-        let reader = Reader::open(&self.file)?;
+        let reader = self.read.apply(Options::new()).read(&self.file)?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         self.keys.each_batch(&mut output, |output, keys| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Error;
+use gowk::{Error, Options, Reader};
 
 use super::arguments::LockArgs;
 use super::creation::{Shape, refused};
@@ -17,6 +17,7 @@ use super::quantity;
 Examples:
   gowk create seen.gowk --capacity 50_000_000
   gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
+  gowk create today.gowk --like seen.gowk
 
 A bucket has 64 bits. False positives when full, and bytes a key in a filter for 50 million keys:
   7 slots  5.5 %  1.2 B     5 slots   0.49 %  1.7 B     3 slots  5.7e-6  3.0 B
@@ -26,8 +27,12 @@ pub(super) struct Create {
     file: PathBuf,
 
     /// Distinct keys that the filter takes before it has to double
-    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
-    capacity: u64,
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "like")]
+    capacity: Option<u64>,
+
+    /// Make it like this filter, so that the two can be merged: same seed, slots, regions at creation and limits
+    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS, conflicts_with = "capacity")]
+    like: Option<PathBuf>,
 
     #[command(flatten)]
     shape: Shape,
@@ -42,7 +47,11 @@ pub(super) struct Create {
 
 impl Create {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let options = self.lock.apply(self.shape.options(self.capacity)).force(self.force);
+        let options = match &self.like {
+            Some(other) => Options::like(&Reader::open(other)?)?,
+            None => self.shape.options(self.capacity.unwrap_or_default()),
+        };
+        let options = self.lock.apply(options).force(self.force);
         let mut writer = options.create(&self.file).map_err(|error| match error {
             error @ Error::Exists { .. } => Failure::InTheWay(error),
             error => refused(&self.file, error),

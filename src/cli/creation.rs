@@ -49,6 +49,16 @@ fn slots(text: &str) -> Result<SlotsPerBucket, String> {
 }
 
 impl Shape {
+    /// The names of all of them.
+    pub(super) const ARGUMENTS: [&str; 6] = [
+        "false_positive_rate",
+        "slots_per_bucket",
+        "seed",
+        "growth",
+        "max_file_size",
+        "max_false_positive_rate",
+    ];
+
     pub(super) fn options(&self, capacity: u64) -> Options {
         let growth = match self.growth {
             Growth::Auto => gowk::Growth::Auto,

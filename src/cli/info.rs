@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Growth, Info, Reader};
+use gowk::{Growth, Info, Options};
 
+use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -29,11 +30,14 @@ pub(super) struct Print {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let info = Reader::open(&self.file)?.info()?;
+        let info = self.read.apply(Options::new()).read(&self.file)?.info()?;
         let mut output = Output::standard(b'\n')?;
         if self.json {
             output.line(json::line(&json::Description::from(info)))?;
@@ -62,7 +66,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let regions = format!("{} ({} when created)", info.regions, info.base_regions);
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     let rate = format!("{:.3e} expected now", info.expected_false_positive_rate);
-    vec![
+    let mut facts = vec![
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
         ("seed", info.seed.to_string()),
@@ -79,7 +83,11 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         ("file", format!("{} bytes", info.file_length)),
         ("journal", format!("{} bytes", info.journal_length)),
         ("growth", growth(info)),
-    ]
+    ];
+    if info.shards > 1 {
+        facts.insert(6, ("shard", format!("{} of {}, counted from 0", info.shard, info.shards)));
+    }
+    facts
 }
 
 fn growth(info: &Info) -> String {

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Error, Options};
+use gowk::Options;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
-use super::output;
 
 /// Insert keys into an existing filter
 ///
@@ -38,30 +37,17 @@ pub(super) struct Insert {
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();
-        let outcome =
-            self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
-                if !self.copies {
-                    return insert_unique(writer, keys, &mut stored, |_| Ok(()));
-                }
-                // One by one: after a failure it must be known which copies were stored.
-                each(keys, |key| {
-                    match writer.insert(key) {
-                        Err(Error::DuplicateLimit { .. }) => refused += 1,
-                        outcome => outcome?,
-                    }
-                    Ok(())
-                })
-            });
-        if refused > 0 {
-            let file = self.file.display();
-            output::note(format_args!(
-                "{file}: {refused} copies were beyond the limit of copies of a key and not stored; \
-                 their keys are present"
-            ));
-        }
-        outcome
+        self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
+            if !self.copies {
+                return insert_unique(writer, keys, &mut stored, |_| Ok(()));
+            }
+            // One by one: after a failure it must be known which copies were stored.
+            each(keys, |key| {
+                writer.insert(key)?;
+                Ok(())
+            })
+        })
     }
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{DamagedPage, Reader, Report};
+use gowk::{DamagedPage, Options, Report};
 
+use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::json;
@@ -28,11 +29,14 @@ pub(super) struct Verify {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Verify {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let reader = Reader::open(&self.file)?;
+        let reader = self.read.apply(Options::new()).read(&self.file)?;
         let bar = Bar::new("verifying");
         let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
         drop(bar);

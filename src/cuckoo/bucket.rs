@@ -4,9 +4,10 @@
 //! and 4. Each trick with bits has a worked value for n = 4, where W = 16, T = 6, and a tail has at most 9 bits; the
 //! test `worked_values` computes them.
 //!
-//! A slot of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have
-//! any length from 0 to W-T-1 bits. Two slots are special. 0 is empty. `1 << (W-1)` is *universal*: it has neither tag
-//! nor tail, and by the match rule it matches every query.
+//! An entry of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have
+//! any length from 0 to W-T-1 bits. A slot whose low W-T bits are all 0 is no entry. 0 is empty. `1 << (W-1)` is
+//! *universal*: by the match rule it matches every query. With a tag from 1 to D, below half of all tags, it is a
+//! *digit*: it matches nothing, and counts copies of the entry below it (`group.rs`).
 
 use std::marker::PhantomData;
 
@@ -63,12 +64,26 @@ impl<W: Width> Slot<W> {
         self.0 >> (W::BITS - W::TAG_BITS)
     }
 
-    /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are no entry: empty, universal, or malformed
-    /// (a tag without the bit that ends a tail, which no writer stores).
+    /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are no entry: empty, universal, a digit, or
+    /// malformed (which no writer stores).
     ///
-    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400` and `0x0000` have none.
+    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
     pub(crate) const fn tail_length(self) -> Option<u32> {
         W::TAIL_BITS.checked_sub(self.0.trailing_zeros())
+    }
+
+    /// The digit of this value, 1 to D.
+    pub(super) const fn of_digit(value: u32) -> Self {
+        Self::new(value << (W::BITS - W::TAG_BITS))
+    }
+
+    /// The value of a digit, 1 to D; `None` for all other slots.
+    ///
+    /// n = 4: `0x7400` has 29, `0x7c00` has 31, the highest; `0x8400`, `0x8000`, `0x7600` and `0x0000` have none.
+    pub(crate) const fn digit(self) -> Option<u32> {
+        let value = self.tag();
+        let is_digit = self.0 == Self::of_digit(value).0 && value != 0 && value <= W::HIGHEST_DIGIT;
+        if is_digit { Some(value) } else { None }
     }
 
     /// The other bucket of an entry found in `bucket`. It is its own inverse.
@@ -86,6 +101,29 @@ pub(crate) struct Lanes<W>(u64, PhantomData<W>);
 impl<W: Width> Lanes<W> {
     pub(crate) const fn any(self) -> bool {
         self.0 != 0
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0, PhantomData)
+    }
+
+    /// The lanes directly above these.
+    pub(super) const fn above(self) -> Self {
+        Self(self.0 << W::BITS, PhantomData)
+    }
+
+    /// `lowest`, the lowest bits of some lanes, with those of the lanes among these that lie in a row above them.
+    const fn follow(self, mut lowest: u64) -> u64 {
+        let mut lane = 1;
+        while lane < W::SLOTS {
+            lowest |= lowest << W::BITS & self.0 >> (W::BITS - 1);
+            lane += 1;
+        }
+        lowest
+    }
+
+    pub(super) const fn has(self, lane: u32) -> bool {
+        lane < W::SLOTS && self.0 >> (lane * W::BITS) >> (W::BITS - 1) & 1 == 1
     }
 
     pub(super) const fn is_one(self) -> bool {
@@ -124,7 +162,7 @@ impl<W: Width> Bucket<W> {
     /// The lowest bit of each lane. Multiplied by a slot, it gives that slot in every lane.
     ///
     /// Per lane of n = 4: `ONES` is `0x0001`, `HIGH` `0x8000`, `BODY` `0x7fff`, `TAIL_TOP` `0x0200`, `TAIL_BODY`
-    /// `0x01ff`.
+    /// `0x01ff`, `ENTRY` `0x83ff`.
     const ONES: u64 = {
         let mut ones = 0;
         let mut lane = 0;
@@ -144,6 +182,12 @@ impl<W: Width> Bucket<W> {
     const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
     /// Every bit that belongs to a lane.
     const LANES: u64 = Self::HIGH | Self::BODY;
+    /// The bits of each lane that are all 0 in empty slots and in digits, and in no other: all below the tag, and the
+    /// highest.
+    const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
+    /// The lanes above the lowest of a bucket that one group fills with the highest digits, moved down by a lane.
+    const HIGHEST_DIGITS: u64 =
+        (Self::ONES * Slot::<W>::of_digit(W::HIGHEST_DIGIT).0 as u64) & (Self::LANES >> W::BITS);
     /// What repair makes of a bucket on a damaged page: every slot universal.
     pub(crate) const QUARANTINED: Self = Self::new(Self::HIGH);
 
@@ -176,16 +220,36 @@ impl<W: Width> Bucket<W> {
     }
 
     /// The lanes that hold 0.
+    pub(super) const fn empty_lanes(self) -> Lanes<W> {
+        Self::zero_lanes(self.0)
+    }
+
+    /// The lanes of `word` whose bits are all 0.
     ///
     /// Adding `BODY` to the lower bits of a lane sets its top bit if any of them is set, and never carries further.
     ///
     /// | n = 4 | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
-    /// | `self` | `0000` | `8000` | `0001` | `abc8` |
-    /// | `(self & BODY) + BODY` | `7fff` | `7fff` | `8000` | `abc7` |
-    /// | its `or` with `self`, inverted, `& HIGH` | `8000` | `0000` | `0000` | `0000` |
-    pub(super) const fn empty_lanes(self) -> Lanes<W> {
-        Self::lanes(!(((self.0 & Self::BODY) + Self::BODY) | self.0) & Self::HIGH)
+    /// | `word` | `0000` | `8000` | `0001` | `abc8` |
+    /// | `(word & BODY) + BODY` | `7fff` | `7fff` | `8000` | `abc7` |
+    /// | its `or` with `word`, inverted, `& HIGH` | `8000` | `0000` | `0000` | `0000` |
+    const fn zero_lanes(word: u64) -> Lanes<W> {
+        Self::lanes(!(((word & Self::BODY) + Self::BODY) | word) & Self::HIGH)
+    }
+
+    /// The lanes that hold digits.
+    pub(crate) const fn digit_lanes(self) -> Lanes<W> {
+        Self::lanes(Self::zero_lanes(self.0 & Self::ENTRY).0 & !self.empty_lanes().0)
+    }
+
+    /// The lanes that hold just this slot.
+    pub(super) const fn equal_lanes(self, slot: Slot<W>) -> Lanes<W> {
+        Self::zero_lanes((self.0 ^ Self::ONES.wrapping_mul(slot.0 as u64)) & Self::LANES)
+    }
+
+    /// Whether one group fills the bucket, at its highest count.
+    pub(crate) const fn is_saturated(self) -> bool {
+        (self.0 & Self::LANES) >> W::BITS == Self::HIGHEST_DIGITS && self.slot(0).tail_length().is_some()
     }
 
     pub(crate) const fn has_universal(self) -> bool {
@@ -194,28 +258,29 @@ impl<W: Width> Bucket<W> {
 
     /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree.
     ///
-    /// In each lane, `lowest` is the lowest set bit of the entry, and `agrees` has a 1 wherever entry and query agree.
+    /// In each lane, `lowest` is the lowest set bit of the entry among those of `ENTRY`, and `agrees` has a 1 wherever
+    /// entry and query agree.
     ///
     /// * If all bits above `lowest` agree, half of `agrees` is at least 2^(W-1) - `lowest`, and the sum of the two sets
     ///   the lane's top bit.
     /// * If one of them differs, half of `agrees` is less than 2^(W-1) - `lowest`, and the top bit stays 0.
-    /// * An empty slot has a `lowest` of 0, and half of anything stays below 2^(W-1).
+    /// * An empty slot and a digit have a `lowest` of 0, and half of anything stays below 2^(W-1).
     ///
     /// No sum reaches 2^W, so no lane disturbs the next.
     ///
     /// | n = 4, query `abcf` | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
-    /// | `self` | `0000` | `8000` | `0001` | `abc8` |
-    /// | `lowest` | `0000` | `8000` | `0001` | `0008` |
-    /// | `agrees >> 1 & BODY` | `2a18` | `6a18` | `2a18` | `7ffc` |
-    /// | the sum | `2a18` | `ea18` | `2a19` | `8004` |
+    /// | `self` | `0000` | `8000` | `2800` | `abc8` |
+    /// | `lowest` | `0000` | `8000` | `0000` | `0008` |
+    /// | `agrees >> 1 & BODY` | `2a18` | `6a18` | `3e18` | `7ffc` |
+    /// | the sum | `2a18` | `ea18` | `3e18` | `8004` |
     /// | the answer, `& HIGH` | `0000` | `8000` | `0000` | `8000` |
     #[inline]
     pub(crate) const fn matches(self, query: Slot<W>) -> Lanes<W> {
-        let entries = self.0;
+        let entries = self.0 & Self::ENTRY;
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
         let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
-        let agrees = entries ^ !Self::ONES.wrapping_mul(query.0 as u64);
+        let agrees = self.0 ^ !Self::ONES.wrapping_mul(query.0 as u64);
         Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
     }
 
@@ -225,40 +290,45 @@ impl<W: Width> Bucket<W> {
     /// integer ones, so more lookups are under way at once. `ignored` is the entry's lowest set bit and all bits below
     /// it; an entry matches if nothing else differs.
     ///
-    /// | query `abcf` | empty | universal | | |
-    /// |---|---|---|---|---|
-    /// | entry | `0000` | `8000` | `0001` | `abc8` |
-    /// | `ignored` | `0000` | `ffff` | `0001` | `000f` |
-    /// | `differs` | `abcf` | `0000` | `abce` | `0000` |
+    /// | query `abcf` | empty | digit | universal | | |
+    /// |---|---|---|---|---|---|
+    /// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
+    /// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
+    /// | `differs` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
     #[inline]
     pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
         if W::BITS != 16 {
             return self.matches(query).any() | other.matches(query).any();
         }
-        let entries = u16x8::new(transmute!([self.0, other.0]));
-        // 0 less 1 stays 0 here: all bits of an empty slot are compared, and a fresh slot is never 0.
+        let slots = u16x8::new(transmute!([self.0, other.0]));
+        // 0 less 1 stays 0 here: all bits of empty slots and digits are compared, and those never are a fresh slot.
+        let entries = slots & u16x8::splat(Self::ENTRY as u16);
         let ignored = entries ^ entries.saturating_sub(u16x8::ONE);
-        let differs = (entries ^ u16x8::splat(query.0 as u16)) & !ignored;
+        let differs = (slots ^ u16x8::splat(query.0 as u16)) & !ignored;
         differs.simd_eq(u16x8::ZERO).any()
     }
 
     /// The two buckets that this one becomes when the filter doubles.
     ///
-    /// An entry goes left or right by the first bit of its tail, and loses that bit. Void entries and universal slots
-    /// have no such bit and go to both.
+    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it. Void entries
+    /// and universal slots have no such bit and go to both.
     ///
-    /// | n = 4 | lane 3: empty | lane 2: void | lane 1: first bit 1 | lane 0: first bit 0 |
+    /// | n = 4 | lane 3: void | lane 2: digit | lane 1: first bit 1 | lane 0: first bit 0 |
     /// |---|---|---|---|---|
-    /// | `self` | `0000` | `7600` | `77e4` | `74f9` |
-    /// | left | `0000` | `7600` | `0000` | `75f2` |
-    /// | right | `0000` | `7600` | `77c8` | `0000` |
+    /// | `self` | `7600` | `2800` | `77e4` | `74f9` |
+    /// | left | `7600` | `0000` | `0000` | `75f2` |
+    /// | right | `7600` | `2800` | `77c8` | `0000` |
     #[inline]
     pub(crate) const fn split(self) -> (Self, Self) {
         let entries = self.0;
         // An entry has a tail if any bit of TAIL_BODY is set; adding TAIL_BODY then carries into TAIL_TOP.
         let decided = ((entries & Self::TAIL_BODY) + Self::TAIL_BODY) & Self::TAIL_TOP;
-        let right = Self::whole_lanes((decided & entries) >> W::TAIL_BITS);
-        let decided = Self::whole_lanes(decided >> W::TAIL_BITS);
+        let (mut right, mut decided) = ((decided & entries) >> W::TAIL_BITS, decided >> W::TAIL_BITS);
+        let digits = self.digit_lanes();
+        if digits.any() {
+            (right, decided) = (digits.follow(right), digits.follow(decided));
+        }
+        let (right, decided) = (Self::whole_lanes(right), Self::whole_lanes(decided));
         let both = entries & !decided;
         let tags = Self::LANES & !(Self::TAIL_TOP | Self::TAIL_BODY);
         let moved = (entries & tags) | (entries & Self::TAIL_BODY) << 1;

@@ -1,6 +1,8 @@
 //! Counters that are stored with every commit, so that load and expected rate are known without reading the buckets.
 
-use super::widths::SlotsPerBucket;
+use super::bucket::Bucket;
+use super::region::{Inserted, Removed};
+use super::widths::{SlotsPerBucket, Width};
 
 /// Room for counts by tail length; the longest tail of format 1.0 has 21 bits.
 pub(crate) const TAIL_LENGTHS: usize = 32;
@@ -8,28 +10,105 @@ pub(crate) const TAIL_LENGTHS: usize = 32;
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Entries ever stored by inserts.
+    /// Copies ever inserted.
     pub(crate) inserted: u64,
-    /// Entries removed.
+    /// Copies removed.
     pub(crate) removed: u64,
-    /// Inserts that stored nothing: unique inserts of a key that was found, and copies beyond the limit.
+    /// Inserts that stored nothing, as the key was found.
     pub(crate) unrecorded: u64,
     /// Universal slots.
     pub(crate) universal: u64,
+    /// Digits.
+    pub(crate) digits: u64,
+    /// Groups at their highest count.
+    pub(crate) saturated: u64,
     /// Entries by the length of their tail.
     pub(crate) by_tail: [u64; TAIL_LENGTHS],
 }
 
 impl Counts {
-    /// Entries there are now; universal slots are not among them. May exceed `inserted - removed`, as a doubling copies
-    /// void entries.
+    /// Entries there are now; universal slots and digits are not among them. May exceed `inserted - removed`, as a
+    /// doubling copies void entries, and saturated groups stay.
     pub(crate) fn entries(&self) -> u64 {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Slots in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.entries().saturating_add(self.universal).saturating_add(self.digits)
+    }
+
+    /// Copies inserted and not removed.
+    pub(crate) const fn copies(&self) -> u64 {
+        self.inserted.saturating_sub(self.removed)
     }
 
     /// Entries without a tail.
     pub(crate) fn void(&self) -> u64 {
         self.by_tail[0]
+    }
+
+    /// What no scan can see is kept, and the rest is 0.
+    pub(crate) fn totals(&self) -> Self {
+        let Self { inserted, removed, unrecorded, .. } = *self;
+        Self { inserted, removed, unrecorded, ..Self::default() }
+    }
+
+    /// Whether a scan that found `other` would find these.
+    pub(crate) fn is_as_found(&self, other: &Self) -> bool {
+        let found = |counts: &Self| (counts.universal, counts.digits, counts.saturated, counts.by_tail);
+        found(self) == found(other)
+    }
+
+    /// Adds what a scan found elsewhere.
+    pub(crate) fn add_found(&mut self, other: &Self) {
+        self.universal += other.universal;
+        self.digits += other.digits;
+        self.saturated += other.saturated;
+        for (all, here) in self.by_tail.iter_mut().zip(other.by_tail) {
+            *all += here;
+        }
+    }
+
+    /// Adds what a bucket holds; false if that is something that no writer stores.
+    pub(crate) fn tally<W: Width>(&mut self, bucket: Bucket<W>) -> bool {
+        let mut well_formed = !bucket.has_stray_bits();
+        let (mut universal, mut in_group) = (0, false);
+        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+            let length = slot.tail_length();
+            match length {
+                Some(length) => self.by_tail[length as usize] += 1,
+                None if slot.is_universal() => universal += 1,
+                None if slot.digit().is_some() => {
+                    // A digit counts for the entry below it, so there must be one.
+                    well_formed &= in_group;
+                    self.digits += 1;
+                }
+                None => well_formed &= slot.is_empty(),
+            }
+            in_group = length.is_some() || in_group && slot.digit().is_some();
+        }
+        self.saturated += u64::from(bucket.is_saturated());
+        self.universal += u64::from(universal);
+        // Buckets are quarantined whole.
+        well_formed && (universal == 0 || universal == W::SLOTS)
+    }
+
+    /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
+    pub(crate) fn with(&self, delta: &Delta) -> Self {
+        let mut by_tail = self.by_tail;
+        for (count, change) in by_tail.iter_mut().zip(delta.by_tail) {
+            *count = count.saturating_add_signed(change);
+        }
+        Self {
+            inserted: self.inserted.saturating_add(delta.inserted),
+            removed: self.removed.saturating_add(delta.removed),
+            unrecorded: self.unrecorded.saturating_add(delta.unrecorded),
+            universal: self.universal,
+            digits: self.digits.saturating_add_signed(delta.digits),
+            saturated: self.saturated.saturating_add_signed(delta.saturated),
+            by_tail,
+        }
     }
 
     /// The chance that a key never inserted is found: `1 - (1 - q)(1 - q/8) exp(-x)` (`format-spec/README.md`, section
@@ -51,7 +130,9 @@ impl Counts {
 
     /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
     ///
-    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both.
+    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. It is exact
+    /// for digits and saturated groups too, but for those of void entries, which are copied with them: the doubling
+    /// itself counts those.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -66,9 +147,76 @@ impl Counts {
     pub(crate) fn doubled_and_full(&self, width: SlotsPerBucket, slots: u64) -> Self {
         let mut next = self.doubled();
         let room = (slots as f64 * width.headroom()) as u64;
-        let fresh = room.saturating_sub(next.entries().saturating_add(next.universal));
+        let fresh = room.saturating_sub(next.used());
         next.by_tail[width.fresh_tail_bits() as usize] += fresh;
         next
+    }
+}
+
+/// What inserts and removals change in the counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Delta {
+    inserted: u64,
+    removed: u64,
+    unrecorded: u64,
+    digits: i64,
+    saturated: i64,
+    by_tail: [i64; TAIL_LENGTHS],
+}
+
+impl Delta {
+    /// Inserts were answered without storing anything.
+    pub(crate) const fn skipped(&mut self, inserts: u64) {
+        self.unrecorded += inserts;
+    }
+
+    #[inline]
+    pub(crate) fn inserted<W: Width>(&mut self, inserted: &Inserted<W>) {
+        match inserted {
+            Inserted::Stored => self.by_tail[W::TAIL_BITS as usize] += 1,
+            Inserted::Counted { digits, saturates } => {
+                self.digits += i64::from(*digits);
+                self.saturated += i64::from(*saturates);
+            }
+            Inserted::Absorbed => {}
+            Inserted::Merged { before, after } => self.exchange(*before, *after),
+            Inserted::Quarantined | Inserted::NoPath => return,
+        }
+        self.inserted += 1;
+    }
+
+    #[inline]
+    pub(crate) fn removed(&mut self, removed: Removed) {
+        match removed {
+            Removed::Entry { tail } => self.by_tail[tail as usize] -= 1,
+            Removed::Copy { digits } => self.digits -= i64::from(digits),
+            Removed::Nothing => {}
+        }
+        self.removed += 1;
+    }
+
+    /// A bucket holds something else.
+    fn exchange<W: Width>(&mut self, before: Bucket<W>, after: Bucket<W>) {
+        for (bucket, sign) in [(before, -1), (after, 1)] {
+            let mut held = Counts::default();
+            held.tally(bucket);
+            self.digits += sign * held.digits as i64;
+            self.saturated += sign * held.saturated as i64;
+            for (change, count) in self.by_tail.iter_mut().zip(held.by_tail) {
+                *change += sign * count as i64;
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.inserted += other.inserted;
+        self.removed += other.removed;
+        self.unrecorded += other.unrecorded;
+        self.digits += other.digits;
+        self.saturated += other.saturated;
+        for (change, other) in self.by_tail.iter_mut().zip(other.by_tail) {
+            *change += other;
+        }
     }
 }
 

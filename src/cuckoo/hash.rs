@@ -11,7 +11,8 @@ pub(crate) const CANARY_KEY: &[u8] = b"gowk";
 ///
 /// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
 /// [`KeyHash::new`] from a hash that the caller computed, for filters created with
-/// [`HashKind::Caller`]. A hash may be looked up many times, and in several filters of one seed.
+/// [`HashKind::Caller`]. A hash may be looked up many times, and in several filters of one seed; also in
+/// filters that are shards, of which [`shard`](Self::shard) gives the right one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyHash(u128);
 
@@ -25,6 +26,15 @@ impl KeyHash {
     /// The hash as a number.
     pub const fn get(self) -> u128 {
         self.0
+    }
+
+    /// The shard that the key belongs to, from 0, of `shards` filters that divide all keys: the high half of
+    /// the product of the hash's upper 64 bits and `shards`. 0 if `shards` is 0 or 1.
+    ///
+    /// The filter of a shard takes the same hashes as a filter of all keys: nothing has to be taken away from them.
+    /// [`Options::shard`](crate::Options::shard) makes such a filter.
+    pub const fn shard(self, shards: u64) -> u64 {
+        ((self.position() as u128 * shards as u128) >> 64) as u64
     }
 
     /// The high half: the position of the key on the line 0..2^64 that the regions divide evenly.
@@ -47,6 +57,20 @@ impl KeyHash {
     pub(crate) const fn region(self, regions: u64) -> (RegionId, u64) {
         let product = self.position() as u128 * regions as u128;
         (RegionId((product >> 64) as u32), product as u64)
+    }
+}
+
+impl From<u128> for KeyHash {
+    /// As [`KeyHash::new`].
+    fn from(hash: u128) -> Self {
+        Self::new(hash)
+    }
+}
+
+impl From<KeyHash> for u128 {
+    /// As [`KeyHash::get`].
+    fn from(hash: KeyHash) -> Self {
+        hash.get()
     }
 }
 

@@ -4,6 +4,8 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::group::{Group, Groups};
+use super::search::Search;
 use super::widths::Width;
 
 /// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
@@ -52,14 +54,30 @@ impl<W: Width> Place<W> {
 
 /// What became of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Inserted {
+pub(crate) enum Inserted<W> {
+    /// An entry with a fresh tail was stored.
     Stored,
+    /// A group counts the copy, and has so many more digits. `saturates` says that it is saturated by it.
+    Counted { digits: u32, saturates: bool },
+    /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
+    Absorbed,
+    /// The groups of a full bucket, all of which matched the key, became one, which counts the copy too if it can.
+    Merged { before: Bucket<W>, after: Bucket<W> },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
-    /// Nothing was stored, as every slot of both buckets matches the key.
-    DuplicateLimit,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
     NoPath,
+}
+
+/// What a removal took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Removed {
+    /// An entry whose tail had so many bits.
+    Entry { tail: u32 },
+    /// One of the copies of a group, which has so many digits less.
+    Copy { digits: u32 },
+    /// Nothing: the group is saturated, and may stand for more copies than it can count.
+    Nothing,
 }
 
 /// Whether any entry matches.
@@ -70,182 +88,228 @@ pub(crate) fn contains<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>
     Ok(first.either_matches(second, place.fingerprint))
 }
 
-/// The number of matching entries, at most 2n. Where a bucket is quarantined it is 2n: copies may have been inserted
-/// there without being stored, and a count must never be too low.
-pub(crate) fn count<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>) -> Result<u32, B::Error> {
-    let both = place.load(buckets)?;
-    if both.iter().any(|(_, bucket)| bucket.has_universal()) {
-        return Ok(2 * W::SLOTS);
-    }
-    Ok(both.iter().map(|(_, bucket)| bucket.matches(place.fingerprint).count()).sum())
+/// The copies that the matching entries stand for; `None` if there may be more than the entries can tell, as one of
+/// them is saturated or a bucket is quarantined. A count must never be too low.
+pub(crate) fn count<W: Width, B: Buckets<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+) -> Result<Option<u32>, B::Error> {
+    let [(_, first), (_, second)] = place.load(buckets)?;
+    Ok(first.copies(place.fingerprint).zip(second.copies(place.fingerprint)).map(|(a, b)| a + b))
 }
 
-/// Stores one more copy of a fingerprint. Nothing changes unless it returns [`Inserted::Stored`].
+/// Stores one more copy of a fingerprint. Nothing changes if it returns [`Inserted::NoPath`].
+#[inline]
 pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
     max_kicks: u32,
     search: &mut Search,
-) -> Result<Inserted, B::Error> {
+) -> Result<Inserted<W>, B::Error> {
     let both = place.load(buckets)?;
-    for (id, bucket) in both {
-        if let Some(lane) = bucket.empty_lanes().first() {
-            buckets.store(id, bucket.with(lane, place.fingerprint));
-            return Ok(Inserted::Stored);
-        }
+    let [(_, first), (_, second)] = both;
+    let fingerprint = place.fingerprint;
+    if first.equal_lanes(fingerprint).any() | second.equal_lanes(fingerprint).any() {
+        return insert_copy(buckets, both, fingerprint, max_kicks, search);
     }
-    if both.iter().any(|(_, bucket)| bucket.has_universal()) {
-        return Ok(Inserted::Quarantined);
+    match store_alone(buckets, both, fingerprint) {
+        Some(stored) => Ok(stored),
+        None => insert_crowded(buckets, both, fingerprint, max_kicks, search),
     }
-    if both.iter().all(|(_, bucket)| bucket.matches(place.fingerprint).count() == W::SLOTS) {
-        return Ok(Inserted::DuplicateLimit);
-    }
-    let found = search.find_room(buckets, both, max_kicks);
-    if let Ok(Some(last)) = found {
-        search.follow(buckets, last, place.fingerprint);
-    }
-    search.clear();
-    Ok(found?.map_or(Inserted::NoPath, |_| Inserted::Stored))
 }
 
-/// Removes the matching entry with the longest tail, over both buckets, and returns the length of that tail;
-/// `None` if nothing but universal slots matches.
+type Both<W> = [(BucketId, Bucket<W>); 2];
+
+/// Stores an entry in the first free lane of either bucket.
+fn store_alone<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+) -> Option<Inserted<W>> {
+    let (id, bucket, lane) =
+        both.into_iter().find_map(|(id, bucket)| Some((id, bucket, bucket.empty_lanes().first()?)))?;
+    buckets.store(id, bucket.with(lane, fingerprint));
+    Some(Inserted::Stored)
+}
+
+fn is_quarantined<W: Width>(both: Both<W>) -> bool {
+    both.iter().any(|(_, bucket)| bucket.has_universal())
+}
+
+/// Whether a saturated group matches.
+fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
+    both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
+}
+
+/// Whether all lanes of both buckets belong to groups that match. All of them then stay in these two buckets, through
+/// every doubling that leaves the key there.
+fn is_all_own<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
+    both.iter()
+        .all(|(_, bucket)| bucket.matches(fingerprint).count() + bucket.digit_lanes().count() == W::SLOTS)
+}
+
+/// Inserts a copy where a group of just this fingerprint is: as far as possible into that group, so that later copies
+/// find a digit to count them.
+fn insert_copy<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<Inserted<W>, B::Error> {
+    if is_absorbed(both, fingerprint) {
+        return Ok(Inserted::Absorbed);
+    }
+    // First without another lane, then with a free one.
+    for digits in [0, 1] {
+        for (id, bucket) in both {
+            if let Some(counted) = count_in(buckets, id, bucket, fingerprint, digits) {
+                return Ok(counted);
+            }
+        }
+    }
+    if !is_quarantined(both) && !is_all_own(both, fingerprint) {
+        for (id, bucket) in both {
+            let group = Groups::of(bucket).find(fingerprint);
+            let grows = group.and_then(|(_, group)| group.grown()?.lanes()).is_some();
+            if grows
+                && let Some((id, room)) =
+                    search.make_room(buckets, &[(id, bucket)], Some((id, fingerprint)), max_kicks)?
+                && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
+            {
+                return Ok(counted);
+            }
+        }
+    }
+    match store_alone(buckets, both, fingerprint) {
+        Some(stored) => Ok(stored),
+        None => insert_crowded(buckets, both, fingerprint, max_kicks, search),
+    }
+}
+
+/// Counts a copy in the group of `fingerprint` in a bucket, if that takes so many more digits and they have room.
+fn count_in<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    id: BucketId,
+    bucket: Bucket<W>,
+    fingerprint: Slot<W>,
+    digits: u32,
+) -> Option<Inserted<W>> {
+    let groups = Groups::of(bucket);
+    let (index, group) = groups.find(fingerprint)?;
+    let grown = group.grown()?;
+    if grown.lanes()? != group.lanes()? + digits {
+        return None;
+    }
+    buckets.store(id, groups.with(index, grown).pack()?);
+    Some(Inserted::Counted { digits, saturates: false })
+}
+
+/// Inserts where both buckets are full, and no group of the fingerprint has room for a copy.
+#[inline(never)]
+fn insert_crowded<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<Inserted<W>, B::Error> {
+    if is_quarantined(both) {
+        return Ok(Inserted::Quarantined);
+    }
+    if is_absorbed(both, fingerprint) {
+        return Ok(Inserted::Absorbed);
+    }
+    let all_own = is_all_own(both, fingerprint);
+    if !all_own && let Some((id, room)) = search.make_room(buckets, &both, None, max_kicks)? {
+        let lane = room.empty_lanes().first().unwrap_or(0);
+        buckets.store(id, room.with(lane, fingerprint));
+        return Ok(Inserted::Stored);
+    }
+    for (id, bucket) in both {
+        let groups = Groups::of(bucket);
+        if let Some((index, group)) = groups.find(fingerprint)
+            && group.lanes() == Some(W::SLOTS)
+            && let Some(saturated) = groups.with(index, Group { copies: group.copies + 1, ..group }).pack()
+        {
+            buckets.store(id, saturated);
+            return Ok(Inserted::Counted { digits: 0, saturates: true });
+        }
+    }
+    if all_own {
+        return Ok(merge(buckets, both).unwrap_or(Inserted::NoPath));
+    }
+    Ok(Inserted::NoPath)
+}
+
+/// Makes one group of those of a bucket, all of which match the key, and counts a copy of the key in it if it can. No
+/// key is lost: what matches one of the groups that went matches the shortest one too, or is not the key's.
+fn merge<W: Width, B: BucketsMut<W>>(buckets: &mut B, both: Both<W>) -> Option<Inserted<W>> {
+    let merged = both.map(|(id, bucket)| Some((id, bucket, Groups::of(bucket).merged()?)));
+    // The one with fewer copies, as that is the one further from being saturated.
+    let (id, before, group) = merged.into_iter().flatten().min_by_key(|(_, _, group)| group.copies)?;
+    let group = Group { copies: (group.copies + 1).min(W::MOST_COPIES), ..group };
+    let after = Groups::none().and(group).pack()?;
+    buckets.store(id, after);
+    Some(Inserted::Merged { before, after })
+}
+
+/// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
+/// slots matches.
 ///
-/// Only the longest is safe. Let L be another key that needs the removed entry. L agrees with the removed key on all of
-/// that tail, so L also matches the entry that the removed key's own insert stored, which is no longer. A shorter match
-/// could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section 4.7).
+/// Only the longest is safe. Let L be another key that needs the copy that is taken. L agrees with the removed key on
+/// all of that tail, so L also matches the entry that counts the removed key's own copy, whose tail is no longer. A
+/// shorter match could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section
+/// 4.7).
 pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
-) -> Result<Option<u32>, B::Error> {
-    let [(first_id, first), (second_id, second)] = place.load(buckets)?;
+) -> Result<Option<Removed>, B::Error> {
+    let both = place.load(buckets)?;
+    let [(first_id, first), (second_id, second)] = both;
     let (in_first, in_second) = (first.matches(place.fingerprint), second.matches(place.fingerprint));
     // The processor cannot predict which of the two buckets has the match, and a wrong prediction would throw away the
     // work on later keys. So the bucket is chosen without a branch.
     let other = !in_first.any();
     let either = in_first.or(in_second, other);
-    let (id, bucket, lane) = if either.is_one() && (other | !in_second.any()) {
-        (first_id.or(second_id, other), first.or(second, other), either.first())
-    } else {
-        let mut longest: Option<(Option<u32>, BucketId, Bucket<W>, u32)> = None;
-        for (id, bucket, lanes) in [(first_id, first, in_first), (second_id, second, in_second)] {
-            for lane in lanes {
-                let length = bucket.slot(lane).tail_length();
-                if length.is_some() && longest.is_none_or(|(best, ..)| length > best) {
-                    longest = Some((length, id, bucket, lane));
-                }
-            }
+    if either.is_one() && (other | !in_second.any()) {
+        let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
+        if !bucket.digit_lanes().and(either.above()).any()
+            && let Some(lane) = either.first()
+            && let Some(tail) = bucket.slot(lane).tail_length()
+        {
+            buckets.store(id, bucket.with(lane, Slot::new(0)));
+            return Ok(Some(Removed::Entry { tail }));
         }
-        let Some((_, id, bucket, lane)) = longest else { return Ok(None) };
-        (id, bucket, Some(lane))
+    }
+    Ok(remove_copy(buckets, both, place.fingerprint))
+}
+
+/// As [`remove`], where several entries match, or one that has digits.
+#[inline(never)]
+fn remove_copy<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+) -> Option<Removed> {
+    let longest = both.map(|(id, bucket)| {
+        let groups = Groups::of(bucket);
+        groups.longest_match(fingerprint).map(|(index, group)| (id, bucket, groups, index, group))
+    });
+    let (id, bucket, groups, index, group) =
+        longest.into_iter().flatten().min_by_key(|(.., group)| group.order())?;
+    if bucket.is_saturated() {
+        return Some(Removed::Nothing);
+    }
+    let (left, removed) = match group.copies - 1 {
+        0 => (groups.without(index), Removed::Entry { tail: group.entry.tail_length()? }),
+        copies => {
+            let left = Group { copies, ..group };
+            (groups.with(index, left), Removed::Copy { digits: group.lanes()? - left.lanes()? })
+        }
     };
-    let Some(lane) = lane else { return Ok(None) };
-    let length = bucket.slot(lane).tail_length();
-    if length.is_some() {
-        buckets.store(id, bucket.with(lane, Slot::new(0)));
-    }
-    Ok(length)
-}
-
-/// Breadth-first search for the shortest chain of kicks that ends in a free slot.
-///
-/// The whole chain is found before the first entry moves, so a search that fails changes nothing. The value is kept
-/// between inserts only to reuse its memory.
-#[derive(Debug)]
-pub(crate) struct Search {
-    steps: Vec<Step>,
-    /// One bit for each bucket: whether it is among `steps`. Each bucket is visited once, so no chain meets itself.
-    ///
-    /// Bucket 4913 is bit 49 of word 76.
-    visited: Vec<u64>,
-}
-
-/// A bucket that the search reached: the other bucket of the entry in `lane` of the bucket of step `parent`.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    id: BucketId,
-    word: u64,
-    parent: usize,
-    lane: u32,
-}
-
-/// The parent of the two buckets that the search starts from.
-const ROOT: usize = usize::MAX;
-
-impl Search {
-    pub(crate) fn new() -> Self {
-        Self { steps: Vec::new(), visited: vec![0; 8192 / 64] }
-    }
-
-    /// Adds a step, unless its bucket was visited before; true if it was added.
-    fn reach(&mut self, id: BucketId, parent: usize, lane: u32) -> bool {
-        let (word, bit) = (usize::from(id.0) / 64, 1 << (id.0 % 64));
-        let new = self.visited[word] & bit == 0;
-        if new {
-            self.visited[word] |= bit;
-            self.steps.push(Step { id, word: 0, parent, lane });
-        }
-        new
-    }
-
-    fn clear(&mut self) {
-        for step in self.steps.drain(..) {
-            self.visited[usize::from(step.id.0) / 64] = 0;
-        }
-    }
-
-    /// Searches from two full buckets for a step whose bucket has room, and examines at most `max_kicks` entries.
-    fn find_room<W: Width, B: Buckets<W>>(
-        &mut self,
-        buckets: &mut B,
-        full: [(BucketId, Bucket<W>); 2],
-        max_kicks: u32,
-    ) -> Result<Option<usize>, B::Error> {
-        for (index, (id, bucket)) in full.into_iter().enumerate() {
-            self.reach(id, ROOT, 0);
-            self.steps[index].word = bucket.0;
-        }
-        let mut examined = 0;
-        let mut parent = 0;
-        while let Some(&Step { id, word, .. }) = self.steps.get(parent) {
-            for lane in 0..W::SLOTS {
-                let slot = Bucket::<W>::new(word).slot(lane);
-                if slot.is_universal() {
-                    continue;
-                }
-                if examined == max_kicks {
-                    return Ok(None);
-                }
-                examined += 1;
-                let other = slot.other(id);
-                if self.reach(other, parent, lane) {
-                    let bucket = buckets.load(other)?;
-                    let last = self.steps.len() - 1;
-                    self.steps[last].word = bucket.0;
-                    if bucket.empty_lanes().any() {
-                        return Ok(Some(last));
-                    }
-                }
-            }
-            parent += 1;
-        }
-        Ok(None)
-    }
-
-    /// Moves the entries of the chain that ends at step `last`, the last one first, and stores the new fingerprint in
-    /// the slot that the first one leaves.
-    fn follow<W: Width, B: BucketsMut<W>>(&self, buckets: &mut B, last: usize, fingerprint: Slot<W>) {
-        let mut step = self.steps[last];
-        // There is an empty lane: the search ends only at a bucket that has one.
-        let mut lane = Bucket::<W>::new(step.word).empty_lanes().first().unwrap_or(0);
-        while step.parent != ROOT {
-            let parent = self.steps[step.parent];
-            let kicked = Bucket::<W>::new(parent.word).slot(step.lane);
-            buckets.store(step.id, Bucket::new(step.word).with(lane, kicked));
-            (lane, step) = (step.lane, parent);
-        }
-        buckets.store(step.id, Bucket::new(step.word).with(lane, fingerprint));
-    }
+    buckets.store(id, left.pack()?);
+    Some(removed)
 }
 
 #[cfg(test)]

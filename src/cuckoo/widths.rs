@@ -48,6 +48,15 @@ impl SlotsPerBucket {
         Self::ALL.into_iter().find(|candidate| candidate.get() == slots)
     }
 
+    /// The highest number that [`Reader::count`](crate::Reader::count) returns, which stands for that many copies or
+    /// more: 1,024 for 2 slots, 523,266 for 3, 61,568 for 4, and more than a million for 5 to 7.
+    ///
+    /// It is twice what one group counts: `1 + D + D^2 + ...` with n terms, for the highest digit D
+    /// (`format-spec/README.md`, section 4.2).
+    pub const fn highest_count(self) -> u32 {
+        with_width!(self, W => 2 * W::MOST_COPIES)
+    }
+
     /// T: the bits of a slot that choose the second bucket and never change.
     pub(crate) const fn tag_bits(self) -> u32 {
         with_width!(self, W => W::TAG_BITS)
@@ -75,6 +84,20 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
 
     /// The bits of a fresh tail.
     const TAIL_BITS: u32 = Self::BITS - Self::TAG_BITS - 1;
+    /// D, the highest digit: those slots are digits whose tag is 1 to D and whose other bits are 0.
+    const HIGHEST_DIGIT: u32 = (1 << (Self::TAG_BITS - 1)) - 1;
+    /// The copies that a group counts at most: where it fills its bucket, and all its digits are the highest.
+    ///
+    /// n = 4: `1 + 31 + 31^2 + 31^3` = 30,784.
+    const MOST_COPIES: u32 = {
+        let (mut most, mut weight, mut lane) = (1, 1, 1);
+        while lane < Self::SLOTS {
+            weight *= Self::HIGHEST_DIGIT;
+            most += weight;
+            lane += 1;
+        }
+        most
+    };
 }
 
 macro_rules! widths {
@@ -88,6 +111,7 @@ macro_rules! widths {
                 const OFFSETS: &'static [u16] = $offsets;
             }
             const _: () = assert!($name::OFFSETS.len() == 1 << $tag && $name::TAIL_BITS >= 2);
+            const _: () = assert!($name::HIGHEST_DIGIT >= 1 && $name::MOST_COPIES < 1 << 31);
         )*
     };
 }

@@ -28,6 +28,7 @@ use super::live::LiveHead;
 use super::medium::check_live;
 use super::published::{PublishedFile, read_superblocks};
 use super::recover::recover;
+use super::sealed::{open_sealed, open_where_read_only};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{LIVE, Superblocks};
 use crate::options::Verify;
@@ -175,7 +176,7 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
     })
 }
 
-fn open_data(path: &Path, write: bool) -> Result<File> {
+pub(super) fn open_data(path: &Path, write: bool) -> Result<File> {
     // Opening a pipe would block until its other end is opened.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Err(Error::NotGowk { path: path.to_owned() });
@@ -207,8 +208,17 @@ pub(crate) struct Locks {
     _gate: Held,
 }
 
-/// Opens a filter for reading; recovers it first where that is needed and allowed.
-pub(crate) fn open_reader(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<OpenedToRead> {
+/// Opens a filter for reading; recovers it first where that is needed and allowed, and the caller does not take it for
+/// sealed.
+pub(crate) fn open_reader(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    wait: Duration,
+    sealed: bool,
+) -> Result<OpenedToRead> {
+    if sealed {
+        return open_sealed(files, &**disk);
+    }
     let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
     loop {
@@ -257,7 +267,10 @@ fn try_open_reader(
     deadline: Deadline,
 ) -> Result<Readable> {
     let path = &files.data;
-    let file = open_data(path, false)?;
+    let file = match open_where_read_only(files, &**disk, open_data(path, false)?)? {
+        Ok(opened) => return Ok(Readable::Yes(Box::new(opened))),
+        Err(file) => file,
+    };
     let gate = Held::gate_shared(&file, path, deadline)?;
     let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
     let writer = matches!(lock, Some(None)) || Presence::is_claimed(&file);

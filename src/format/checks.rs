@@ -15,7 +15,7 @@ use super::layout::{
 };
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
-use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, SlotsPerBucket};
+use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
 use crate::error::{Error, Expected, Result};
 
 /// The two slots of a file as read, not yet believed.
@@ -147,6 +147,8 @@ impl<'a> Sealed<'a> {
             ("n", ours.slots == theirs.slots, ours.slots.get().into()),
             ("g", ours.generation == theirs.generation, ours.generation.get().into()),
             ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
+            ("shards", ours.shards == theirs.shards, ours.shards.get()),
+            ("shard", ours.shard == theirs.shard, ours.shard.get()),
         ];
         for (name, agrees, found) in common {
             if !agrees {
@@ -219,7 +221,15 @@ impl<'a> Sealed<'a> {
         if generation > most {
             return Err(field(path, "g", generation.into(), Expected::Between(0, most.into())));
         }
-        let geometry = Geometry { slots, base_regions, generation };
+        let shard = Shard { of: raw.shards.get(), number: raw.shard.get() };
+        let most = MAX_REGIONS / (base_regions << generation);
+        if shard.of == 0 || shard.of > most {
+            return Err(field(path, "shards", shard.of, Expected::Between(1, most)));
+        }
+        if shard.number >= shard.of {
+            return Err(field(path, "shard", shard.number, Expected::Between(0, shard.of - 1)));
+        }
+        let geometry = Geometry { slots, base_regions, generation, shard };
         for (name, found, expected) in [
             ("live", raw.live, LIVE),
             ("sums", raw.sums, geometry.sums()),
@@ -244,7 +254,7 @@ impl<'a> Sealed<'a> {
         let metadata = Metadata::decode(path, self.bytes.get(METADATA_AT..end).unwrap_or_default())?;
         if self.raw.minor.get() <= VERSION.1 {
             let raw = &self.raw;
-            let heads: [&[u8]; 3] = [raw.reserved_0.as_bytes(), &raw.reserved_1, &raw.reserved_2];
+            let heads: [&[u8]; 2] = [raw.reserved_0.as_bytes(), &raw.reserved_1];
             let tails = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
             let tails = tails.map(|range| self.bytes.get(range).unwrap_or_default());
             // One `or` over all bytes is many times faster than a search, and each opening does this twice.
@@ -258,16 +268,19 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Counters must fit the slots: each entry and each universal slot takes one.
+/// Counters must fit the slots: each entry, digit and universal slot takes one.
 pub(crate) fn check_counts(path: &Path, counts: &Counts, geometry: Geometry) -> Result<()> {
     let longest = geometry.slots.fresh_tail_bits() as usize;
     if let Some(found) = counts.by_tail.iter().skip(longest + 1).find(|count| **count != 0) {
         return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
     }
-    let filled = counts.entries().saturating_add(counts.universal);
-    let slots = geometry.slots_in_all();
-    if filled > slots {
-        return Err(field(path, "entries", filled, Expected::Between(0, slots)));
+    let (used, slots) = (counts.used(), geometry.slots_in_all());
+    if used > slots {
+        return Err(field(path, "entries", used, Expected::Between(0, slots)));
+    }
+    let most = counts.digits / u64::from(geometry.slots.get() - 1);
+    if counts.saturated > most {
+        return Err(field(path, "saturated groups", counts.saturated, Expected::Between(0, most)));
     }
     Ok(())
 }

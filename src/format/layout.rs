@@ -2,7 +2,10 @@
 //!
 //! `format-spec/README.md`, section 5, specifies the layout; a test compares the numbers here with its tables.
 
-use crate::cuckoo::{BUCKETS_PER_REGION, MAX_REGIONS, RegionId, SlotsPerBucket};
+use std::path::Path;
+
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Shard, SlotsPerBucket, Span};
+use crate::error::{Error, Result};
 
 /// The first bytes of every filter file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
@@ -37,7 +40,7 @@ pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
 pub(crate) const LIVE_COPY: u64 = 24;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
-pub(crate) const LIVE_METADATA_LENGTH: u64 = 1320;
+pub(crate) const LIVE_METADATA_LENGTH: u64 = 1336;
 pub(crate) const LIVE_METADATA: u64 = 4096;
 pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
 /// `LIVE_STATE` of a file that no writer has open and whose data holds every commit. Any other value means that a
@@ -50,18 +53,37 @@ const fn align(value: u64, to: u64) -> u64 {
     value.div_ceil(to) * to
 }
 
-/// The numbers that fix where everything lies.
+/// The numbers that fix where everything lies, and which keys belong there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
     pub(crate) slots: SlotsPerBucket,
-    /// n0, at least 1; `n0 << generation` is at most 2^32.
+    /// n0, at least 1; `n0 << generation` is at most 2^32, divided by the number of shards.
     pub(crate) base_regions: u64,
     pub(crate) generation: u32,
+    pub(crate) shard: Shard,
 }
 
 impl Geometry {
     pub(crate) const fn regions(self) -> u64 {
         self.base_regions << self.generation
+    }
+
+    /// Its regions among those of all shards.
+    pub(crate) const fn span(self) -> Span {
+        Span::new(self.shard, self.regions())
+    }
+
+    /// The region of a key, and the fraction left over; [`Error::OtherShard`] for a key of another shard.
+    #[inline]
+    pub(crate) fn region_of(self, hash: KeyHash, path: &Path) -> Result<(RegionId, u64)> {
+        self.span().region(hash).ok_or_else(|| self.other_shard(hash, path))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other_shard(self, hash: KeyHash, path: &Path) -> Error {
+        let Shard { of, number } = self.shard;
+        Error::OtherShard { path: path.to_owned(), shard: number, shards: of, belongs: hash.shard(of) }
     }
 
     pub(crate) const fn pages(self) -> u64 {
@@ -94,7 +116,7 @@ impl Geometry {
     /// The geometry after one doubling; `None` past the format's last region.
     pub(crate) fn doubled(self) -> Option<Self> {
         let doubled = Self { generation: self.generation + 1, ..self };
-        (self.regions() * 2 <= MAX_REGIONS).then_some(doubled)
+        (self.regions() * 2 <= self.shard.most_regions()).then_some(doubled)
     }
 }
 

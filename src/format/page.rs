@@ -45,23 +45,7 @@ pub struct DamagedPage {
     pub region: u64,
 }
 
-/// Adds the entries of a page to `counts`; false if it holds a slot or a bucket that no writer stores.
+/// Adds what a page holds to `counts`; false if it holds a slot or a bucket that no writer stores.
 pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
-    let mut well_formed = true;
-    for word in page {
-        let bucket = Bucket::<W>::new(*word);
-        well_formed &= !bucket.has_stray_bits();
-        let mut universal = 0;
-        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
-            match slot.tail_length() {
-                Some(length) => counts.by_tail[length as usize] += 1,
-                None if slot.is_universal() => universal += 1,
-                None => well_formed &= slot.is_empty(),
-            }
-        }
-        // Buckets are quarantined whole.
-        well_formed &= universal == 0 || universal == W::SLOTS;
-        counts.universal += u64::from(universal);
-    }
-    well_formed
+    page.iter().fold(true, |sound, word| counts.tally(Bucket::<W>::new(*word)) && sound)
 }

@@ -69,9 +69,11 @@ pub(crate) struct RawCounts {
     removed: U64,
     unrecorded: U64,
     universal: U64,
+    digits: U64,
+    saturated: U64,
     by_tail: [U64; TAIL_LENGTHS],
 }
-const _: () = assert!(size_of::<RawCounts>() == 288);
+const _: () = assert!(size_of::<RawCounts>() == 304);
 
 impl From<Counts> for RawCounts {
     fn from(counts: Counts) -> Self {
@@ -80,6 +82,8 @@ impl From<Counts> for RawCounts {
             removed: counts.removed.into(),
             unrecorded: counts.unrecorded.into(),
             universal: counts.universal.into(),
+            digits: counts.digits.into(),
+            saturated: counts.saturated.into(),
             by_tail: counts.by_tail.map(U64::from),
         }
     }
@@ -92,6 +96,8 @@ impl From<RawCounts> for Counts {
             removed: raw.removed.get(),
             unrecorded: raw.unrecorded.get(),
             universal: raw.universal.get(),
+            digits: raw.digits.get(),
+            saturated: raw.saturated.get(),
             by_tail: raw.by_tail.map(U64::get),
         }
     }
@@ -125,22 +131,23 @@ pub(super) struct RawSuperblock {
     pub(super) requested_rate: F64,
     pub(super) max_rate: F64,
     pub(super) capacity: U64,
-    pub(super) reserved_1: [u8; 16],
+    pub(super) shards: U64,
+    pub(super) shard: U64,
     pub(super) commit: U64,
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_2: [u8; 12],
+    pub(super) reserved_1: [u8; 12],
 }
 const _: () = {
-    assert!(size_of::<RawSuperblock>() == 512);
+    assert!(size_of::<RawSuperblock>() == 528);
     assert!(std::mem::offset_of!(RawSuperblock, id) == 40);
     assert!(std::mem::offset_of!(RawSuperblock, canary) == 80);
     assert!(std::mem::offset_of!(RawSuperblock, live) == 112);
     assert!(std::mem::offset_of!(RawSuperblock, capacity) == 168);
     assert!(std::mem::offset_of!(RawSuperblock, commit) == 192);
     assert!(std::mem::offset_of!(RawSuperblock, counts) == 208);
-    assert!(std::mem::offset_of!(RawSuperblock, metadata_length) == 496);
+    assert!(std::mem::offset_of!(RawSuperblock, metadata_length) == 512);
     assert!(METADATA_AT + METADATA_LIMIT <= SLOT_CRC_AT);
     assert!(LIVE_COUNTERS + 8 + size_of::<RawCounts>() as u64 == LIVE_METADATA_LENGTH);
 };
@@ -183,12 +190,13 @@ impl Superblock {
             requested_rate: self.policy.requested_rate.into(),
             max_rate: self.policy.max_rate.into(),
             capacity: self.policy.capacity.into(),
-            reserved_1: [0; 16],
+            shards: geometry.shard.of.into(),
+            shard: geometry.shard.number.into(),
             commit: self.commit.into(),
             salt: self.salt.into(),
             counts: self.counts.into(),
             metadata_length: (metadata.len() as u32).into(),
-            reserved_2: [0; 12],
+            reserved_1: [0; 12],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

@@ -15,7 +15,7 @@ use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::{
     BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
-    RegionId, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
+    RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
 };
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
@@ -166,6 +166,8 @@ pub(crate) fn counts() -> Counts {
         removed: 0x0201_0203,
         unrecorded: 0x0301_0203,
         universal: 12,
+        digits: 0x0401,
+        saturated: 0x0151,
         ..Counts::default()
     };
     for (tail, count) in (1..).zip(&mut counts.by_tail[..10]) {
@@ -177,12 +179,14 @@ pub(crate) fn counts() -> Counts {
 /// By the table of 5.2, independent of `RawCounts`.
 pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
     let rows = parts("5.2", 1, &[]);
-    let mut bytes = vec![0; 288];
+    let mut bytes = vec![0; 304];
     for Part { offset, size, field } in rows {
         let value: Vec<u64> = match field.as_str() {
             "inserted" => vec![counts.inserted],
             "removed" => vec![counts.removed],
             "unrecorded" => vec![counts.unrecorded],
+            "digits" => vec![counts.digits],
+            "saturated" => vec![counts.saturated],
             "universal" => vec![counts.universal],
             "by_tail" => counts.by_tail.to_vec(),
             other => panic!("the table has a new field: {other}"),
@@ -203,7 +207,12 @@ pub(crate) fn superblock() -> Superblock {
         identity: Identity {
             uuid: *b"sixteen bytes...",
             hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
-            geometry: Geometry { slots: SlotsPerBucket::Four, base_regions: 3, generation: 2 },
+            geometry: Geometry {
+                slots: SlotsPerBucket::Four,
+                base_regions: 3,
+                generation: 2,
+                shard: Shard { of: 7, number: 5 },
+            },
         },
         policy: Policy {
             growth: Growth::Auto,
@@ -350,7 +359,7 @@ fn every_part_of_the_file_lies_where_the_table_says() {
             (1, 32),
             (MAX_REGIONS, 0),
         ] {
-            let geometry = Geometry { slots, base_regions, generation };
+            let geometry = Geometry { slots, base_regions, generation, shard: Shard::WHOLE };
             let regions = base_regions * (1 << generation);
             let sums = value(&formula("checksum table", 1), &[("R", regions)]);
             let names = [("R", regions), ("sums", sums)];
@@ -404,6 +413,8 @@ fn a_superblock_is_encoded_as_the_table_says() {
         "requested_rate" => superblock.policy.requested_rate.to_le_bytes().to_vec(),
         "max_rate" => superblock.policy.max_rate.to_le_bytes().to_vec(),
         "capacity" => u64s(superblock.policy.capacity),
+        "shards" => u64s(7),
+        "shard" => u64s(5),
         "commit" => u64s(superblock.commit),
         "salt" => u64s(superblock.salt),
         "counts" => counts_by_table(&superblock.counts),
@@ -527,7 +538,8 @@ fn a_page_is_sealed_over_what_the_table_lists() {
 fn widths_and_capacities_are_those_of_the_table() {
     let ours = SlotsPerBucket::ALL.into_iter().rev().map(|slots| {
         let regions = slots.regions_for(50_000_000).unwrap();
-        let length = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let length =
+            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
         let (bits, index_bits) = with_width!(slots, W => (W::BITS, W::INDEX_BITS));
         assert_eq!(1 << index_bits, BUCKETS_PER_REGION);
         [
@@ -612,8 +624,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
     let empty = 0;
     assert!(with_width!(SlotsPerBucket::Four, W => Slot::<W>::new(empty).is_empty()));
-    assert!(says(&format!("| slot | W bits that hold one fingerprint, or {empty} |")));
-    assert!(says(&format!("| entry | a slot that is neither {empty} nor universal |")));
+    assert!(says(&format!("| slot | W bits that hold one fingerprint, or a digit, or {empty} |")));
     assert!(says(&format!("| page | {PAGE} bytes, {BUCKETS_PER_PAGE} buckets: ")));
     assert!(says(&format!(
         "| region | {REGION} bytes, {PAGES_PER_REGION} pages, {BUCKETS_PER_REGION} buckets: "
@@ -640,7 +651,7 @@ fn difference(formula: &str, names: &[(&str, u32)]) -> u32 {
 #[test]
 fn slots_are_called_as_the_table_says() {
     let rows = table("4.1", 0);
-    let [empty, fresh, shorter, void, universal, malformed] = &rows[..] else { panic!("{rows:?}") };
+    let [empty, fresh, shorter, void, universal, digit, malformed] = &rows[..] else { panic!("{rows:?}") };
     let within = |cell: &str, before: &str, after: &str| {
         cell.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).unwrap().to_owned()
     };
@@ -669,6 +680,11 @@ fn slots_are_called_as_the_table_says() {
             assert_eq!(ending_at(bit).tail_length(), Some(0));
             let bit = number(&within(&universal[0], "exactly 2^(", ")"));
             assert!(Slot::<W>::new(1 << bit).is_universal());
+            let shift = number(&within(&digit[0], "d * 2^(", "), d from 1 to D"));
+            let highest = (1..1 << tag_bits).take_while(|d| Slot::<W>::new(d << shift).digit() == Some(*d)).last();
+            assert_eq!(highest, Some(W::HIGHEST_DIGIT));
+            assert!(says("`D = 2^(T-1) - 1` is the highest digit: 31 for T = 6, 511 for T = 10."));
+            assert_eq!(W::HIGHEST_DIGIT, if tag_bits == 6 { 31 } else { 511 });
         });
     }
 }
@@ -685,6 +701,10 @@ fn slots_are_split_as_the_table_says() {
                     ("empty", _) => 0,
                     ("void", _) => tag | 1 << tail,
                     ("universal", _) => Slot::<W>::UNIVERSAL.0,
+                    ("digit", _) => {
+                        check_split_digits::<W>(&row[1], &row[2]);
+                        continue;
+                    }
                     other => panic!("the table has a new row: {other:?}"),
                 };
                 let (left, right) = Bucket::<W>::new(0).with(0, Slot::new(parent)).split();
@@ -699,6 +719,17 @@ fn slots_are_split_as_the_table_says() {
                 }
             }
         });
+    }
+}
+
+fn check_split_digits<W: Width>(left: &str, right: &str) {
+    assert_eq!([left, right], ["as the slot below it"; 2]);
+    let digit = Slot::new(1 << (W::BITS - W::TAG_BITS));
+    let tail = 1 << W::TAIL_BITS;
+    for (entry, sides) in [(tail >> 1, [true, false]), (tail | 1, [false, true]), (tail, [true, true])] {
+        let (left, right) = Bucket::<W>::new(0).with(0, Slot::new(entry)).with(1, digit).split();
+        assert_eq!([left, right].map(|child| child.slot(1) == digit), sides);
+        assert_eq!([left, right].map(|child| child.slot(0).is_empty()), sides.map(|kept| !kept));
     }
 }
 
@@ -925,7 +956,9 @@ fn a_slot_with_any_bit_flipped_is_not_believed() {
 #[test]
 fn a_filter_doubles_up_to_the_last_region_there_may_be() {
     let doubled = |base_regions, generation| {
-        Geometry { slots: SlotsPerBucket::Four, base_regions, generation }.doubled().map(Geometry::regions)
+        Geometry { slots: SlotsPerBucket::Four, base_regions, generation, shard: Shard::WHOLE }
+            .doubled()
+            .map(Geometry::regions)
     };
     assert_eq!(doubled(1, 31), Some(MAX_REGIONS));
     assert_eq!(doubled(MAX_REGIONS / 2, 0), Some(MAX_REGIONS));
@@ -993,13 +1026,15 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
     }
     type Change = fn(&mut Superblock);
-    let others: [(&str, Change); 7] = [
+    let others: [(&str, Change); 9] = [
         ("uuid", |other| other.identity.uuid[15] ^= 1),
         ("seed", |other| other.identity.hasher = KeyHasher::new(HashKind::Xxh3, 1)),
         ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
         ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
         ("n0", |other| other.identity.geometry.base_regions = 4),
         ("g", |other| other.identity.geometry.generation = 1),
+        ("shards", |other| other.identity.geometry.shard.of = 8),
+        ("shard", |other| other.identity.geometry.shard.number = 6),
         ("id", |other| other.id += 1),
     ];
     for (name, change) in others {
@@ -1010,12 +1045,43 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
     }
 }
 
+/// The regions of all shards together are no more than the format has, at opening and when a filter doubles.
+#[test]
+fn a_shard_is_one_of_those_there_are_and_all_of_them_fit() {
+    let superblock = superblock();
+    let regions = superblock.identity.geometry.regions();
+    let with = |shards: u64, shard: u64| {
+        check_changed(&superblock, |slot| {
+            slot[176..184].copy_from_slice(&shards.to_le_bytes());
+            slot[184..192].copy_from_slice(&shard.to_le_bytes());
+        })
+    };
+    let most = MAX_REGIONS / regions;
+    for (shards, shard) in [(1, 0), (7, 6), (most, most - 1)] {
+        let found = with(shards, shard).unwrap().newest.identity.geometry;
+        assert_eq!(found.shard, Shard { of: shards, number: shard });
+        assert_eq!(found.doubled().is_some(), 2 * shards * regions <= MAX_REGIONS);
+    }
+    for (shards, shard, name) in [
+        (0, 0, "shards"),
+        (most + 1, 0, "shards"),
+        (u64::MAX, 0, "shards"),
+        (1, 1, "shard"),
+        (7, 7, "shard"),
+        (7, u64::MAX, "shard"),
+    ] {
+        assert_eq!(field_of(with(shards, shard)), name);
+    }
+    assert!(says(&format!("`S * R <= {MAX_REGIONS}`.")));
+}
+
 #[test]
 fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
     let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
     for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
         let regions = slots.regions_for(50_000_000).unwrap_or(0);
-        let bytes = Geometry { slots, base_regions: regions, generation: 0 }.file_length();
+        let bytes =
+            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
         let actual = bytes as f64 / 50e6;
         assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }

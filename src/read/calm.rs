@@ -2,8 +2,8 @@
 //!
 //! A lookup waits for memory. The processor works at several lookups meanwhile, and the fewer instructions and
 //! registers each takes, the more of them: each instruction that does nothing, added to a lookup in 1 GiB, costs up
-//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, and nothing is
-//! being applied.
+//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes
+//! every key, and nothing is being applied.
 //!
 //! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
 //! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
@@ -24,12 +24,17 @@ impl View {
             calm.store(epoch, Ordering::Release);
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
-        let four = self.superblock.identity.geometry.slots == SlotsPerBucket::Four;
-        if !is_open && four && self.pages.are_intact() {
+        let geometry = self.superblock.identity.geometry;
+        let plain = geometry.slots == SlotsPerBucket::Four && geometry.shard.is_whole();
+        if !is_open && plain && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
-                of_keys.store(self.reader, Ordering::Release);
+                of_keys.store(self.reader, Ordering::SeqCst);
             }
-            of_hashes.store(self.reader, Ordering::Release);
+            of_hashes.store(self.reader, Ordering::SeqCst);
+            // Whoever leaves the view says so before it closes the shortcut, which may just have been opened again.
+            if self.is_left() {
+                self.leave();
+            }
         }
     }
 
@@ -53,16 +58,14 @@ impl View {
         Some(first.either_matches(second, query))
     }
 
-    /// As `contains_in_line`: the number of entries that match.
+    /// As `contains_in_line`: the copies of the entries that match.
     #[inline(always)]
     pub(super) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
         if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
             return None;
         }
         let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
-        let universal = first.has_universal() | second.has_universal();
-        let count = first.matches(query).count() + second.matches(query).count();
-        (!universal).then_some(count)
+        Some(first.copies(query)? + second.copies(query)?)
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.

@@ -58,6 +58,7 @@ impl View {
         let addresses = self.pages.addresses;
         let copied = copy_regions(
             &self,
+            0..geometry.regions(),
             &mut |region, words, sums| {
                 let first = PageId::new(region, 0);
                 memory.set_words(addresses.word_of(first), words);

@@ -27,7 +27,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
-/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one is cheap:
+/// It sees each commit when that commit returns, and follows the filter when it doubles; and within a second when
+/// another file takes its name ([`refresh`](Self::refresh)). Opening one is cheap:
 /// the superblocks and the checksums of pages are verified, the latter as they are touched
 /// ([`Verify`](crate::Verify)); nothing else is read.
 ///
@@ -70,11 +71,13 @@ impl Reader {
         options: &Options,
         open: impl FnOnce(&Files, &Options) -> Result<View>,
     ) -> Result<Self> {
-        let files = Files::new(path)?;
+        let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
         let hasher = view.hasher();
-        let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
+        let view = Arc::new(view);
+        view.watch_name();
+        let (view, reopening) = (ArcSwap::new(view), Mutex::new(()));
         let options = options.clone();
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
     }
@@ -183,6 +186,7 @@ impl Reader {
     ) -> Result<()> {
         found.clear();
         found.resize(items.len(), false);
+        self.refresh()?;
         let threads = self.shared.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = items.len().div_ceil(threads).max(1);
         let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
@@ -266,8 +270,28 @@ impl Reader {
         self.current(Instant::now())
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The filter's path: absolute, with all symbolic links resolved when it was opened.
+    pub fn path(&self) -> &Path {
         &self.shared.files.data
+    }
+
+    /// Looks whether the filter's name leads to another file by now, as after `mv new.gowk live.gowk`, and goes on with
+    /// that one; returns whether it did. Where the name leads to no file, the reader goes on with the one it has. Does
+    /// nothing for a copy in memory.
+    ///
+    /// Every batch begins so. Single lookups follow without it, within a second, as long as a thread of this
+    /// process can look at the name: one is started with the first reader, unless the system refuses. Commits and
+    /// doublings are seen at once in any case.
+    ///
+    /// Fails with whatever is wrong with the other file; lookups do so too until the name leads to a good one.
+    pub fn refresh(&self) -> Result<bool> {
+        let view = self.shared.view.load_full();
+        if !view.is_elsewhere(&self.shared.files)? {
+            return Ok(false);
+        }
+        view.leave();
+        self.reopen(&view)?;
+        Ok(true)
     }
 
     /// Answers from the view that this thread keeps, if it keeps one.
@@ -325,13 +349,26 @@ impl Reader {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
-            self.shared.view.store(Arc::new(view));
+            let view = Arc::new(view);
+            view.watch_name();
+            self.shared.view.store(view);
+            // For threads that keep it.
+            seen.leave();
         }
         Ok(())
     }
 }
 
 impl Options {
+    /// Options for a new filter that can be merged with another: of the same seed and hash, slots, shard and regions at
+    /// creation, with the same limits and the same rule of growth. Doublings of the other are not repeated.
+    ///
+    /// Fails with whatever is wrong with a file that has taken the other's place.
+    pub fn like(other: &Reader) -> Result<Self> {
+        let view = other.view()?;
+        Ok(Self::new().designed_as(&view.superblock.identity, &view.superblock.policy))
+    }
+
     /// Opens the filter for reading.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self, View::open)

@@ -36,6 +36,12 @@ struct Underway<W> {
     query: Slot<W>,
 }
 
+impl<W: Width> Underway<W> {
+    /// In the place of a lookup that has not begun.
+    const NOTHING: Self =
+        Self { region: RegionId(0), first: BucketId(0), second: BucketId(0), query: Slot::UNIVERSAL };
+}
+
 impl<W> Underway<W> {
     fn pages(&self) -> [PageId; 2] {
         [self.first, self.second].map(|id| PageId::new(self.region, u32::from(id.0) / BUCKETS_PER_PAGE))
@@ -44,7 +50,7 @@ impl<W> Underway<W> {
 
 impl View {
     /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of those that must be looked up one
-    /// by one, as they were absent while something was being applied, or are on a damaged page.
+    /// by one, as they were absent while something was being applied, are on a damaged page, or belong to another shard.
     pub(super) fn contains_block<T>(
         &self,
         items: &[T],
@@ -74,7 +80,11 @@ impl View {
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
         let addresses = self.pages.addresses;
         for item in items {
-            let [first, second] = self.locate::<W>(hash(item)?).pages();
+            let underway = self.locate::<W>(hash(item)?);
+            if self.pages.map.region(underway.region).is_none() {
+                continue;
+            }
+            let [first, second] = underway.pages();
             self.pages.map.read_ahead(addresses.word_of(first), 1);
             if first != second {
                 self.pages.map.read_ahead(addresses.word_of(second), 1);
@@ -91,7 +101,7 @@ impl View {
         uncertain: &mut Vec<usize>,
     ) -> Result<()> {
         let contents = self.contents();
-        let mut ring = [[self.locate::<W>(KeyHash::new(0)); STEP]; IN_FLIGHT / STEP];
+        let mut ring = [[Underway::<W>::NOTHING; STEP]; IN_FLIGHT / STEP];
         let mut coming = items.chunks(STEP);
         for place in &mut ring {
             self.start(coming.next().unwrap_or_default(), &hash, place)?;
@@ -135,7 +145,8 @@ impl View {
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
-        let (region, rem) = hash.region(self.pages.map.regions());
+        // There is no region of that number where the key belongs to another shard, which is found out one by one.
+        let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }
     }

@@ -45,9 +45,8 @@ impl<W: Width> Glance<W> {
 
     fn count(self) -> Option<u32> {
         let Self { first, second, query, settled } = self;
-        let universal = first.has_universal() | second.has_universal();
-        let count = first.matches(query).count() + second.matches(query).count();
-        (settled & !universal).then_some(count)
+        let count = first.copies(query)? + second.copies(query)?;
+        settled.then_some(count)
     }
 }
 
@@ -92,7 +91,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// As [`contains_quickly`](Self::contains_quickly): the number of entries that match.
+    /// As [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
@@ -100,10 +99,10 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
     }
 
-    /// Looks at both buckets. `None` if a page must be verified first, or while a flag is set. The view is not a
-    /// private replay.
+    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads elsewhere,
+    /// or for a key of another shard. The view is not a private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
         let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
         if !(self.pages.is_intact(page(place.first)) && self.pages.is_intact(page(place.second()))) {
@@ -111,7 +110,7 @@ impl View {
         }
         let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
         let epoch = head.epoch();
-        if head.flagged() {
+        if head.flagged() || self.is_left() {
             return None;
         }
         let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
@@ -124,7 +123,10 @@ impl View {
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::contains(&mut ViewRegion { pages: self.contents(), region }, place);
@@ -138,11 +140,15 @@ impl View {
 
     pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;
-        let (region, rem) = hash.region(self.pages.map.regions());
+        let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
-            self.settled(region, look, |_| false)
+            let count = self.settled(region, look, |_| false)?;
+            Some(count.map(|count| count.unwrap_or(geometry.slots.highest_count())))
         })
     }
 }

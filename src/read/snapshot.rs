@@ -1,6 +1,7 @@
 //! All regions of a filter as of one commit, for copies. They are read beside a writer, and read again if a commit
 //! came in between.
 
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,15 +64,16 @@ impl View {
     }
 }
 
-/// Hands all regions to `write`, in order and verified, with their checksums.
+/// Hands regions to `write`, in order and verified, with their checksums.
 pub(crate) fn copy_regions(
     view: &View,
+    regions: Range<u64>,
     write: &mut dyn FnMut(RegionId, &Region, &Sums) -> Result<()>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let regions = view.superblock.identity.geometry.regions();
+    let (first, all) = (regions.start, regions.end - regions.start);
     let (mut words, mut sums) = ([0; BUCKETS_PER_REGION as usize], Sums::default());
-    for number in 0..regions {
+    for number in regions {
         let region = RegionId(number as u32);
         view.comes_to(region);
         let Some(found) = view.settled_region(region, &mut words) else { return Err(view.busy("copied")) };
@@ -79,7 +81,7 @@ pub(crate) fn copy_regions(
             *sum = found?;
         }
         write(region, &words, &sums)?;
-        progress(number + 1, regions);
+        progress(number - first + 1, all);
     }
     Ok(())
 }

@@ -72,8 +72,7 @@ impl Reader {
             && before.commit == after.commit
             && report.damaged.is_empty()
         {
-            report.counts_differ =
-                (found.by_tail, found.universal) != (after.counts.by_tail, after.counts.universal);
+            report.counts_differ = !found.is_as_found(&after.counts);
         }
         Ok(report)
     }

@@ -9,9 +9,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::patience::Patience;
+use super::watch::watch;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{
@@ -40,6 +41,8 @@ pub(crate) struct View {
     /// Pages and live copy to be read in place of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
+    /// The name was found to lead to another file.
+    left: AtomicBool,
     pub(super) other_superblock_damaged: bool,
     /// The file, if it is on a file system on which the map may stay behind it.
     layered: Option<File>,
@@ -89,7 +92,7 @@ struct Replayed {
 impl View {
     pub(crate) fn open(files: &Files, options: &Options) -> Result<Self> {
         let OpenedToRead { file, map, superblocks, inode, unrecovered } =
-            open_reader(files, &options.disk, options.wait)?;
+            open_reader(files, &options.disk, options.wait, options.sealed)?;
         let superblock = superblocks.newest;
         let mut view = Self {
             inode,
@@ -99,9 +102,13 @@ impl View {
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
+            left: AtomicBool::new(false),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
-            layered: is_layered(&file).then(|| file.try_clone()).transpose().at(&files.data, "open")?,
+            layered: (!options.sealed && is_layered(&file))
+                .then(|| file.try_clone())
+                .transpose()
+                .at(&files.data, "open")?,
         };
         if let Some(locks) = unrecovered {
             view.replayed = Some(view.replay(files, options, &file)?);
@@ -172,9 +179,37 @@ impl View {
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
+    /// Has every later lookup open the file anew that the name leads to now.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+        self.shortcut.of_keys.store(0, Ordering::SeqCst);
+        self.shortcut.of_hashes.store(0, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
+    }
+
+    /// Whether the name leads to another file than this one. Where it leads to none, the view goes on. A copy in memory
+    /// goes by no name.
+    pub(super) fn is_elsewhere(&self, files: &Files) -> Result<bool> {
+        Ok(self.source.is_some() && files.inode()?.is_some_and(|found| found != self.inode))
+    }
+
+    /// Has the name looked at from time to time, for lookups that cannot do so.
+    pub(super) fn watch_name(self: &Arc<Self>) {
+        if self.source.is_some() {
+            watch(self, self.pages.path().clone(), self.inode);
+        }
+    }
+
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
     #[inline]
     pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
+        if self.is_left() {
+            return Ok(false);
+        }
         if let Some(replayed) = &self.replayed {
             // The poisoned flag need not be looked at: whoever sets or clears it steps the epoch.
             let is_left =

@@ -29,6 +29,15 @@ impl Inode {
 impl Files {
     /// The files of the filter at `path`. Its folder must exist; the filter need not.
     pub(crate) fn new(path: &Path) -> Result<Self> {
+        let files = Self::of_sealed(path)?;
+        if is_mount_point(&files.data) {
+            return Err(Error::MountPoint { path: files.data });
+        }
+        Ok(files)
+    }
+
+    /// The same for a filter that nobody writes to. A mount of the file alone does not matter to it.
+    pub(crate) fn of_sealed(path: &Path) -> Result<Self> {
         let data = match path.canonicalize() {
             Ok(data) => data,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
@@ -39,20 +48,22 @@ impl Files {
             }
             Err(error) => return Err(error).at(path, "open"),
         };
-        if is_mount_point(&data) {
-            return Err(Error::MountPoint { path: data });
-        }
         let dir = data.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Self { journal: with_suffix(&data, "-journal"), lock: with_suffix(&data, "-lock"), dir, data })
     }
 
     /// The file that the name leads to now.
     pub(crate) fn inode(&self) -> Result<Option<Inode>> {
-        match self.data.metadata() {
-            Ok(metadata) => Ok(Some(Inode::of(&metadata))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).at(&self.data, "look at"),
-        }
+        inode_of(&self.data).at(&self.data, "look at")
+    }
+}
+
+/// The file that a name leads to; `None` where there is none.
+pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
+    match name.metadata() {
+        Ok(metadata) => Ok(Some(Inode::of(&metadata))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -68,6 +79,12 @@ fn is_mount_point(path: &Path) -> bool {
 #[cfg(not(target_os = "linux"))]
 const fn is_mount_point(_: &Path) -> bool {
     false
+}
+
+/// Whether the file lies on a file system that cannot be written to from here.
+pub(crate) fn is_read_only(file: &File) -> bool {
+    use rustix::fs::{StatVfsMountFlags, fstatvfs};
+    fstatvfs(file).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Whether the file lies on an overlay file system, which shows several folders as one.

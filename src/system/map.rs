@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId};
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Span};
 use crate::format::{Geometry, LIVE, PAGE, REGION};
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -38,6 +38,7 @@ pub(crate) struct Map {
     raw: MmapRaw,
     start: Start,
     regions: u64,
+    span: Span,
 }
 
 /// The address of the first region, computed once for all lookups.
@@ -68,11 +69,17 @@ impl Map {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         let start = Start(raw.as_ptr().wrapping_add(data as usize).cast());
-        Ok(Self { raw, start, regions })
+        Ok(Self { raw, start, regions, span: geometry.span() })
     }
 
     pub(crate) const fn regions(&self) -> u64 {
         self.regions
+    }
+
+    /// Its regions among those of all shards.
+    #[inline]
+    pub(crate) const fn span(&self) -> Span {
+        self.span
     }
 
     /// The 64-bit word number `index`, relaxed; stored little-endian.
@@ -106,7 +113,8 @@ impl Map {
         Some(Words(unsafe { &*self.start.0.add(region.0 as usize) }))
     }
 
-    /// The region of a key, as `region` gives it, and the fraction left over.
+    /// The region of a key, as `region` gives it, and the fraction left over. The map is that of a filter that takes
+    /// every key.
     #[inline]
     pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
         let product = u128::from(hash.position()) * u128::from(self.regions);

@@ -14,12 +14,12 @@ const BLOCK: usize = 1 << 22;
 
 impl Writer {
     /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
-    /// their index and with the reason: copies beyond the limit, or no room.
+    /// their index and with the reason: no room.
     ///
     /// Equal keys are inserted in their order, others in any. If the filter doubles on the way, keys behind the one
     /// that had no room may be inserted already. Works on as many threads as [`Options::threads`] says, and takes
-    /// some 32 bytes a key for up to four million keys at a time. Any other error ends the batch; what was inserted
-    /// before it still belongs to the transaction.
+    /// some 32 bytes a key for up to four million keys at a time. Any other error ends the batch, as does a key of another
+    /// shard ([`Error::OtherShard`]); what was inserted before it still belongs to the transaction.
     pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
         self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
     }
@@ -120,15 +120,12 @@ impl Writer {
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
             outcomes.done.into_iter().for_each(&mut done);
             outcome?;
-            let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
-            for index in outcomes.at_limit {
-                refuse(index, Error::DuplicateLimit { path: self.files.data.clone(), limit });
-            }
             indices = outcomes.left;
             indices.sort_unstable();
             let Some(first) = indices.first() else { return Ok(()) };
-            let regions = self.open()?.transaction.work.identity().geometry.regions();
-            match self.make_room(hash(*first)?.region(regions).0) {
+            let geometry = self.open()?.transaction.work.identity().geometry;
+            let (region, _) = geometry.region_of(hash(*first)?, &self.files.data)?;
+            match self.make_room(region) {
                 Ok(()) => {}
                 Err(error) if error.refuses_one_key() => break,
                 Err(error) => return Err(error),

@@ -91,7 +91,7 @@ impl WriterState {
     ) -> (Option<Box<Self>>, Result<()>) {
         let next = Committed {
             commit: self.committed.commit + 1,
-            counts: self.transaction.counts,
+            counts: self.transaction.counts(),
             metadata: self.transaction.metadata.clone(),
             identity: *self.transaction.work.identity(),
         };

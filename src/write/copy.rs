@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::writer::Writer;
 use crate::error::{Error, IoContext, Result};
-use crate::file::UnpublishedFile;
+use crate::file::{LiveCopy, UnpublishedFile};
 use crate::format::Identity;
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -19,10 +19,23 @@ impl Reader {
     /// damaged page, with [`Error::Exists`] or [`Error::Locked`] where the destination is taken, and with
     /// [`Error::Busy`] if for a minute, and for five whole copies, commits have kept coming in between.
     pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.copy(destination.as_ref(), false, progress)
+    }
+
+    /// Copies the filter, as [`copy_to`](Self::copy_to) does, over the filter at the destination, or to where there is
+    /// none. Readers of that filter go on with the copy at once; until then they see the old one, whole.
+    ///
+    /// Fails with [`Error::Locked`] while a writer has that filter, and with whatever is wrong with its file: only a
+    /// filter is replaced.
+    pub fn copy_over(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.copy(destination.as_ref(), true, progress)
+    }
+
+    fn copy(&self, destination: &Path, over: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let mut attempts = Attempts::first();
         loop {
             let view = self.view()?;
-            let failed = match self.try_copy(&view, destination.as_ref(), progress)? {
+            let failed = match self.try_copy(&view, destination, over, progress)? {
                 Ok(writer) => {
                     let mut writer = writer;
                     writer.commit()?;
@@ -44,6 +57,7 @@ impl Reader {
         &self,
         view: &View,
         destination: &Path,
+        over: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Result<Writer, InVain>> {
         let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
@@ -52,22 +66,34 @@ impl Reader {
         let identity = Identity { uuid: new_uuid(destination)?, ..superblock.identity };
         let options = Options::new();
         let files = Files::new(destination)?;
-        let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
-        let fill = |files: &Files| {
-            UnpublishedFile::fill(files, &options.disk, identity, Some(&model), true, |write| {
-                copy_regions(view, &mut |region, words, _| write(region, words), progress)
+        let mut fill = |files: &Files, model: &Rights| {
+            UnpublishedFile::fill(files, &options.disk, identity, Some(model), true, |write| {
+                let regions = 0..identity.geometry.regions();
+                copy_regions(view, regions, &mut |region, words, _| write(region, words), progress)
             })
+            .map(|file| (file, before.counts))
         };
-        let copied = Writer::create_filled(files, &options, superblock.policy, before.counts, metadata, fill);
-        let unchanged = match view.live_copy() {
-            Some(Ok((after, _))) => after == before && self.view()?.is_same_as(view),
-            _ => false,
+        let policy = superblock.policy;
+        let copied = if over && files.inode()?.is_some() {
+            Writer::replace(files, &options, policy, metadata, fill)
+        } else {
+            let model =
+                File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
+            Writer::create_filled(files, &options, policy, metadata, |files| fill(files, &model))
         };
+        let unchanged = self.is_still(view, &before);
         match copied {
             Ok(writer) if unchanged => Ok(Ok(writer)),
             // What was read may be of two commits. A failure counts only if no commit came in between.
             Ok(_) | Err(Error::Busy { .. }) => Ok(Err(InVain::Torn)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether nothing was committed since the view had this copy.
+    pub(super) fn is_still(&self, view: &View, before: &LiveCopy) -> bool {
+        let after = view.live_copy();
+        matches!(after, Some(Ok((after, _))) if after == *before)
+            && self.view().is_ok_and(|current| current.is_same_as(view))
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::file::{
     Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
 };
-use crate::format::{Identity, Metadata, Policy, Superblock};
+use crate::format::{Metadata, Policy, Superblock};
 use crate::options::Options;
 use crate::system::{Files, Held, Rights};
 
@@ -78,30 +78,35 @@ impl Writer {
     pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
+        let empty = |files: &Files, model: Option<&Rights>| {
+            let file = UnpublishedFile::create(files, &options.disk, identity, model)?;
+            Ok((file, Counts::default()))
+        };
         if force && files.inode()?.is_some() {
-            return Self::replace(files, options, identity, policy);
+            let fill = |files: &Files, model: &Rights| empty(files, Some(model));
+            let mut writer = Self::replace(files, options, policy, Metadata::default(), fill)?;
+            writer.commit()?;
+            return Ok(writer);
         }
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data });
         }
         // Checked before a lock file is made for nothing, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
-        let counts = Counts::default();
-        let fill = |files: &Files| UnpublishedFile::create(files, &options.disk, identity, None);
-        Self::create_filled(files, options, policy, counts, Metadata::default(), fill)
+        let fill = |files: &Files| empty(files, None);
+        Self::create_filled(files, options, policy, Metadata::default(), fill)
     }
 
-    /// Creates a filter whose first commit publishes the file that `fill` makes.
+    /// Creates a filter whose first commit publishes the file that `fill` makes, with the counts of what is in it.
     pub(super) fn create_filled(
         files: Files,
         options: &Options,
         policy: Policy,
-        counts: Counts,
         metadata: Metadata,
-        fill: impl FnOnce(&Files) -> Result<UnpublishedFile>,
+        fill: impl FnOnce(&Files) -> Result<(UnpublishedFile, Counts)>,
     ) -> Result<Self> {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
-        let file = fill(&files)?;
+        let (file, counts) = fill(&files)?;
         let identity = file.identity;
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
@@ -110,8 +115,15 @@ impl Writer {
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
     }
 
-    /// Publishes an empty filter over an existing one.
-    fn replace(files: Files, options: &Options, identity: Identity, policy: Policy) -> Result<Self> {
+    /// The writer of an existing filter, whose first commit publishes the file that `fill` makes over it. `fill` gets
+    /// the rights of the existing one.
+    pub(super) fn replace(
+        files: Files,
+        options: &Options,
+        policy: Policy,
+        metadata: Metadata,
+        fill: impl FnOnce(&Files, &Rights) -> Result<(UnpublishedFile, Counts)>,
+    ) -> Result<Self> {
         let OpenedToWrite { mut published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let mut journal = match journal {
@@ -127,16 +139,14 @@ impl Writer {
         let superblock = published.checkpoint.clone();
         published.checkpoint(&mut journal, &copy, superblock)?;
         let model = Rights::of(&published.file).at(&files.data, "look at")?;
-        let file = UnpublishedFile::create(&files, &options.disk, identity, Some(&model))?;
+        let (file, counts) = fill(&files, &model)?;
         let mut writer = Self::over(files, options, published, Some(journal), lock);
         if let Some(mut open) = writer.open.take() {
-            open.transaction = open.transaction.moved_to(file);
-            open.transaction.counts = Counts::default();
-            open.transaction.metadata = Metadata::default();
+            open.transaction = open.transaction.moved_to(file, counts);
+            open.transaction.metadata = metadata;
             open.policy = policy;
             writer.open = Some(open);
         }
-        writer.commit()?;
         Ok(writer)
     }
 }

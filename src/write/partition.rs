@@ -5,13 +5,16 @@
 //! room, its remaining keys are left for later, and those of other regions are still taken before the filter
 //! doubles.
 
+use std::path::Path;
+
 use super::scratch::Scratch;
 use super::target::Target;
 use crate::cuckoo::{
-    BucketId, BucketsMut, Inserted, KeyHash, Place, RegionId, Search, Slot, TAIL_LENGTHS, Width, region,
+    BucketId, BucketsMut, Delta, Inserted, KeyHash, Place, RegionId, Search, Slot, Width, region,
 };
 use crate::error::Result;
 use crate::file::Overlay;
+use crate::format::Geometry;
 use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
@@ -36,8 +39,7 @@ struct Item {
 
 impl Item {
     #[inline]
-    pub(super) fn new<W: Width>(hash: KeyHash, regions: u64, index: u32) -> Self {
-        let (region, rem) = hash.region(regions);
+    pub(super) fn new<W: Width>(hash: KeyHash, (region, rem): (RegionId, u64), index: u32) -> Self {
         let Place { first, fingerprint } = Place::<W>::new(hash.local(), rem);
         Self { region, index, fingerprint: fingerprint.0, first }
     }
@@ -108,29 +110,18 @@ pub(super) struct Manner {
 /// What became of the keys of a batch, by their indices.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Entries stored.
-    pub(super) entries: u64,
-    /// Keys answered without an entry: found already, or beyond the limit of copies.
-    pub(super) skipped: u64,
-    /// Entries removed, by the length of their tail.
-    pub(super) removed: [u64; TAIL_LENGTHS],
+    /// What they change in the counters.
+    pub(super) delta: Delta,
     /// Keys inserted that were not found before, or removed.
     pub(super) done: Vec<u32>,
-    /// Keys with as many copies as fit.
-    pub(super) at_limit: Vec<u32>,
     /// Keys not taken, as their region has no room.
     pub(super) left: Vec<u32>,
 }
 
 impl Outcomes {
     fn append(&mut self, mut other: Self) {
-        self.entries += other.entries;
-        self.skipped += other.skipped;
-        for (count, other) in self.removed.iter_mut().zip(other.removed) {
-            *count += other;
-        }
+        self.delta.add(&other.delta);
         self.done.append(&mut other.done);
-        self.at_limit.append(&mut other.at_limit);
         self.left.append(&mut other.left);
     }
 
@@ -150,31 +141,24 @@ impl Outcomes {
                 Mode::Insert => {}
                 Mode::InsertUnique => {
                     if region::contains(buckets, place)? {
-                        self.skipped += 1;
+                        self.delta.skipped(1);
                         continue;
                     }
                 }
                 Mode::Remove => {
-                    if let Some(tail) = region::remove(buckets, place)? {
-                        self.removed.get_mut(tail as usize).into_iter().for_each(|count| *count += 1);
+                    if let Some(removed) = region::remove(buckets, place)? {
+                        self.delta.removed(removed);
                         self.done.push(item.index);
                     }
                     continue;
                 }
             }
-            match region::insert(buckets, place, manner.max_kicks, search)? {
-                Inserted::Stored => self.entries += 1,
-                Inserted::Quarantined => {}
-                Inserted::DuplicateLimit => {
-                    self.skipped += 1;
-                    self.at_limit.push(item.index);
-                    continue;
-                }
-                Inserted::NoPath => {
-                    self.left.extend(items[number..].iter().map(|item| item.index));
-                    return Ok(());
-                }
+            let inserted = region::insert(buckets, place, manner.max_kicks, search)?;
+            if inserted == Inserted::NoPath {
+                self.left.extend(items[number..].iter().map(|item| item.index));
+                return Ok(());
             }
+            self.delta.inserted(&inserted);
             if manner.mode == Mode::InsertUnique {
                 self.done.push(item.index);
             }
@@ -205,13 +189,14 @@ impl Division {
 /// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
 /// else, as `hash` calls the user's code, which may panic.
 pub(super) fn hash_all<W: Width>(
-    regions: u64,
+    geometry: Geometry,
+    path: &Path,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
     manner: Manner,
     buffers: &mut Buffers,
 ) -> Result<()> {
-    let division = Division::new(indices.len(), regions, manner.threads);
+    let division = Division::new(indices.len(), geometry.regions(), manner.threads);
     let parts = division.parts;
     let Buffers { hashed, sorted } = buffers;
     hashed.resize_with(parts, Vec::new);
@@ -222,7 +207,8 @@ pub(super) fn hash_all<W: Width>(
     let outcomes = on_threads(work, |(indices, hashed): (&[u32], &mut Vec<Vec<Item>>)| -> Result<()> {
         hashed.resize_with(parts, Vec::new);
         for index in indices {
-            let item = Item::new::<W>(hash(*index)?, regions, *index);
+            let hash = hash(*index)?;
+            let item = Item::new::<W>(hash, geometry.region_of(hash, path)?, *index);
             hashed[division.part_of(item.region)].push(item);
         }
         Ok(())

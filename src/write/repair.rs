@@ -41,7 +41,7 @@ pub(super) fn find_damage(
 ) -> Result<(Vec<DamagedPage>, Counts)> {
     let geometry = published.checkpoint.identity.geometry;
     let mut quarantined = Vec::new();
-    let mut found = Counts { universal: 0, by_tail: Default::default(), ..*counts };
+    let mut found = counts.totals();
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
         let intact = published.read_or_mend(id, &mut page)?;
@@ -52,10 +52,7 @@ pub(super) fn find_damage(
             on_page = Counts::default();
             on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots.get());
         }
-        found.universal += on_page.universal;
-        for (all, here) in found.by_tail.iter_mut().zip(on_page.by_tail) {
-            *all += here;
-        }
+        found.add_found(&on_page);
         progress(id.0 + 1, geometry.pages());
     }
     Ok((quarantined, found))

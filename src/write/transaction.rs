@@ -4,7 +4,7 @@ use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
 use super::pending::{Direct, Pending};
 use super::target::Target;
-use crate::cuckoo::{Counts, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
+use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
 use crate::file::{PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
@@ -61,54 +61,65 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Transaction {
     pub(super) work: Work,
-    pub(super) counts: Counts,
+    /// As they were when the transaction began, or the file was doubled.
+    counts: Counts,
+    /// What has changed in them since.
+    delta: Delta,
     pub(super) metadata: Metadata,
     search: Search,
 }
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        Self { work, counts, metadata, search: Search::new() }
+        Self { work, counts, delta: Delta::default(), metadata, search: Search::new() }
     }
 
-    fn region_of(&self, hash: KeyHash) -> (RegionId, u64) {
-        hash.region(self.work.identity().geometry.regions())
+    /// The counters with the changes of the transaction.
+    pub(super) fn counts(&self) -> Counts {
+        self.counts.with(&self.delta)
+    }
+
+    pub(super) fn set_counts(&mut self, counts: Counts) {
+        (self.counts, self.delta) = (counts, Delta::default());
+    }
+
+    fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
+        let target = self.work.target();
+        target.identity().geometry.region_of(hash, &target.surroundings().0.data)
     }
 
     pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         with_width!(self.work.identity().geometry.slots, W => {
             region::contains(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
         })
     }
 
     pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
-        let (id, rem) = self.region_of(hash);
-        with_width!(self.work.identity().geometry.slots, W => {
+        let (id, rem) = self.region_of(hash)?;
+        let slots = self.work.identity().geometry.slots;
+        let count = with_width!(slots, W => {
             region::count(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
-        })
+        })?;
+        Ok(count.unwrap_or(slots.highest_count()))
     }
 
-    /// Stores one more copy; the region is the key's.
-    pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<(Inserted, RegionId)> {
-        let (id, rem) = self.region_of(hash);
+    /// Stores one more copy; the region is returned if it has no room.
+    pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<Result<(), RegionId>> {
+        let (id, rem) = self.region_of(hash)?;
         let slots = self.work.identity().geometry.slots;
-        let inserted = with_width!(slots, W => {
+        Ok(with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            match self.work.direct(id) {
+            let inserted = match self.work.direct(id) {
                 Some(mut direct) => {
                     let Ok(inserted) = region::insert(&mut direct, place, max_kicks, &mut self.search);
                     inserted
                 }
                 None => region::insert(&mut self.work.target_mut().region(id), place, max_kicks, &mut self.search)?,
-            }
-        });
-        match inserted {
-            Inserted::Stored => self.stored(1),
-            Inserted::DuplicateLimit => self.skipped(1),
-            Inserted::Quarantined | Inserted::NoPath => {}
-        }
-        Ok((inserted, id))
+            };
+            self.delta.inserted(&inserted);
+            if inserted == Inserted::NoPath { Err(id) } else { Ok(()) }
+        }))
     }
 
     /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
@@ -119,9 +130,10 @@ impl Transaction {
         manner: Manner,
         buffers: &mut Buffers,
     ) -> Result<()> {
-        let geometry = self.work.identity().geometry;
+        let target = self.work.target();
+        let (geometry, path) = (target.identity().geometry, &*target.surroundings().0.data);
         with_width!(geometry.slots, W => {
-            partition::hash_all::<W>(geometry.regions(), indices, hash, manner, buffers)
+            partition::hash_all::<W>(geometry, path, indices, hash, manner, buffers)
         })
     }
 
@@ -132,44 +144,28 @@ impl Transaction {
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
             partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
         });
-        self.stored(outcomes.entries);
-        self.skipped(outcomes.skipped);
-        (0..).zip(outcomes.removed).for_each(|(tail, entries)| self.removed(tail, entries));
+        self.delta.add(&outcomes.delta);
         (outcomes, outcome)
     }
 
-    fn stored(&mut self, entries: u64) {
-        let slots = self.work.identity().geometry.slots;
-        // The totals may be those of a hostile file, and must not overflow.
-        self.counts.inserted = self.counts.inserted.saturating_add(entries);
-        self.counts.by_tail[slots.fresh_tail_bits() as usize] += entries;
+    /// An insert was answered without storing anything.
+    pub(super) const fn skipped(&mut self) {
+        self.delta.skipped(1);
     }
 
-    /// Entries with tails of that length were removed.
-    fn removed(&mut self, tail: u32, entries: u64) {
-        if let Some(count) = self.counts.by_tail.get_mut(tail as usize) {
-            *count = count.saturating_sub(entries);
-            self.counts.removed = self.counts.removed.saturating_add(entries);
-        }
-    }
-
-    /// Inserts were answered without storing entries.
-    pub(super) fn skipped(&mut self, inserts: u64) {
-        self.counts.unrecorded = self.counts.unrecorded.saturating_add(inserts);
-    }
-
-    /// Goes on in `file`, which holds all entries after a doubling.
-    pub(super) fn moved_to(self, file: UnpublishedFile) -> Self {
+    /// Goes on in `file`, which holds all entries after a doubling, as `counts` says.
+    pub(super) fn moved_to(self, file: UnpublishedFile, counts: Counts) -> Self {
         let old = match self.work {
             Work::Published(published, _) => Some(published),
             Work::Unpublished(_, old) => old,
         };
-        Self { work: Work::Unpublished(Box::new(file), old), counts: self.counts.doubled(), ..self }
+        let work = Work::Unpublished(Box::new(file), old);
+        Self { work, counts, delta: Delta::default(), ..self }
     }
 
     /// Removes one copy; false if there was none.
     pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
-        let (id, rem) = self.region_of(hash);
+        let (id, rem) = self.region_of(hash)?;
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             match self.work.direct(id) {
@@ -180,8 +176,8 @@ impl Transaction {
                 None => region::remove(&mut self.work.target_mut().region(id), place)?,
             }
         });
-        if let Some(tail) = removed {
-            self.removed(tail, 1);
+        if let Some(removed) = removed {
+            self.delta.removed(removed);
         }
         Ok(removed.is_some())
     }

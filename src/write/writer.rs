@@ -4,7 +4,7 @@ use super::commit::{CommitFailure, WriterState};
 use super::doubling;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
-use crate::cuckoo::{Inserted, KeyHash, RegionId};
+use crate::cuckoo::{KeyHash, RegionId};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::file::{Found, Journal};
 use crate::format::{Growth, Metadata};
@@ -68,8 +68,9 @@ impl Writer {
         self.open()?.transaction.contains(hash)
     }
 
-    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it
-    /// count too, so this is never too low.
+    /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
+    /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
+    /// that many copies or more; it is also the answer where a bucket is quarantined.
     pub fn count(&self, key: &[u8]) -> Result<u32> {
         self.count_hash(self.hash(key)?)
     }
@@ -81,9 +82,10 @@ impl Writer {
 
     /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
     ///
-    /// Doubles the filter if it has no room. Fails with [`Error::DuplicateLimit`] if the copies that fit are
-    /// stored already, and with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not
-    /// double; the transaction stays whole.
+    /// Beyond the copies that can be counted, which are tens of thousands with four slots per bucket, a key is kept for
+    /// good: further copies change nothing, and neither does removing them. Doubles the filter if it has no room. Fails
+    /// with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not double; the transaction stays
+    /// whole.
     pub fn insert(&mut self, key: &[u8]) -> Result<()> {
         self.insert_hash(self.hash(key)?)
     }
@@ -93,12 +95,8 @@ impl Writer {
         loop {
             let max_kicks = self.options.max_kicks;
             match self.change(|transaction| transaction.insert(hash, max_kicks))?? {
-                (Inserted::Stored | Inserted::Quarantined, _) => return Ok(()),
-                (Inserted::DuplicateLimit, _) => {
-                    let limit = 2 * self.open()?.transaction.work.identity().geometry.slots.get();
-                    return Err(Error::DuplicateLimit { path: self.files.data.clone(), limit });
-                }
-                (Inserted::NoPath, region) => self.make_room(region)?,
+                Ok(()) => return Ok(()),
+                Err(region) => self.make_room(region)?,
             }
         }
     }
@@ -116,7 +114,7 @@ impl Writer {
     pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
         let transaction = &mut self.open_mut()?.transaction;
         if transaction.contains(hash)? {
-            transaction.skipped(1);
+            transaction.skipped();
             return Ok(false);
         }
         self.insert_hash(hash).map(|()| true)
@@ -138,7 +136,7 @@ impl Writer {
     }
 
     pub(super) fn check_removals(&self) -> Result<()> {
-        match self.open()?.transaction.counts.unrecorded {
+        match self.open()?.transaction.counts().unrecorded {
             0 => Ok(()),
             unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
         }
@@ -171,7 +169,7 @@ impl Writer {
         Ok(Info::from(Facts {
             identity: *transaction.work.identity(),
             policy: *policy,
-            counts: transaction.counts,
+            counts: transaction.counts(),
             commit: committed.commit,
             journal_length: journal.as_ref().map_or(0, Journal::length),
         }))
@@ -196,14 +194,15 @@ impl Writer {
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
         let transaction = &mut self.open_mut()?.transaction;
+        let before = transaction.counts();
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic, so nothing is changed before it was called for the last time.
-        let (quarantined, counts) = find_damage(published, &transaction.counts, progress)?;
+        let (quarantined, counts) = find_damage(published, &before, progress)?;
         quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted());
-        let recounted = quarantined.is_empty() && counts != transaction.counts;
+        let recounted = quarantined.is_empty() && counts != before;
         let (Found { superblock, live }, unwritten) =
             (std::mem::take(&mut published.found), published.other_damaged);
-        transaction.counts = counts;
+        transaction.set_counts(counts);
         self.commit()?;
         if unwritten {
             self.checkpoint()?;
@@ -234,9 +233,8 @@ impl Writer {
         let path = &self.files.data;
         let WriterState { transaction, policy, .. } = self.open()?;
         if policy.growth == Growth::Never {
-            let counts = &transaction.counts;
             let slots = transaction.work.identity().geometry.slots_in_all();
-            let load = (counts.entries() + counts.universal) as f64 / slots as f64;
+            let load = transaction.counts().used() as f64 / slots as f64;
             return Err(Error::Full { path: path.clone(), region: region.0.into(), load });
         }
         let progress = self.options.progress.clone();
@@ -246,16 +244,16 @@ impl Writer {
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
         let WriterState { transaction, policy, .. } = self.open()?;
-        let geometry = transaction.work.identity().geometry;
-        let reason: Option<GrowthRefusal> =
-            growth::refusal(geometry, policy, &transaction.counts, crowded, void_allowed);
+        let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
+        let reason: Option<GrowthRefusal> = growth::refusal(geometry, policy, &counts, crowded, void_allowed);
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
         let target = self.open_mut()?.transaction.work.target_mut();
-        let doubled = doubling::double(target.with(|pending| &*pending.sorted()), progress)?;
+        let (doubled, counts) =
+            doubling::double(target.with(|pending| &*pending.sorted()), &counts, progress)?;
         if let Some(mut open) = self.open.take() {
-            open.transaction = open.transaction.moved_to(doubled);
+            open.transaction = open.transaction.moved_to(doubled, counts);
             self.open = Some(open);
         }
         Ok(())

@@ -72,6 +72,67 @@ fn a_copy_has_its_own_uuid_and_the_same_answers() {
 }
 
 #[test]
+fn a_forced_copy_takes_the_place_of_a_filter_and_needs_a_filter_there() {
+    let folder = filled();
+    folder.run(&["create", "live", "--capacity", "1000", "--slots-per-bucket", "2"], "").done();
+    folder.run(&["insert", "live", "an old key"], "").done();
+    folder.run(&["copy", "f", "live"], "").refused(&["/live: exists already", "--force"]);
+    folder.assert_holds("live", "an old key\n");
+    folder.run(&["copy", "--force", "f", "live"], "").done();
+    folder.assert_holds("live", &lines(0..50_000));
+    folder.assert_lacks("live", "an old key\n");
+    folder.run(&["verify", "live"], "").done();
+    std::fs::write(folder.path("text"), "no filter").unwrap();
+    folder.run(&["copy", "--force", "f", "text"], "").refused(&["/text: not a gowk filter"]);
+    folder.run(&["copy", "--force", "f", "new"], "").done();
+    folder.assert_holds("new", &lines(0..50_000));
+}
+
+#[test]
+fn a_filter_like_another_has_its_seed_shape_and_limits() {
+    let folder = Folder::with_filter(&[
+        "--capacity",
+        "200_000",
+        "--false-positive-rate",
+        "1e-6",
+        "--max-file-size",
+        "1G",
+        "--max-false-positive-rate",
+        "1e-4",
+        "--growth",
+        "never",
+    ]);
+    folder.run(&["insert", "f"], lines(0..1000)).done();
+    folder.run(&["grow", "f"], "").done();
+    folder.run(&["create", "g", "--like", "f"], "").done();
+    let (old, new) = (folder.info("f"), folder.info("g"));
+    for field in [
+        "seed",
+        "hash",
+        "slots_per_bucket",
+        "base_regions",
+        "capacity",
+        "requested_false_positive_rate",
+        "growth",
+        "max_file_size",
+        "max_false_positive_rate",
+        "shards",
+        "shard",
+    ] {
+        assert_eq!(old[field], new[field], "{field}");
+    }
+    assert_ne!(old["uuid"], new["uuid"]);
+    assert_eq!((&new["generation"], &new["entries"]), (&0.into(), &0.into()));
+    for alone in [["--capacity", "9"], ["--seed", "1"], ["--growth", "auto"], ["--slots-per-bucket", "3"]] {
+        let both = folder.run(&[&["create", "h", "--like", "f"], &alone[..]].concat(), "");
+        assert_eq!(both.code, Some(2));
+        assert!(both.err.contains("cannot be used with"), "{both:?}");
+    }
+    folder.run(&["create", "h", "--like", "nothing"], "").refused(&["nothing"]);
+    assert!(!folder.path("h").exists());
+}
+
+#[test]
 fn grow_doubles_a_filter_and_keeps_its_keys() {
     let folder = filled();
     let before = folder.info("f");

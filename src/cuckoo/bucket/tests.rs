@@ -35,7 +35,7 @@ tiny_widths! {
     Crumb: 2 of 4 bits, tag 2, &[1, 2, 3, 5];
     Small: 4 of 6 bits, tag 2, &[1, 2, 3, 5];
     // The lanes fill the word, to the last bit.
-    Brimful: 8 of 8 bits, tag 3, &[1, 2, 3, 4, 5, 6, 7, 7];
+    Brimful: 8 of 8 bits, tag 4, &[1, 2, 3, 4, 5, 6, 7, 7, 1, 2, 3, 4, 5, 6, 7, 7];
 }
 
 /// One test function a line, which runs its check for every width.
@@ -82,8 +82,10 @@ const ROUNDS: u32 = 20_000;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meaning {
     Empty,
-    /// No tail, not even an empty one: universal, or malformed.
+    /// No tail, not even an empty one, and the top bit: universal, or malformed.
     NoTail(u32),
+    /// No tail, and not the top bit.
+    Digit(u32),
     Entry {
         tag: u32,
         length: u32,
@@ -101,7 +103,8 @@ impl Meaning {
             end += 1;
         }
         if end > W::TAIL_BITS {
-            return Self::NoTail(slot);
+            let tag = slot >> (W::BITS - W::TAG_BITS);
+            return if tag < 1 << (W::TAG_BITS - 1) { Self::Digit(tag) } else { Self::NoTail(slot) };
         }
         let length = W::TAIL_BITS - end;
         let above = slot >> end >> 1;
@@ -112,26 +115,56 @@ impl Meaning {
         match self {
             Self::Empty => 0,
             Self::NoTail(slot) => slot,
+            Self::Digit(value) => value << (W::BITS - W::TAG_BITS),
             Self::Entry { tag, length, tail } => ((tag << length | tail) << 1 | 1) << (W::TAIL_BITS - length),
         }
     }
 
-    /// What the left and the right child get.
-    fn split(self) -> (Self, Self) {
+    /// The first bit of the tail, which says whether an entry goes right.
+    fn side(self) -> Option<bool> {
+        match self {
+            Self::Entry { length, tail, .. } if length > 0 => Some(tail >> (length - 1) == 1),
+            _ => None,
+        }
+    }
+
+    /// Without the first bit of the tail, if there is one.
+    fn aged(self) -> Self {
         match self {
             Self::Entry { tag, length, tail } if length > 0 => {
-                let (length, side) = (length - 1, tail >> (length - 1));
-                let aged = Self::Entry { tag, length, tail: tail % (1 << length) };
-                if side == 0 { (aged, Self::Empty) } else { (Self::Empty, aged) }
+                Self::Entry { tag, length: length - 1, tail: tail % (1 << (length - 1)) }
             }
-            undecided => (undecided, undecided),
+            same => same,
         }
     }
 }
 
-/// The definition of a match: all bits above the lowest set bit of an entry that is not 0.
-fn agrees(entry: u32, query: u32) -> bool {
-    (0..32).find(|bit| entry >> bit & 1 == 1).is_some_and(|end| entry >> end >> 1 == query >> end >> 1)
+/// What the left and the right child get of each lane: a digit goes where the lane below goes.
+fn split_plainly<W: Width>(slots: &[u32]) -> Vec<(Meaning, Meaning)> {
+    let mut below = None;
+    let each = slots.iter().map(|slot| {
+        let meaning = Meaning::of::<W>(*slot);
+        below = if matches!(meaning, Meaning::Digit(_)) { below } else { meaning.side() };
+        match below {
+            None => (meaning, meaning),
+            Some(false) => (meaning.aged(), Meaning::Empty),
+            Some(true) => (Meaning::Empty, meaning.aged()),
+        }
+    });
+    each.collect()
+}
+
+/// The definition of a match: all bits above the lowest set bit of an entry agree. Of the slots that are no entry, those
+/// with the top bit match, and the others, empty ones and digits, do not.
+fn agrees<W: Width>(slot: u32, query: u32) -> bool {
+    match Meaning::of::<W>(slot) {
+        Meaning::Empty | Meaning::Digit(_) => false,
+        Meaning::NoTail(_) => true,
+        Meaning::Entry { .. } => {
+            let end = slot.trailing_zeros();
+            slot >> end >> 1 == query >> end >> 1
+        }
+    }
 }
 
 fn slot_mask<W: Width>() -> u32 {
@@ -234,10 +267,12 @@ fn check_tail_length<W: Width>() {
             assert!(!slot.is_empty() && !slot.is_universal(), "{slot:?}");
         }
     }
-    // A tag with nothing behind it: empty, universal, and what no writer stores.
+    // A tag with nothing behind it: empty, universal, a digit, and what no writer stores.
     for tag in 0..1 << W::TAG_BITS {
         let slot = Slot::<W>::new(tag << (W::BITS - W::TAG_BITS));
         assert_eq!(slot.tail_length(), None, "{slot:?}");
+        let is_digit = tag > 0 && tag < 1 << (W::TAG_BITS - 1);
+        assert_eq!(slot.digit(), is_digit.then_some(tag), "{slot:?}");
         assert_eq!(slot.is_empty(), tag == 0);
         assert_eq!(slot.is_universal(), tag == 1 << (W::TAG_BITS - 1));
     }
@@ -295,6 +330,10 @@ fn check_special_lanes<W: Width>() {
     for _ in 0..ROUNDS {
         let (bucket, slots) = random.bucket::<W>();
         assert_eq!(list(bucket.empty_lanes()), which(&slots, |slot| slot == 0), "{bucket:x?}");
+        let digits = which(&slots, |slot| matches!(Meaning::of::<W>(slot), Meaning::Digit(_)));
+        assert_eq!(list(bucket.digit_lanes()), digits, "{bucket:x?}");
+        let slot = slots[random.below(W::SLOTS) as usize];
+        assert_eq!(list(bucket.equal_lanes(Slot::new(slot))), which(&slots, |other| other == slot));
         assert_eq!(bucket.has_universal(), slots.contains(&(1 << (W::BITS - 1))), "{bucket:x?}");
     }
     let quarantined = Bucket::<W>::QUARANTINED;
@@ -306,7 +345,7 @@ fn check_matches<W: Width>() {
     for _ in 0..10 * ROUNDS {
         let (bucket, slots) = random.bucket::<W>();
         let query = random.query::<W>(&slots);
-        let expected = which(&slots, |slot| agrees(slot, query.0));
+        let expected = which(&slots, |slot| agrees::<W>(slot, query.0));
         assert_eq!(list(bucket.matches(query)), expected, "{bucket:x?} {query:x?}");
     }
 }
@@ -321,7 +360,7 @@ fn check_either_matches<W: Width>() {
         if query.0 == 0 {
             continue;
         }
-        let expected = in_one.iter().chain(&in_other).any(|slot| agrees(*slot, query.0));
+        let expected = in_one.iter().chain(&in_other).any(|slot| agrees::<W>(*slot, query.0));
         assert_eq!(one.either_matches(other, query), expected, "{one:x?} {other:x?} {query:x?}");
         answers[usize::from(expected)] += 1;
     }
@@ -345,8 +384,8 @@ fn check_matches_exhaustively<W: Width>() {
             let bucket = around.with(lane, Slot::new(entry));
             for query in (1..=slot_mask::<W>()).step_by(2) {
                 let lanes = bucket.matches(Slot::new(query));
-                let beside = if agrees(fill, query) { W::SLOTS - 1 } else { 0 };
-                let expected = agrees(entry, query);
+                let beside = if agrees::<W>(fill, query) { W::SLOTS - 1 } else { 0 };
+                let expected = agrees::<W>(entry, query);
                 assert_eq!(lanes.count(), beside + u32::from(expected), "{bucket:x?} {query:#x}");
                 assert_eq!(list(lanes).contains(&lane), expected, "{bucket:x?} {query:#x}");
             }
@@ -366,8 +405,7 @@ fn check_universal_and_empty_answers<W: Width>() {
 /// Compares a split with the plain one of each slot.
 fn assert_split<W: Width>(bucket: Bucket<W>, slots: &[u32]) {
     let (left, right) = bucket.split();
-    for (lane, slot) in (0..).zip(slots) {
-        let (on_left, on_right) = Meaning::of::<W>(*slot).split();
+    for (lane, (on_left, on_right)) in (0..).zip(split_plainly::<W>(slots)) {
         assert_eq!(Meaning::of::<W>(left.slot(lane).0), on_left, "lane {lane} of {bucket:x?}");
         assert_eq!(Meaning::of::<W>(right.slot(lane).0), on_right, "lane {lane} of {bucket:x?}");
     }
@@ -492,35 +530,44 @@ fn worked_values() {
     assert_eq!((select(0xa, 0xb, false), select(0xa, 0xb, true)), (0xa, 0xb));
     assert_eq!(Slot4::fresh(0x7433_ea64_0a60_93df, 0x3e44_6882_a63e_c518).0, 0x74f9);
     assert_eq!((0x3e44_6882_a63e_c518_u64 >> (64 - 9), 29 << 10 | 0x7c << 1 | 1), (0x7c, 0x74f9));
-    let lengths = [0x74f9, 0x75f2, 0x7600, 0x8000, 0x7400, 0].map(|bits| Slot4::new(bits).tail_length());
-    assert_eq!(lengths, [Some(9), Some(8), Some(0), None, None, None]);
+    let lengths =
+        [0x74f9, 0x75f2, 0x7600, 0x8000, 0x7400, 0x8400, 0].map(|bits| Slot4::new(bits).tail_length());
+    assert_eq!(lengths, [Some(9), Some(8), Some(0), None, None, None, None]);
+    let digits = [0x7400, 0x7c00, 0x8400, 0x8000, 0x7600, 0].map(|bits| Slot4::new(bits).digit());
+    assert_eq!(digits, [Some(29), Some(31), None, None, None, None]);
     let (slot, one, two) = (Slot4::new(0x74f9), BucketId(0x13df), BucketId(0x1331));
     assert_eq!((slot.tag(), Four::OFFSETS[29], slot.other(one), slot.other(two)), (29, 0x00ee, two, one));
 
     let lane = |mask: u64| mask & 0xffff;
     let masks =
-        [Bucket4::ONES, Bucket4::HIGH, Bucket4::BODY, Bucket4::TAIL_TOP, Bucket4::TAIL_BODY].map(lane);
-    assert_eq!(masks, [0x0001, 0x8000, 0x7fff, 0x0200, 0x01ff]);
+        [Bucket4::ONES, Bucket4::HIGH, Bucket4::BODY, Bucket4::TAIL_TOP, Bucket4::TAIL_BODY, Bucket4::ENTRY];
+    assert_eq!(masks.map(lane), [0x0001, 0x8000, 0x7fff, 0x0200, 0x01ff, 0x83ff]);
 
     let bucket = Bucket4::new(0x0000_8000_0001_abc8);
     assert_eq!((bucket.0 & Bucket4::BODY) + Bucket4::BODY, 0x7fff_7fff_8000_abc7);
     assert_eq!(bucket.empty_lanes().0, 0x8000_0000_0000_0000);
 
     let query = Slot4::new(0xabcf);
+    let bucket = Bucket4::new(0x0000_8000_2800_abc8);
     let agrees = bucket.0 ^ !0xabcf_abcf_abcf_abcf_u64;
-    assert_eq!(agrees >> 1 & Bucket4::BODY, 0x2a18_6a18_2a18_7ffc);
-    assert_eq!(0x2a18_6a18_2a18_7ffc_u64 + 0x0000_8000_0001_0008, 0x2a18_ea18_2a19_8004);
+    assert_eq!(agrees >> 1 & Bucket4::BODY, 0x2a18_6a18_3e18_7ffc);
+    assert_eq!(0x2a18_6a18_3e18_7ffc_u64 + 0x0000_8000_0000_0008, 0x2a18_ea18_3e18_8004);
     assert_eq!(bucket.matches(query).0, 0x0000_8000_0000_8000);
-    for (entry, ignored, differs) in
-        [(0u16, 0, 0xabcf), (0x8000, 0xffff, 0), (0x0001, 0x0001, 0xabce), (0xabc8, 0x000f, 0)]
-    {
-        assert_eq!(entry ^ entry.saturating_sub(1), ignored);
+    for (entry, ignored, differs) in [
+        (0u16, 0, 0xabcf),
+        (0x2800, 0, 0x83cf),
+        (0x8000, 0xffff, 0),
+        (0x0001, 0x0001, 0xabce),
+        (0xabc8, 0x000f, 0),
+    ] {
+        let masked = entry & 0x83ff;
+        assert_eq!(masked ^ masked.saturating_sub(1), ignored);
         assert_eq!((entry ^ 0xabcf) & !ignored, differs);
         let (bucket, empty) = (Bucket4::new(entry.into()), Bucket4::new(0));
         assert_eq!(bucket.either_matches(empty, query), differs == 0, "{entry:#x}");
     }
 
-    let (left, right) = Bucket4::new(0x0000_7600_77e4_74f9).split();
-    assert_eq!((left.0, right.0), (0x0000_7600_0000_75f2, 0x0000_7600_77c8_0000));
+    let (left, right) = Bucket4::new(0x7600_2800_77e4_74f9).split();
+    assert_eq!((left.0, right.0), (0x7600_0000_0000_75f2, 0x7600_2800_77c8_0000));
     assert_eq!(Bucket4::whole_lanes(0x0000_0000_0001_0001), 0x0000_0000_ffff_ffff);
 }

@@ -1,9 +1,10 @@
 //! Invariants checked, on tiny regions after every step and on real ones at rest:
 //!
-//! 1. A key inserted and not removed is found, and counted as often as it was inserted, through any history of
-//!    inserts, copies, removals, doublings and quarantined buckets.
-//! 2. A region holds exactly what a plain model of its entries holds: nothing is lost, doubled or invented on
-//!    the way, and every answer, also a wrong "present", is the one that the rules of matching give.
+//! 1. A key inserted and not removed is found, and counted at least as often as it was inserted, through any history
+//!    of inserts, copies, removals, doublings and quarantined buckets.
+//! 2. A region holds exactly what a plain model of its copies holds: nothing is lost, doubled or invented on
+//!    the way, and every answer, also a wrong "present", is the one that the rules of matching give. The only
+//!    exceptions are those of section 4.6: saturated groups, and groups merged in two buckets full of one key.
 //! 3. An insert fails only where no room is within reach, and only with the right reason; it then has stored
 //!    nothing. One that succeeds moves as few entries as possible, and none is missing at any moment.
 //! 4. Quarantined buckets keep all their universal slots and answer "present" to everything.
@@ -18,8 +19,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
-use crate::cuckoo::counts::Counts;
+use crate::cuckoo::counts::{Counts, Delta};
+use crate::cuckoo::group::{Group, Groups};
 use crate::cuckoo::hash::{HashKind, KeyHasher};
+use crate::cuckoo::search::{DEPTH, Search};
 use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
 
 macro_rules! tiny_widths {
@@ -41,12 +44,12 @@ macro_rules! tiny_widths {
 }
 
 tiny_widths! {
-    // One bit of tail: nearly everything matches, and all that survives a doubling is void.
-    Crumb: 2 of 3 bits, tag 1, 2^2, &[1, 3];
+    // One bit of tail: nearly everything matches, and all that survives a doubling is void. D = 1: a digit a copy.
+    Crumb: 2 of 4 bits, tag 2, 2^2, &[1, 3, 2, 1];
     Pair: 2 of 6 bits, tag 2, 2^3, &[1, 2, 4, 7];
     Small: 4 of 6 bits, tag 2, 2^3, &[1, 2, 3, 5];
-    // Few ways out of a bucket, long tails.
-    Narrow: 3 of 10 bits, tag 1, 2^3, &[1, 6];
+    // Few ways out of a bucket, long tails. D = 3.
+    Narrow: 3 of 11 bits, tag 3, 2^3, &[1, 6, 1, 6, 1, 6, 1, 6];
 }
 
 /// Kicks that a search in a tiny region never runs out of: it looks at each slot once at most.
@@ -157,7 +160,7 @@ struct Tail {
     bits: u32,
 }
 
-/// The entries of a region, wherever they lie.
+/// The copies in a region, each as an entry of its own, wherever they lie.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Entries(BTreeMap<Home, Vec<Tail>>);
 
@@ -166,15 +169,13 @@ impl Entries {
     fn of<W: Width>(buckets: &[Bucket<W>]) -> Self {
         let mut entries = Self::default();
         for (id, bucket) in (0u16..).zip(buckets) {
-            assert!(!bucket.has_stray_bits(), "{bucket:x?}");
-            for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
-                let Some(length) = slot.tail_length() else {
-                    assert!(slot.is_empty() || slot.is_universal(), "{slot:x?} is malformed");
-                    continue;
-                };
-                let bits = slot.0 >> (W::TAIL_BITS - length) >> 1 & ((1 << length) - 1);
-                let bucket = id.min(slot.other(BucketId(id)).0);
-                entries.add(Home { bucket, tag: slot.tag() }, Tail { length, bits });
+            assert!(Counts::default().tally(*bucket), "{bucket:x?} is malformed");
+            for Group { entry, copies } in groups_plainly(*bucket) {
+                let length = entry.tail_length().unwrap();
+                let bits = entry.0 >> (W::TAIL_BITS - length) >> 1 & ((1 << length) - 1);
+                let bucket = id.min(entry.other(BucketId(id)).0);
+                let home = Home { bucket, tag: entry.tag() };
+                (0..copies).for_each(|_| entries.add(home, Tail { length, bits }));
             }
         }
         entries
@@ -230,14 +231,6 @@ impl Entries {
         })
     }
 
-    fn by_tail(&self) -> Counts {
-        let mut counts = Counts::default();
-        for tail in self.0.values().flatten() {
-            counts.by_tail[tail.length as usize] += 1;
-        }
-        counts
-    }
-
     /// Whether some arrangement has room for all entries: no set of buckets may have more entries confined to
     /// it than slots.
     fn fit<W: Width>(&self, quarantined: impl Fn(u16) -> bool) -> bool {
@@ -251,6 +244,28 @@ impl Entries {
     }
 }
 
+/// What some buckets hold.
+fn held<W: Width>(buckets: &[Bucket<W>]) -> Counts {
+    let mut counts = Counts::default();
+    assert!(buckets.iter().all(|bucket| counts.tally(*bucket)));
+    counts
+}
+
+/// The groups of a bucket, read lane by lane as the format describes them.
+fn groups_plainly<W: Width>(bucket: Bucket<W>) -> Vec<Group<W>> {
+    let mut groups: Vec<(Slot<W>, Vec<u32>)> = Vec::new();
+    for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+        match slot.digit() {
+            Some(digit) => groups.last_mut().unwrap().1.push(digit),
+            None if slot.tail_length().is_some() => groups.push((slot, Vec::new())),
+            None => {}
+        }
+    }
+    let copies =
+        |digits: &[u32]| 1 + digits.iter().rev().fold(0, |above, digit| above * W::HIGHEST_DIGIT + digit);
+    groups.into_iter().map(|(entry, digits)| Group { entry, copies: copies(&digits) }).collect()
+}
+
 /// A region, the keys it must answer for, and the entries it should hold.
 struct History<W> {
     memory: Memory<W>,
@@ -258,6 +273,9 @@ struct History<W> {
     max_kicks: u32,
     live: Vec<Key>,
     entries: Entries,
+    /// The counters as they were found, and what inserts and removals have changed since.
+    found: Counts,
+    delta: Delta,
 }
 
 impl<W: Width> History<W> {
@@ -268,7 +286,14 @@ impl<W: Width> History<W> {
             max_kicks,
             live: Vec::new(),
             entries: Entries::default(),
+            found: Counts::default(),
+            delta: Delta::default(),
         }
+    }
+
+    /// Counts anew what the region holds, after something else than an insert or a removal.
+    fn recount(&mut self) {
+        (self.found, self.delta) = (held(&self.memory.buckets), Delta::default());
     }
 
     fn is_quarantined(&self, id: u16) -> bool {
@@ -280,27 +305,63 @@ impl<W: Width> History<W> {
         contains(&mut self.memory, key.place::<W>()).unwrap()
     }
 
-    fn insert(&mut self, key: Key) -> Inserted {
+    fn insert(&mut self, key: Key) -> Inserted<W> {
+        let before = key.buckets::<W>().map(|id| self.memory.at(id));
         self.memory.forget_use();
         let inserted = insert(&mut self.memory, key.place::<W>(), self.max_kicks, &mut self.search).unwrap();
+        self.delta.inserted(&inserted);
         match inserted {
-            Inserted::Stored => self.entries.add(key.home::<W>(), key.tail(W::TAIL_BITS)),
-            _ => assert_eq!(self.memory.stored, [], "{inserted:?}"),
+            Inserted::Stored | Inserted::Counted { .. } => {
+                self.entries.add(key.home::<W>(), key.tail(W::TAIL_BITS));
+            }
+            Inserted::Absorbed => {
+                assert!(before.iter().any(|bucket| bucket.is_saturated()), "{before:x?}");
+                assert_eq!(self.memory.stored, []);
+            }
+            Inserted::Merged { before: one, after } => self.check_merged(key, before, one, after),
+            Inserted::Quarantined | Inserted::NoPath => assert_eq!(self.memory.stored, [], "{inserted:?}"),
         }
-        if matches!(inserted, Inserted::Stored | Inserted::Quarantined) {
+        if inserted != Inserted::NoPath {
             self.live.push(key);
         }
-        assert!(self.memory.loaded.len() <= self.max_kicks as usize + 2);
         inserted
+    }
+
+    /// Groups may become one only where all lanes of both buckets belong to groups that match the key, and then keep
+    /// their copies, under the shortest of their entries.
+    fn check_merged(&mut self, key: Key, both: [Bucket<W>; 2], before: Bucket<W>, after: Bucket<W>) {
+        let query = key.place::<W>().fingerprint;
+        let all: Vec<Group<W>> = both.into_iter().flat_map(groups_plainly).collect();
+        assert!(
+            all.iter().all(|group| Bucket::new(u64::from(group.entry.0)).matches(query).any()),
+            "{both:x?}"
+        );
+        assert!(both.contains(&before) && both.iter().all(|bucket| bucket.empty_lanes().count() == 0));
+        let from = groups_plainly(before);
+        let [to] = &groups_plainly(after)[..] else { panic!("{after:x?}") };
+        let shortest = from.iter().min_by_key(|group| group.entry.tail_length()).unwrap();
+        let copies: u32 = from.iter().map(|group| group.copies).sum();
+        assert_eq!((to.entry, to.copies), (shortest.entry, (copies + 1).min(W::MOST_COPIES)));
+        self.entries = Entries::of(&self.memory.buckets);
     }
 
     /// Removes a key that is there.
     fn remove(&mut self, live: usize) {
         let key = self.live.swap_remove(live);
         self.memory.forget_use();
+        let before = key.buckets::<W>().map(|id| self.memory.at(id));
         let removed = remove(&mut self.memory, key.place::<W>()).unwrap();
+        removed.into_iter().for_each(|removed| self.delta.removed(removed));
+        if removed == Some(Removed::Nothing) {
+            assert!(before.iter().any(|bucket| bucket.is_saturated()), "{before:x?}");
+            assert_eq!(self.memory.stored, []);
+            return;
+        }
         let longest = self.entries.take_longest::<W>(key);
-        assert_eq!(removed, longest.map(|tail| tail.length), "{key:x?}");
+        assert_eq!(removed.is_some(), longest.is_some(), "{key:x?}");
+        if let Some(Removed::Entry { tail }) = removed {
+            assert_eq!(Some(tail), longest.map(|tail| tail.length), "{key:x?}");
+        }
         if removed.is_none() {
             let buckets = key.buckets::<W>();
             assert!(buckets.iter().any(|id| self.is_quarantined(*id)), "{key:x?} was there and is lost");
@@ -314,14 +375,15 @@ impl<W: Width> History<W> {
             self.memory.buckets.iter().map(|bucket| bucket.split()).unzip();
         let (on_left, on_right) = (Entries::of(&left_half), Entries::of(&right_half));
         assert!(on_left == self.entries.child(false) && on_right == self.entries.child(true));
-        let mut both = on_left.by_tail();
-        for (sum, count) in both.by_tail.iter_mut().zip(on_right.by_tail().by_tail) {
-            *sum += count;
-        }
-        assert_eq!(both, self.entries.by_tail().doubled());
+        let mut both = held(&left_half);
+        both.add_found(&held(&right_half));
+        let doubled = held(&self.memory.buckets).doubled();
+        assert_eq!((both.by_tail, both.universal), (doubled.by_tail, doubled.universal));
+        assert!(both.digits >= doubled.digits && both.saturated >= doubled.saturated);
 
         self.memory = Memory::of(if right { right_half } else { left_half });
         self.entries = if right { on_right } else { on_left };
+        self.recount();
         self.live.retain(|key| (key.rem >> 63 == 1) == right);
         for key in &mut self.live {
             key.rem <<= 1;
@@ -334,6 +396,7 @@ impl<W: Width> History<W> {
             self.memory.buckets[usize::from(id)] = Bucket::QUARANTINED;
         }
         self.entries = Entries::of(&self.memory.buckets);
+        self.recount();
     }
 
     /// Compares the answers about a key with the model's.
@@ -341,8 +404,12 @@ impl<W: Width> History<W> {
         let matching = self.entries.matching::<W>(key).count();
         let quarantined = key.buckets::<W>().iter().any(|id| self.is_quarantined(*id));
         assert_eq!(self.contains(key), quarantined || matching > 0, "{key:x?}");
-        let counted = count(&mut self.memory, key.place::<W>()).unwrap() as usize;
-        assert_eq!(counted, if quarantined { 2 * W::SLOTS as usize } else { matching }, "{key:x?}");
+        let place = key.place::<W>();
+        let buckets = key.buckets::<W>().map(|id| self.memory.at(id));
+        let absorbs = |bucket: &Bucket<W>| bucket.is_saturated() && bucket.matches(place.fingerprint).any();
+        let counted = count(&mut self.memory, place).unwrap();
+        let exact = !quarantined && !buckets.iter().any(absorbs);
+        assert_eq!(counted, exact.then_some(matching as u32), "{key:x?}");
     }
 
     /// No false negatives, and no count too low; apart from the model of entries.
@@ -350,18 +417,21 @@ impl<W: Width> History<W> {
         let mut copies = BTreeMap::new();
         for key in self.live.clone() {
             let copies = copies.entry((key.local, key.rem)).or_insert(0u32);
-            // Beyond 2n copies only a quarantined bucket answers, and it does not count them.
-            *copies = (*copies + 1).min(2 * W::SLOTS);
+            *copies += 1;
             assert!(self.contains(key), "{key:x?} is lost");
-            assert!(count(&mut self.memory, key.place::<W>()).unwrap() >= *copies, "{key:x?} is lost once");
+            let counted = count(&mut self.memory, key.place::<W>()).unwrap();
+            assert!(counted.is_none_or(|counted| counted >= *copies), "{key:x?} is lost once");
         }
     }
 
     fn check_entries(&self) {
         assert_eq!(Entries::of(&self.memory.buckets), self.entries);
+        let counts = self.found.with(&self.delta);
+        assert!(counts.is_as_found(&held(&self.memory.buckets)), "{counts:?}");
     }
 
-    /// The fewest entries that must move to make room for a key: the distance of the nearest free slot.
+    /// The fewest entries that must move to make room for a key: the distance of the nearest free slot. Known only in
+    /// a region without digits.
     fn kicks_needed(&self, key: Key) -> Option<usize> {
         let mut distance: Vec<Option<usize>> = vec![None; self.memory.buckets.len()];
         for id in key.buckets::<W>() {
@@ -383,29 +453,40 @@ impl<W: Width> History<W> {
         None
     }
 
-    /// An insert into a tiny region, with its outcome foretold.
+    /// An insert into a tiny region, with its outcome foretold as far as it can be.
     fn insert_as_foretold(&mut self, key: Key) {
         let room = self.kicks_needed(key);
         let quarantined = key.buckets::<W>().iter().any(|id| self.is_quarantined(*id));
-        let full_of_copies = self.entries.matching::<W>(key).count() == 2 * W::SLOTS as usize;
+        let query = key.place::<W>().fingerprint;
+        let has_group = self.entries.matching::<W>(key).any(|tail| tail.length == W::TAIL_BITS);
+        let plain = held(&self.memory.buckets).digits == 0 && !has_group;
+        let own = |id: u16| self.memory.at(id).matches(query).count() == W::SLOTS;
+        let full_of_own = key.buckets::<W>().into_iter().all(own);
         let (mut before, entries_before) = (self.memory.clone(), self.entries.clone());
 
         let inserted = self.insert(key);
-        match (room, inserted) {
-            (Some(0), _) => assert_eq!(inserted, Inserted::Stored),
-            (_, _) if quarantined => assert_eq!(inserted, Inserted::Quarantined),
-            (_, _) if full_of_copies => assert_eq!(inserted, Inserted::DuplicateLimit),
-            (Some(_), Inserted::NoPath) if self.max_kicks < ENOUGH_KICKS => {}
-            (Some(_), _) => assert_eq!(inserted, Inserted::Stored),
-            (None, _) => {
-                assert_eq!(inserted, Inserted::NoPath);
-                let mut wanted = self.entries.clone();
-                wanted.add(key.home::<W>(), key.tail(W::TAIL_BITS));
-                assert!(!wanted.fit::<W>(|id| self.is_quarantined(id)), "there is room for {key:x?}");
+        if inserted == Inserted::NoPath {
+            assert!(!quarantined && room != Some(0));
+        }
+        if plain {
+            match (room, inserted) {
+                (Some(0), _) => assert_eq!(inserted, Inserted::Stored),
+                (_, _) if quarantined => assert_eq!(inserted, Inserted::Quarantined),
+                (_, _) if full_of_own => assert!(matches!(inserted, Inserted::Merged { .. }), "{inserted:?}"),
+                (Some(_), Inserted::NoPath) if self.max_kicks < ENOUGH_KICKS => {}
+                (Some(_), _) => assert_eq!(inserted, Inserted::Stored),
+                (None, _) => {
+                    assert_eq!(inserted, Inserted::NoPath);
+                    let mut wanted = self.entries.clone();
+                    wanted.add(key.home::<W>(), key.tail(W::TAIL_BITS));
+                    assert!(!wanted.fit::<W>(|id| self.is_quarantined(id)), "there is room for {key:x?}");
+                }
+            }
+            if inserted == Inserted::Stored {
+                assert_eq!(Some(self.memory.stored.len()), room.map(|kicks| kicks + 1));
             }
         }
-        if inserted == Inserted::Stored {
-            assert_eq!(Some(self.memory.stored.len()), room.map(|kicks| kicks + 1));
+        if matches!(inserted, Inserted::Stored | Inserted::Counted { .. }) {
             for (id, bucket) in self.memory.stored.clone() {
                 before.buckets[usize::from(id.0)] = bucket;
                 assert!(Entries::of(&before.buckets).include(&entries_before), "an entry went missing");
@@ -549,7 +630,9 @@ macro_rules! every_width {
 
 every_width! {
     a_real_region_ages_without_losing_a_key: check_ageing;
-    copies_fit_up_to_twice_the_slots_and_no_doubling_makes_room_for_more: check_duplicates;
+    copies_are_counted_up_to_the_highest_count_and_kept_for_good_beyond: check_saturation;
+    copies_of_all_ages_fill_two_buckets_and_become_one: check_ages;
+    a_group_moves_to_make_room: check_moved_group;
     a_crowded_pair_of_buckets_is_relieved_by_a_doubling_that_tells_its_keys_apart: check_crowded_pair;
     removal_takes_the_longest_match_of_both_buckets: check_longest;
     a_quarantined_page_answers_present_and_stays_as_it_is: check_quarantined_page;
@@ -583,13 +666,13 @@ fn check_ageing<W: Width>() {
     let load = if W::SLOTS == 2 { 0.8 } else { 0.9 };
     for generation in 0..4 {
         let mut stored = true;
-        while stored && (history.entries.by_tail().entries() as f64) < load * slots::<W>() as f64 {
+        while stored && (held(&history.memory.buckets).used() as f64) < load * slots::<W>() as f64 {
             // In steps, as counting the entries is slow.
             for number in numbers.by_ref().take(500) {
                 let key = numbered(7, number);
                 // A sixteenth of the keys come twice.
                 for _ in 0..1 + u32::from(number % 16 == 0) {
-                    stored &= history.insert(Key { rem: key.rem << generation, ..key }) == Inserted::Stored;
+                    stored &= history.insert(Key { rem: key.rem << generation, ..key }) != Inserted::NoPath;
                 }
             }
         }
@@ -607,36 +690,149 @@ fn check_ageing<W: Width>() {
         history.split(generation % 2 == 1);
         history.check_live();
     }
-    assert!(history.entries.by_tail().void() > 0 || W::TAIL_BITS > 4);
+    assert!(held(&history.memory.buckets).void() > 0 || W::TAIL_BITS > 4);
 }
 
-fn check_duplicates<W: Width>() {
+/// A bucket of one group.
+fn of_group<W: Width>(entry: Slot<W>, copies: u32) -> Bucket<W> {
+    Groups::none().and(Group { entry, copies }).pack().unwrap()
+}
+
+fn check_saturation<W: Width>() {
     let key = numbered(10, 0);
+    let [first, second] = key.buckets::<W>();
+    let entry = key.place::<W>().fingerprint;
     let mut history = History::<W>::new(MAX_KICKS);
-    for copies in 0..2 * W::SLOTS {
-        assert_eq!(count(&mut history.memory, key.place()), Ok(copies));
-        assert_eq!(history.insert(key), Inserted::Stored);
+    // A million inserts would take too long in the model: the groups begin just below each step.
+    let almost = W::MOST_COPIES - 1;
+    for (copies, lanes) in (1..=W::SLOTS).scan((1, 1), |(most, weight), lanes| {
+        let before = *most;
+        *weight = u32::saturating_mul(*weight, W::HIGHEST_DIGIT);
+        *most = u32::saturating_add(*most, *weight);
+        Some((before, lanes))
+    }) {
+        let bucket = of_group(entry, copies);
+        assert_eq!(bucket.empty_lanes().count(), W::SLOTS - lanes, "{copies}");
+        history.memory.buckets[usize::from(first)] = bucket;
+        assert_eq!(count(&mut history.memory, key.place()), Ok((copies <= almost).then_some(copies)));
+        if copies < almost {
+            let inserted = insert(&mut history.memory, key.place(), MAX_KICKS, &mut history.search);
+            assert_eq!(inserted, Ok(Inserted::Counted { digits: 1, saturates: false }));
+            assert_eq!(count(&mut history.memory, key.place()), Ok(Some(copies + 1)));
+            assert_eq!(remove(&mut history.memory, key.place()), Ok(Some(Removed::Copy { digits: 1 })));
+            assert_eq!(history.memory.at(first), bucket);
+        }
     }
+    let mut memory = Memory::<W>::new();
+    for id in [first, second] {
+        memory.buckets[usize::from(id)] = of_group(entry, almost);
+    }
+    let insert = |memory: &mut Memory<W>, key: Key| {
+        insert(memory, key.place(), MAX_KICKS, &mut Search::new()).unwrap()
+    };
+    assert_eq!(count(&mut memory, key.place()), Ok(Some(2 * almost)));
+    assert_eq!(insert(&mut memory, key), Inserted::Counted { digits: 0, saturates: true });
+    assert_eq!(count(&mut memory, key.place()), Ok(None));
     for generation in 0..W::TAIL_BITS + 2 {
         let key = Key { rem: key.rem << generation, ..key };
-        assert_eq!(history.insert(key), Inserted::DuplicateLimit);
-        history.check_answers(key);
-        history.split(key.rem >> 63 == 1);
+        assert_eq!(insert(&mut memory, key), Inserted::Absorbed);
+        assert_eq!(count(&mut memory, key.place()), Ok(None));
+        let half = |bucket: &Bucket<W>| if key.rem >> 63 == 1 { bucket.split().1 } else { bucket.split().0 };
+        memory = Memory::of(memory.buckets.iter().map(half).collect());
     }
+    // The group that is not saturated gives its copies back, and the saturated one stays.
+    let key = Key { rem: key.rem << (W::TAIL_BITS + 2), ..key };
+    let saturated = memory.buckets.clone();
+    let removed = remove(&mut memory, key.place());
+    assert!(matches!(removed, Ok(Some(Removed::Copy { .. } | Removed::Entry { .. }))), "{removed:?}");
+    for id in [first, second] {
+        if !saturated[usize::from(id)].is_saturated() {
+            memory.buckets[usize::from(id)] = Bucket::new(0);
+        }
+    }
+    assert_eq!(remove(&mut memory, key.place()), Ok(Some(Removed::Nothing)));
+    assert_eq!(contains(&mut memory, key.place()), Ok(true));
+    assert_eq!(held(&memory.buckets).saturated, 1);
+}
+
+fn check_ages<W: Width>() {
+    // One lane a copy, of all ages, in both buckets of a key.
+    let key = numbered(11, 0);
+    let fresh = key.place::<W>().fingerprint;
+    let age = |age: u32| Slot::<W>::new((fresh.0 >> age | 1) << age & (((1u64 << W::BITS) - 1) as u32));
+    let mut history = History::<W>::new(MAX_KICKS);
+    let mut ages = (1..=W::TAIL_BITS.min(3)).cycle();
+    for id in key.buckets::<W>() {
+        for lane in 0..W::SLOTS {
+            let bucket = history.memory.at(id).with(lane, age(ages.next().unwrap()));
+            history.memory.buckets[usize::from(id)] = bucket;
+            history.live.push(key);
+        }
+    }
+    history.entries = Entries::of(&history.memory.buckets);
+    history.recount();
+    let before = history.live.len();
+    for _ in 0..2 * W::SLOTS {
+        let inserted = history.insert(key);
+        assert!(inserted != Inserted::NoPath);
+        history.check_live();
+    }
+    assert_eq!(count(&mut history.memory, key.place()), Ok(Some((before as u32) + 2 * W::SLOTS)));
+    while !history.live.is_empty() {
+        history.remove(0);
+        history.check_live();
+    }
+    assert_eq!(held(&history.memory.buckets), Counts::default());
+}
+
+fn check_moved_group<W: Width>() {
+    // Both buckets of a key are full of groups. One of these has a bucket whose only entry can leave.
+    let key = numbered(12, 0);
+    let [first, second] = key.buckets::<W>();
+    let tags = |from: u16, to: &dyn Fn(u16) -> bool| {
+        (0..1u64 << W::TAG_BITS)
+            .map(|tag| Slot::<W>::fresh(tag << (64 - W::TAG_BITS), !0))
+            .find(|slot| to(slot.other(BucketId(from)).0))
+            .unwrap()
+    };
+    let mut memory = Memory::<W>::new();
+    let fixed = tags(first, &|other| other == second);
+    let moving = tags(first, &|other| other != second);
+    let elsewhere = moving.other(BucketId(first)).0;
+    let leaving = tags(elsewhere, &|other| ![first, second].contains(&other));
+    let most = W::MOST_COPIES - 1;
+    memory.buckets[usize::from(first)] = of_group(moving, most);
+    memory.buckets[usize::from(second)] = of_group(fixed, most);
+    memory.buckets[usize::from(elsewhere)] = Bucket::new(0).with(W::SLOTS - 1, leaving);
+    let copies = held(&memory.buckets);
+    let inserted = insert(&mut memory, key.place(), MAX_KICKS, &mut Search::new());
+    assert_eq!(inserted, Ok(Inserted::Stored));
+    assert_eq!(groups_plainly(memory.at(elsewhere)), [Group { entry: moving, copies: most }]);
+    assert_eq!(memory.at(first).slot(0), key.place::<W>().fingerprint);
+    let now = held(&memory.buckets);
+    assert_eq!((now.digits, now.entries()), (copies.digits, copies.entries() + 1));
 }
 
 fn check_crowded_pair<W: Width>() {
-    // Two keys of one home that differ in the first bit of the tail, and so in all of it.
+    // Keys of one home that differ in the first bits of the tail, and so in all of it.
     let key = numbered(11, 0);
-    let sibling = Key { rem: key.rem ^ 1 << 63, ..key };
     let mut history = History::<W>::new(MAX_KICKS);
-    assert_eq!(history.insert(sibling), Inserted::Stored);
-    for _ in 1..2 * W::SLOTS {
-        assert_eq!(history.insert(key), Inserted::Stored);
+    let sibling = |number: u64| Key { rem: key.rem ^ number << (64 - W::TAIL_BITS), ..key };
+    let siblings = (0..1 << W::TAIL_BITS).map(sibling).take(2 * W::SLOTS as usize + 1);
+    let outcomes: Vec<_> = siblings.map(|sibling| (sibling, history.insert(sibling))).collect();
+    match outcomes[..] {
+        // Too short a tail for so many.
+        _ if outcomes.len() <= 2 * W::SLOTS as usize => return,
+        [.., (last, Inserted::NoPath)] => {
+            history.split(last.rem >> 63 == 1);
+            history.check_live();
+            // Of the siblings, all have gone the other way that differ in the first bit of the tail.
+            let aged = Key { rem: last.rem << 1, ..last };
+            let gone = outcomes.iter().any(|(sibling, _)| (sibling.rem ^ last.rem) >> 63 == 1);
+            assert_eq!(history.insert(aged) != Inserted::NoPath, gone);
+        }
+        _ => panic!("{outcomes:?}"),
     }
-    assert_eq!(history.insert(key), Inserted::NoPath);
-    history.split(key.rem >> 63 == 1);
-    assert_eq!(history.insert(Key { rem: key.rem << 1, ..key }), Inserted::Stored);
 }
 
 fn check_longest<W: Width>() {
@@ -658,9 +854,9 @@ fn check_longest<W: Width>() {
         put(&mut memory, at_older, lane_older, older);
         // The sibling agrees with the older entry alone: it must keep it.
         let sibling = Key { rem: key.rem ^ 1 << (64 - W::TAIL_BITS), ..key };
-        assert_eq!(remove(&mut memory, place), Ok(Some(W::TAIL_BITS)));
+        assert_eq!(remove(&mut memory, place), Ok(Some(Removed::Entry { tail: W::TAIL_BITS })));
         assert_eq!(contains(&mut memory, sibling.place::<W>()), Ok(true));
-        assert_eq!(remove(&mut memory, place), Ok(Some(W::TAIL_BITS - 1)));
+        assert_eq!(remove(&mut memory, place), Ok(Some(Removed::Entry { tail: W::TAIL_BITS - 1 })));
         assert_eq!(remove(&mut memory, place), Ok(None));
         assert!(Entries::of(&memory.buckets) == Entries::default());
     }
@@ -671,7 +867,7 @@ fn check_quarantined_page<W: Width>() {
     let mut history = History::<W>::new(MAX_KICKS);
     let keys = (slots::<W>() as f64 * 0.7) as u64;
     for number in 0..keys / 2 {
-        assert_eq!(history.insert(numbered(13, number)), Inserted::Stored);
+        assert!(history.insert(numbered(13, number)) != Inserted::NoPath);
     }
     history.quarantine(page.clone());
     // Keys that had an entry only there are answered for by the universal slots.
@@ -734,6 +930,7 @@ fn check_failed_loads<W: Width>() {
 
 fn check_max_kicks<W: Width>() {
     let History { memory, mut search, .. } = crowded::<W>(16);
+    let digits = held(&memory.buckets).digits > 0;
     let mut needed = 0;
     for number in 0..100 {
         let place = numbered(17, number).place::<W>();
@@ -741,9 +938,12 @@ fn check_max_kicks<W: Width>() {
         let outcome = [0, 1, 5, 20, 100, 500, MAX_KICKS].map(|max_kicks| {
             let mut memory = Memory::of(memory.buckets.clone());
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
-            assert!(memory.loaded.len() <= max_kicks as usize + 2);
+            // An insert makes room three times at most: for a copy in either bucket, and for an entry of its own. Each
+            // time it looks for a chain, and then for groups that can move, some at a time.
+            let searches = if digits { 3 * (1 + 2 * (DEPTH as usize + 1)) } else { 1 };
+            assert!(memory.loaded.len() <= searches * max_kicks as usize + 2);
             assert!(max_kicks > 0 || memory.stored.len() < 2);
-            inserted == Inserted::Stored
+            inserted != Inserted::NoPath
         });
         assert!(outcome.is_sorted(), "more kicks made room for less: {outcome:?}");
         needed += u32::from(!outcome[0] && outcome[6]);
@@ -784,9 +984,10 @@ fn load_at_first_failure<W: Width>(seed: u64) -> f64 {
     let stored = (0..).take_while(|number| {
         memory.forget_use();
         let place = numbered(seed, *number).place::<W>();
-        insert(&mut memory, place, MAX_KICKS, &mut search) == Ok(Inserted::Stored)
+        insert(&mut memory, place, MAX_KICKS, &mut search).unwrap() != Inserted::NoPath
     });
-    stored.count() as f64 / slots::<W>() as f64
+    assert!(stored.count() > 0);
+    held(&memory.buckets).used() as f64 / slots::<W>() as f64
 }
 
 #[test]

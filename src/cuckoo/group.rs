@@ -1,0 +1,185 @@
+//! Groups: an entry, and the digits in the lanes directly above it, which count its copies.
+//!
+//! No I/O. The rules are those of `format-spec/README.md`, section 4.2. The digits d0, d1, ... of a group, the lowest
+//! lane first, are those of a number in bijective base D: each is 1 to D, so each number has just one form.
+//!
+//! `copies = 1 + d0 + d1 D + d2 D^2 + ...`
+//!
+//! n = 4, D = 31: one lane is 1 copy, two are 2 to 32, three up to 993, and four, a whole bucket, up to 30,784. A group
+//! at that highest count is *saturated*: it stands for as many copies or more, and is never changed again.
+
+use super::bucket::{Bucket, Slot};
+use super::widths::Width;
+
+/// Groups of a bucket at most, and one that may not fit.
+const MOST: usize = 8;
+
+/// An entry and the copies that it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Group<W> {
+    pub(super) entry: Slot<W>,
+    pub(super) copies: u32,
+}
+
+impl<W: Width> Group<W> {
+    /// The lanes that it takes; `None` if no bucket has so many.
+    ///
+    /// n = 4: 1 copy takes 1, 32 take 2, 33 take 3, 30,784 take 4, and 30,785 take more than there are.
+    pub(super) const fn lanes(self) -> Option<u32> {
+        let (mut lanes, mut rest) = (1, self.copies - 1);
+        while rest > 0 {
+            lanes += 1;
+            rest = (rest - 1) / W::HIGHEST_DIGIT;
+        }
+        if lanes <= W::SLOTS { Some(lanes) } else { None }
+    }
+
+    /// With one more copy, if it may count that: not if it would be saturated by it.
+    pub(super) const fn grown(self) -> Option<Self> {
+        let copies = self.copies + 1;
+        if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
+    }
+
+    const fn matches(self, query: Slot<W>) -> bool {
+        Bucket::new(self.entry.0 as u64).matches(query).has(0)
+    }
+
+    /// Of the groups that match a key, removal takes a copy from the lowest in this order: the one with the longest
+    /// tail, and of several that with the fewest copies. So a saturated group comes last.
+    pub(super) const fn order(self) -> (u32, u32) {
+        (self.entry.0.trailing_zeros(), self.copies)
+    }
+}
+
+/// The groups of a bucket, apart from each other. Slots that belong to no group, which no writer stores, are kept as
+/// groups of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Groups<W> {
+    groups: [Group<W>; MOST],
+    number: usize,
+}
+
+impl<W: Width> Groups<W> {
+    pub(super) const fn none() -> Self {
+        Self { groups: [Group { entry: Slot::new(0), copies: 1 }; MOST], number: 0 }
+    }
+
+    pub(super) fn of(bucket: Bucket<W>) -> Self {
+        let mut all = Self::none();
+        // What the next digit counts; 0 if it does not belong to a group.
+        let mut weight = 0;
+        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+            match slot.digit() {
+                Some(digit) if weight != 0 => {
+                    all.groups[all.number - 1].copies += digit * weight;
+                    weight = weight.saturating_mul(W::HIGHEST_DIGIT);
+                }
+                _ => {
+                    weight = u32::from(slot.tail_length().is_some());
+                    if !slot.is_empty() {
+                        all = all.and(Group { entry: slot, copies: 1 });
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// A bucket of these groups, from its lowest lane on; `None` if they do not fit.
+    pub(super) fn pack(&self) -> Option<Bucket<W>> {
+        let mut lanes = 0..W::SLOTS;
+        let mut bucket = Bucket::new(0);
+        // A digit that belongs to no group must not come to lie above an entry.
+        for stray in [true, false] {
+            for group in self.iter().filter(|group| group.entry.digit().is_some() == stray) {
+                bucket = bucket.with(lanes.next()?, group.entry);
+                let mut rest = group.copies - 1;
+                while rest > 0 {
+                    let digit = (rest - 1) % W::HIGHEST_DIGIT + 1;
+                    bucket = bucket.with(lanes.next()?, Slot::of_digit(digit));
+                    rest = (rest - digit) / W::HIGHEST_DIGIT;
+                }
+            }
+        }
+        Some(bucket)
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Group<W>> {
+        self.groups[..self.number].iter()
+    }
+
+    /// The group of this entry with the fewest copies, as an index and a value.
+    pub(super) fn find(&self, entry: Slot<W>) -> Option<(usize, Group<W>)> {
+        let equal = self.iter().copied().enumerate().filter(|(_, group)| group.entry == entry);
+        equal.min_by_key(|(_, group)| group.copies)
+    }
+
+    /// Of the groups that match, the one that a removal takes a copy from, as an index and a value.
+    pub(super) fn longest_match(&self, query: Slot<W>) -> Option<(usize, Group<W>)> {
+        let entries =
+            self.iter().copied().enumerate().filter(|(_, group)| group.entry.tail_length().is_some());
+        entries.filter(|(_, group)| group.matches(query)).min_by_key(|(_, group)| group.order())
+    }
+
+    /// The copies of the groups that match.
+    fn copies(&self, query: Slot<W>) -> u32 {
+        self.iter().filter(|group| group.matches(query)).map(|group| group.copies).sum()
+    }
+
+    /// All groups as one, whose entry is that with the shortest tail; `None` if a slot is no entry. If some key matches
+    /// all of them, that entry matches every key that any of them matches.
+    pub(super) fn merged(&self) -> Option<Group<W>> {
+        let shortest = self.iter().min_by_key(|group| group.entry.tail_length())?;
+        let copies = self.iter().map(|group| group.copies).sum();
+        shortest.entry.tail_length().map(|_| Group { copies, ..*shortest })
+    }
+
+    /// With another group in the place of this one.
+    pub(super) fn with(mut self, index: usize, group: Group<W>) -> Self {
+        if let Some(place) = self.groups.get_mut(index) {
+            *place = group;
+        }
+        self
+    }
+
+    pub(super) fn without(mut self, index: usize) -> Self {
+        if index < self.number {
+            self.groups[index..self.number].rotate_left(1);
+            self.number -= 1;
+        }
+        self
+    }
+
+    /// With one more group.
+    pub(super) fn and(mut self, group: Group<W>) -> Self {
+        if let Some(place) = self.groups.get_mut(self.number) {
+            *place = group;
+            self.number += 1;
+        }
+        self
+    }
+}
+
+impl<W: Width> Bucket<W> {
+    /// The copies that the entries matching `query` stand for; `None` if there may be more, as one of them is universal
+    /// or saturated.
+    #[inline(always)]
+    pub(crate) fn copies(self, query: Slot<W>) -> Option<u32> {
+        if self.has_universal() {
+            return None;
+        }
+        let matching = self.matches(query);
+        if self.digit_lanes().any() && matching.any() {
+            return self.copies_of_groups(query);
+        }
+        Some(matching.count())
+    }
+
+    #[inline(never)]
+    fn copies_of_groups(self, query: Slot<W>) -> Option<u32> {
+        (!self.is_saturated()).then(|| Groups::of(self).copies(query))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! A thread that looks at the names of the files that readers have open, and tells a view when its name has come to
+//! lead to another file, as after `mv new.gowk live.gowk`.
+//!
+//! A lookup cannot afford to look at a name, and not even at a clock. So the thread closes the shortcut of such a view,
+//! and the next lookup finds out why. There is one thread in a process, as long as there are readers of files; where it
+//! cannot be started, batches and [`Reader::refresh`](super::Reader::refresh) still look at the name.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::view::View;
+use crate::system::{Inode, inode_of};
+
+/// How often the names are looked at.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How often the list is tried before a view goes without. It is held for some microseconds; but for ever in a process
+/// that was forked just then.
+const TRIES: u32 = 100;
+
+static NAMES: Mutex<Names> = Mutex::new(Names { process: 0, watched: Vec::new() });
+
+struct Names {
+    /// The process whose thread looks at them; 0 if there is none. A fork has the list, and not the thread.
+    process: u32,
+    watched: Vec<Watched>,
+}
+
+#[derive(Clone)]
+struct Watched {
+    name: Arc<Path>,
+    inode: Inode,
+    view: Weak<View>,
+}
+
+/// Has the name of a view's file looked at until the view is gone.
+pub(super) fn watch(view: &Arc<View>, name: Arc<Path>, inode: Inode) {
+    let Some(mut names) = (0..TRIES).find_map(|_| {
+        let names = try_lock();
+        if names.is_none() {
+            thread::sleep(Duration::from_micros(20));
+        }
+        names
+    }) else {
+        return;
+    };
+    names.watched.push(Watched { name, inode, view: Arc::downgrade(view) });
+    if names.process != std::process::id() {
+        let started = thread::Builder::new().name("gowk-names".to_owned()).spawn(look_until_none_is_left);
+        names.process = if started.is_ok() { std::process::id() } else { 0 };
+    }
+}
+
+fn try_lock() -> Option<MutexGuard<'static, Names>> {
+    match NAMES.try_lock() {
+        Ok(names) => Some(names),
+        Err(TryLockError::Poisoned(names)) => Some(names.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+fn look_until_none_is_left() {
+    loop {
+        thread::sleep(PERIOD);
+        let Some(mut names) = try_lock() else { continue };
+        names.watched.retain(|watched| watched.view.strong_count() > 0);
+        if names.watched.is_empty() {
+            names.process = 0;
+            return;
+        }
+        // Names may be slow to look at, as on a network.
+        let watched = names.watched.clone();
+        drop(names);
+        for Watched { name, inode, view } in watched {
+            // The view is held for a moment, and only here: else its last reader could find the file still mapped.
+            if inode_of(&name).is_ok_and(|found| found.is_some_and(|found| found != inode))
+                && let Some(view) = view.upgrade()
+            {
+                view.leave();
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Joining shards into one filter, by putting their regions one after the other. No key is needed: S shards of R regions
+//! hold exactly what one filter of S * R regions holds. `format-spec/README.md`, sections 3.5 and 8.6.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::doubling::{count_region, each_descendant};
+use super::writer::Writer;
+use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, with_width};
+use crate::error::{Difference, Error, GrowthRefusal, IoContext, Result};
+use crate::file::{LiveCopy, UnpublishedFile};
+use crate::format::{Geometry, Identity, Metadata, Policy};
+use crate::options::Options;
+use crate::read::{Attempts, InVain, Reader, View, copy_regions};
+use crate::system::{Files, Rights, new_uuid};
+
+/// One of the filters that are joined, as of one commit.
+struct Part<'a> {
+    reader: &'a Reader,
+    view: Arc<View>,
+    copy: LiveCopy,
+    metadata: Metadata,
+    /// How often it has to double to have as many regions as the others.
+    doublings: u32,
+}
+
+impl Part<'_> {
+    fn identity(&self) -> &Identity {
+        &self.view.superblock.identity
+    }
+}
+
+impl Reader {
+    /// Joins shards, given in their order, into one filter at `destination`, where there must be none.
+    ///
+    /// They are all shards there are, or k of S from a multiple of k on: the outcome is a whole filter, or shard
+    /// `first / k` of `S / k`. It answers as each of them does on its keys, false positives included. They need the
+    /// same seed and the same slots. Of those with fewer regions, which must be fewer by a power of two, the outcome
+    /// has what they would be after the missing doublings. Each is read as of one commit of its own. The metadata is
+    /// that of all, which must not contradict each other; counts, capacities and limits of the file add up; the
+    /// other limits are those of the first.
+    ///
+    /// `progress` is told the regions written, and all there are. Fails with [`Error::Unlike`], which says what
+    /// differs, and as [`copy_to`](Self::copy_to) does.
+    pub fn join_to(
+        shards: &[Self],
+        destination: impl AsRef<Path>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let (Some(first), destination) = (shards.first(), destination.as_ref()) else {
+            return Err(Error::Option {
+                option: "number of shards",
+                found: "0".to_owned(),
+                expected: "at least 1 to be joined",
+            });
+        };
+        let mut attempts = Attempts::first();
+        loop {
+            match try_join(shards, first, destination, progress)? {
+                Ok(mut writer) => {
+                    writer.commit()?;
+                    return writer.close();
+                }
+                Err((failed, place)) => {
+                    if failed == InVain::NotBegun {
+                        // The writer may have died. Opening the file anew recovers it.
+                        place.reopen(&place.view()?)?;
+                    }
+                    if !attempts.again(failed) {
+                        return Err(Error::Busy { path: place.path().to_owned(), op: "copied" });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn try_join<'a>(
+    shards: &'a [Reader],
+    first: &'a Reader,
+    destination: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<std::result::Result<Writer, (InVain, &'a Reader)>> {
+    let mut parts = Vec::new();
+    for reader in shards {
+        let view = reader.view()?;
+        let Some(copy) = view.settled_live_copy() else { return Ok(Err((InVain::NotBegun, reader))) };
+        let (copy, metadata) = copy?;
+        parts.push(Part { reader, view, copy, metadata, doublings: 0 });
+    }
+    let geometry = joined_geometry(&mut parts, first.path())?;
+    let metadata = joined_metadata(&parts)?;
+    let (options, files) = (Options::new(), Files::new(destination)?);
+    let model = File::open(first.path()).and_then(|file| Rights::of(&file)).at(first.path(), "look at")?;
+    let hasher = first.view()?.superblock.identity.hasher;
+    let identity = Identity { uuid: new_uuid(destination)?, hasher, geometry };
+    let policy = joined_policy(&parts, first.view()?.superblock.policy);
+    let fill = |files: &Files| {
+        let mut counts = Counts::default();
+        let file = UnpublishedFile::fill(files, &options.disk, identity, Some(&model), true, |write| {
+            let mut next = 0;
+            parts.iter().try_for_each(|part| {
+                let regions = 0..part.identity().geometry.regions();
+                let each = &mut |words: &_| {
+                    with_width!(geometry.slots, W => count_region::<W>(words, &mut counts));
+                    write(RegionId(next as u32), words)?;
+                    next += 1;
+                    progress(next, geometry.regions());
+                    Ok(())
+                };
+                copy_regions(
+                    &part.view,
+                    regions,
+                    &mut |_, words, _| {
+                        with_width!(geometry.slots, W => each_descendant::<W>(words, part.doublings, each))
+                    },
+                    &mut |_, _| (),
+                )
+            })
+        })?;
+        for Part { copy: LiveCopy { counts: of_part, .. }, .. } in &parts {
+            counts.inserted = counts.inserted.saturating_add(of_part.inserted);
+            counts.removed = counts.removed.saturating_add(of_part.removed);
+            counts.unrecorded = counts.unrecorded.saturating_add(of_part.unrecorded);
+        }
+        Ok((file, counts))
+    };
+    let joined = Writer::create_filled(files, &options, policy, metadata, fill);
+    let torn = parts.iter().find(|part| !part.reader.is_still(&part.view, &part.copy));
+    match (joined, torn) {
+        (Ok(writer), None) => Ok(Ok(writer)),
+        // What was read may be of two commits. A failure counts only if no commit came in between.
+        (Ok(_) | Err(Error::Damaged { .. }), Some(part)) => Ok(Err((InVain::Torn, part.reader))),
+        (Err(Error::Busy { .. }), torn) => Ok(Err((InVain::Torn, torn.map_or(first, |part| part.reader)))),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// The shape of the joined filter; notes how often each part has to double.
+fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
+    let count = parts.len() as u64;
+    let Some((geometry, hasher)) =
+        parts.first().map(|part| (part.identity().geometry, part.identity().hasher))
+    else {
+        return Err(Error::NotFound { path: first.to_owned() });
+    };
+    let regions = parts.iter().map(|part| part.identity().geometry.regions()).max().unwrap_or(1);
+    let generation = parts.iter().map(|part| part.identity().geometry.generation).max().unwrap_or(0);
+    for (number, part) in (geometry.shard.number..).zip(parts.iter_mut()) {
+        let Identity { hasher: ours, geometry: found, .. } = *part.identity();
+        let difference = if ours.kind != hasher.kind {
+            Some(Difference::Hash)
+        } else if ours.seed != hasher.seed && ours.kind == HashKind::Xxh3 {
+            Some(Difference::Seed(ours.seed, hasher.seed))
+        } else if found.slots != geometry.slots {
+            Some(Difference::Slots(found.slots.get(), geometry.slots.get()))
+        } else if found.shard.of != geometry.shard.of {
+            Some(Difference::Shards(found.shard.of, geometry.shard.of))
+        } else if found.shard.number != number {
+            Some(Difference::Shard(found.shard.number, number))
+        } else {
+            let doublings = (regions / found.regions()).trailing_zeros();
+            part.doublings = doublings;
+            (found.regions() << doublings != regions).then_some(Difference::Regions(found.regions(), regions))
+        };
+        if let Some(difference) = difference {
+            let path = part.reader.path().to_owned();
+            return Err(Error::Unlike { path, other: first.to_owned(), difference });
+        }
+    }
+    let Shard { of, number } = geometry.shard;
+    if !of.is_multiple_of(count) || !number.is_multiple_of(count) {
+        return Err(Error::Option {
+            option: "number of shards",
+            found: format!("{count} of {of}, from shard {number} on"),
+            expected: "all of them, or a number that divides all, from a multiple of that number on",
+        });
+    }
+    let shard = Shard { of: of / count, number: number / count };
+    let all = regions * count;
+    if all > shard.most_regions() {
+        return Err(Error::Growth { path: first.to_owned(), reason: GrowthRefusal::Regions(MAX_REGIONS) });
+    }
+    // The most doublings that any of them has behind it, as far as the regions can be halved so often.
+    let generation = generation.min(all.trailing_zeros());
+    Ok(Geometry { slots: geometry.slots, base_regions: all >> generation, generation, shard })
+}
+
+/// All entries of the parts, none of which may have two values.
+fn joined_metadata(parts: &[Part<'_>]) -> Result<Metadata> {
+    let mut joined: Vec<(&str, &[u8], &Part<'_>)> = Vec::new();
+    let mut metadata = Metadata::default();
+    for part in parts {
+        for (name, value) in part.metadata.iter() {
+            match joined.iter().find(|(found, ..)| *found == name) {
+                Some((_, found, _)) if *found == value => {}
+                Some((_, _, other)) => {
+                    let (path, other) = (part.reader.path().to_owned(), other.reader.path().to_owned());
+                    return Err(Error::Unlike {
+                        path,
+                        other,
+                        difference: Difference::Metadata(name.to_owned()),
+                    });
+                }
+                None => {
+                    joined.push((name, value, part));
+                    metadata.set(name, value);
+                }
+            }
+        }
+    }
+    Ok(metadata)
+}
+
+/// What the joined filter was asked to be: capacities and limits of files add up; without a limit in one there is none.
+fn joined_policy(parts: &[Part<'_>], first: Policy) -> Policy {
+    let policies = || parts.iter().map(|part| part.view.superblock.policy);
+    let capacity = policies().fold(0, |sum, policy| policy.capacity.saturating_add(sum));
+    let limits = policies().map(|policy| policy.max_file_size);
+    let limit = if limits.clone().any(|limit| limit == 0) { 0 } else { limits.fold(0, u64::saturating_add) };
+    Policy { capacity, max_file_size: limit, ..first }
+}
