@@ -146,6 +146,39 @@ class CallerHashes(Error):
     path: str
 
 
+class OtherShard(Error):
+    """A key was given to the filter of a shard that it does not belong to."""
+
+    path: str
+    shard: int
+    """The filter's shard, from 0."""
+    shards: int
+    """How many shards there are."""
+    belongs: int
+    """The key's shard."""
+
+
+class NotSealed(Error):
+    """The filter was to be opened as a sealed one, and is not at a checkpoint or not closed."""
+
+    path: str
+
+
+class Indivisible(Error):
+    """The filter cannot be divided into so many shards of one size."""
+
+    path: str
+    regions: int
+    parts: int
+
+
+class Unlike(Error):
+    """Two filters that were to be joined or merged differ in what must be equal."""
+
+    path: str
+    other: str
+
+
 class Damaged(Error):
     """A page does not match its checksum."""
 
@@ -326,6 +359,7 @@ __all__ = [
     "Growth",
     "HardLinks",
     "HashMismatch",
+    "Indivisible",
     "Io",
     "JobError",
     "JobInput",
@@ -340,13 +374,16 @@ __all__ = [
     "NoSpace",
     "NotFound",
     "NotGowk",
+    "NotSealed",
     "Option",
+    "OtherShard",
     "Poisoned",
     "Rate",
     "Replaced",
     "Stalled",
     "Superblocks",
     "Unknown",
+    "Unlike",
     "UnsafeRemove",
     "Version",
 ]

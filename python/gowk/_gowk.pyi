@@ -21,7 +21,7 @@ _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = Iterable[str] | Iterable[Buffer] | Iterable[str | Buffer] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
 
-__all__ = ["Job", "Reader", "Writer", "__version__", "command", "release_thread"]
+__all__ = ["Job", "Reader", "Writer", "__version__", "command", "join", "release_thread"]
 
 __version__: str
 
@@ -44,6 +44,8 @@ class Reader:
             thread use fewer.
         in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
             commits are not seen then.
+        sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
+            journal, on file systems without locks or write permission, as from an image or a network share.
         on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
             the key is there (``"present"``).
         verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
@@ -69,13 +71,14 @@ class Reader:
         *,
         threads: int = 1,
         in_memory: bool = False,
+        sealed: bool = False,
         on_damage: Literal["error", "present"] = "error",
         verify: Literal["first_touch", "eager", "never"] = "first_touch",
         wait: float = 0.0,
     ) -> Self: ...
     @staticmethod
     def _unopened(
-        path: _Path, threads: int, in_memory: bool, on_damage: str, verify: str, wait: float
+        path: _Path, threads: int, in_memory: bool, sealed: bool, on_damage: str, verify: str, wait: float
     ) -> Reader: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -136,14 +139,44 @@ class Reader:
         >>> gowk.Reader("seen.gowk").verify().is_clean
         True
         """
-    def copy_to(self, destination: _Path, progress: _Told | None = None) -> None:
-        """Copies the filter, as of one commit, to a file that must not exist.
+    def refresh(self) -> bool:
+        """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
+        that one; returns whether it did.
 
-        Seed, keys, counters and metadata are the same. The copy is durable when the call returns.
+        Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
+        once in any case.
+        """
+    def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:
+        """Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
+
+        Together they answer as the filter does. :func:`join` puts them together again.
 
         Args:
-            destination: the new file.
+            destinations: the files, in the order of the shards.
+            progress: called with the regions written, and all there are. An exception of it ends the call.
+
+        Raises:
+            Indivisible: the filter has a number of regions that cannot be divided so.
+
+        >>> import gowk
+        >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
+        ...     whole.update(["a", "b", "c"])
+        >>> gowk.Reader("whole.gowk").divide_to(["0.gowk", "1.gowk"])
+        >>> shards = [gowk.Reader("0.gowk"), gowk.Reader("1.gowk")]
+        >>> gowk.join(shards, "again.gowk")
+        >>> gowk.Reader("again.gowk").contains_many(["a", "b", "c", "d"])
+        array([ True,  True,  True, False])
+        """
+    def copy_to(self, destination: _Path, progress: _Told | None = None, *, over: bool = False) -> None:
+        """Copies the filter, as of one commit, to a file that must not exist, or over another filter.
+
+        Seed, keys, counters and metadata are the same. The copy is durable when the call returns. Readers of a filter that
+        is replaced go on with the copy at once.
+
+        Args:
+            destination: the file.
             progress: called with the regions copied, and all there are. An exception of it ends the call.
+            over: whether a filter at the destination is replaced.
 
         Raises:
             Exists: the destination is taken. It is a :class:`FileExistsError` too.
@@ -171,12 +204,12 @@ class Writer:
         path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
         mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
             not be there, and ``"w"`` creates one in the place of what is there.
-        capacity: at creation: distinct keys that the filter takes before it has to double.
+        capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
         slots_per_bucket: at creation: 2 to 7, instead of a rate.
         seed: at creation: of the hash; random unless given.
-        growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` or ``"never"``.
+        growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
         max_file_size: at creation: the most bytes that the file may have.
         max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
         threads: threads that batches are divided over, at least 1.
@@ -184,6 +217,10 @@ class Writer:
         verify: when pages are compared with their checksums; see :class:`Reader`.
         max_kicks: entries that an insert examines at most in search of a free slot.
         void_growth: whether the filter may double although most of its entries would be copied to both sides.
+        like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
+            no ``capacity``, rate, slots or seed beside it.
+        shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
+            shard is refused with :class:`OtherShard`.
 
     Raises:
         Locked: another writer has the filter.
@@ -201,11 +238,11 @@ class Writer:
         path: _Path,
         *,
         mode: Literal["a", "r+", "x", "w"] = "a",
-        capacity: int = 1_000_000,
+        capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,
         seed: int | None = None,
-        growth: Literal["auto", "never"] = "auto",
+        growth: Literal["auto", "never"] | None = None,
         max_file_size: int | None = None,
         max_false_positive_rate: float | None = None,
         threads: int = 1,
@@ -213,6 +250,8 @@ class Writer:
         verify: Literal["first_touch", "eager", "never"] = "first_touch",
         max_kicks: int = 2000,
         void_growth: bool = False,
+        like: Reader | None = None,
+        shard: tuple[int, int] | None = None,
     ) -> Self: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -456,6 +495,19 @@ class Job:
 
 def command(arguments: Sequence[str]) -> int:
     """Runs the command-line tool with these arguments, the first of which is its name; returns the exit code."""
+def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = None) -> None:
+    """Joins shards, given in their order, into one filter at ``destination``, where there must be none.
+
+    They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+
+    Args:
+        shards: all shards there are, or some of them that one shard of fewer would hold.
+        destination: the file.
+        progress: called with the regions written, and all there are. An exception of it ends the call.
+
+    Raises:
+        Unlike: they differ in what must be equal, which the message says.
+    """
 def release_thread() -> None:
     """Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
 

@@ -41,6 +41,10 @@ class Info:
     """The seed of the hash."""
     slots_per_bucket: int
     """Slots in each bucket, 2 to 7."""
+    shards: int
+    """How many shards divide all keys; 1 for a filter that takes every key."""
+    shard: int
+    """Which of them the filter holds, from 0."""
     base_regions: int
     """Regions when the filter was created."""
     generation: int
@@ -60,11 +64,17 @@ class Info:
     slots: int
     """Slots of all buckets."""
     entries: int
-    """Slots that hold an entry."""
+    """Slots that hold an entry: one for each distinct key, or more."""
+    digits: int
+    """Slots that hold a digit, which counts copies of an entry."""
+    saturated: int
+    """Entries whose copies have reached the highest count. They stay for good, whatever is removed."""
+    copies: int
+    """Copies of all keys: those inserted, less those removed."""
     inserted: int
-    """Entries ever stored by inserts."""
+    """Copies ever inserted."""
     removed: int
-    """Entries removed."""
+    """Copies removed."""
     unrecorded: int
     """Inserts that stored no entry; removal is refused unless this is 0."""
     entries_by_tail: tuple[int, ...]
@@ -72,7 +82,7 @@ class Info:
     quarantined_buckets: int
     """Buckets that repair has filled with slots that match everything."""
     load: float
-    """Slots in use, quarantined ones too, divided by all slots: 0 to 1."""
+    """Slots in use, by entries, digits and quarantine, divided by all slots: 0 to 1."""
     bits_per_key: float | None
     """Bits of the file per entry; None while there are none."""
     expected_false_positive_rate: float

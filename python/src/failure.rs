@@ -49,6 +49,10 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::Length { path, .. }
         | Error::HashMismatch { path }
         | Error::CallerHashes { path }
+        | Error::OtherShard { path, .. }
+        | Error::NotSealed { path, .. }
+        | Error::Indivisible { path, .. }
+        | Error::Unlike { path, .. }
         | Error::Damaged { path, .. }
         | Error::Journal { path, .. }
         | Error::Locked { path }
@@ -117,6 +121,22 @@ fn details_of(error: &Error, details: &Bound<'_, PyDict>) -> PyResult<&'static s
         }
         Error::HashMismatch { .. } => "HashMismatch",
         Error::CallerHashes { .. } => "CallerHashes",
+        Error::OtherShard { shard, shards, belongs, .. } => {
+            details.set_item("shard", shard)?;
+            details.set_item("shards", shards)?;
+            details.set_item("belongs", belongs)?;
+            "OtherShard"
+        }
+        Error::NotSealed { .. } => "NotSealed",
+        Error::Indivisible { regions, parts, .. } => {
+            details.set_item("regions", regions)?;
+            details.set_item("parts", parts)?;
+            "Indivisible"
+        }
+        Error::Unlike { other, .. } => {
+            details.set_item("other", other.as_os_str())?;
+            "Unlike"
+        }
         Error::Damaged { region, page, .. } => {
             details.set_item("region", region)?;
             details.set_item("page", page)?;

@@ -27,8 +27,9 @@ const BYTES: usize = 16 << 20;
 pub(crate) trait Operation: Send {
     /// The answer for one row; the default is that of a null.
     type Answer: Copy + Default + Send + 'static;
+
     /// Whether keys that were taken before an error stay taken.
-    const CHANGES: bool;
+    fn changes(&self) -> bool;
 
     /// Rows to be taken at a time.
     fn rows(&self) -> usize;
@@ -53,7 +54,7 @@ pub(crate) fn feed<O: Operation>(keys: &Bound<'_, PyAny>, operation: O) -> PyRes
         Feeder { operation, answers: Vec::new(), found: Vec::new(), done: 0, doubtful: 0, refused: None };
     match feeder.all(keys) {
         Ok(()) => Ok(feeder.answers),
-        Err(error) if O::CHANGES => Err(feeder.explained(keys.py(), error)?),
+        Err(error) if feeder.operation.changes() => Err(feeder.explained(keys.py(), error)?),
         Err(error) => Err(error),
     }
 }
@@ -129,7 +130,7 @@ impl<O: Operation> Feeder<O> {
             }
         }
         // The keys before one that is none are taken, as those of the chunks before it were.
-        if flat.len() > 0 && (stopped.is_none() || O::CHANGES) {
+        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
         stopped.map_or(Ok(()), Err)
@@ -139,7 +140,9 @@ impl<O: Operation> Feeder<O> {
         for array in arrow.into_reader()? {
             let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
             let array = column_of(array)?;
-            let mut most = self.operation.rows();
+            // Nothing is copied, so that changes may be larger, and each region is worked on once for more keys.
+            let mut most =
+                if self.operation.changes() { 4 * self.operation.rows() } else { self.operation.rows() };
             if let Some(dictionary) = array.as_any_dictionary_opt() {
                 // Each chunk looks at the whole dictionary.
                 most = most.max(dictionary.values().len());
@@ -215,7 +218,7 @@ impl<O: Operation> Feeder<O> {
             let index = self.done + row;
             PyTypeError::new_err(format!("keys[{index}] is str with a lone surrogate, which has no UTF-8"))
         });
-        if flat.len() > 0 && (stopped.is_none() || O::CHANGES) {
+        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
         stopped.map_or(Ok(()), Err)

@@ -34,6 +34,8 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     fields.set_item("hash", if info.hash == HashKind::Xxh3 { "xxh3" } else { "caller" })?;
     fields.set_item("seed", info.seed)?;
     fields.set_item("slots_per_bucket", info.slots_per_bucket.get())?;
+    fields.set_item("shards", info.shards)?;
+    fields.set_item("shard", info.shard)?;
     fields.set_item("base_regions", info.base_regions)?;
     fields.set_item("generation", info.generation)?;
     fields.set_item("regions", info.regions)?;
@@ -44,6 +46,9 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     fields.set_item("max_false_positive_rate", info.max_false_positive_rate)?;
     fields.set_item("slots", info.slots)?;
     fields.set_item("entries", info.entries)?;
+    fields.set_item("digits", info.digits)?;
+    fields.set_item("saturated", info.saturated)?;
+    fields.set_item("copies", info.copies)?;
     fields.set_item("inserted", info.inserted)?;
     fields.set_item("removed", info.removed)?;
     fields.set_item("unrecorded", info.unrecorded)?;

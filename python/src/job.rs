@@ -117,7 +117,7 @@ impl Job {
         threads: usize,
         wait: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let options = options::common(threads, wait, "first_touch")?;
+        let options = options::common(gowk::Options::new(), threads, wait, "first_touch")?;
         let restart = restart.unwrap_or_default();
         let asked = Asked { restart, forget_missing, new_output, options };
         let (mut raised, mut flow) = (None, ControlFlow::Continue(()));

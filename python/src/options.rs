@@ -40,9 +40,14 @@ pub(crate) fn wait(seconds: f64) -> PyResult<Duration> {
 }
 
 /// What readers and writers share.
-pub(crate) fn common(threads: usize, wait_for: f64, verify_when: &str) -> PyResult<Options> {
+pub(crate) fn common(
+    options: Options,
+    threads: usize,
+    wait_for: f64,
+    verify_when: &str,
+) -> PyResult<Options> {
     if threads == 0 {
         return Err(PyValueError::new_err("threads is 0, but must be at least 1"));
     }
-    Ok(Options::new().threads(threads).wait(wait(wait_for)?).verify(verify(verify_when)?))
+    Ok(options.threads(threads).wait(wait(wait_for)?).verify(verify(verify_when)?))
 }

@@ -34,6 +34,8 @@ const ROWS_OF_THREADS: usize = 1 << 17;
 ///         thread use fewer.
 ///     in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
 ///         commits are not seen then.
+///     sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
+///         journal, on file systems without locks or write permission, as from an image or a network share.
 ///     on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
 ///         the key is there (``"present"``).
 ///     verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
@@ -64,6 +66,7 @@ pub(crate) struct Reader {
 struct Settings {
     threads: usize,
     in_memory: bool,
+    sealed: bool,
     on_damage: String,
     verify: String,
     wait: f64,
@@ -79,8 +82,8 @@ struct Opened {
 
 impl Settings {
     fn open(&self, py: Python<'_>, path: &Path) -> PyResult<Opened> {
-        let options = options::common(self.threads, self.wait, &self.verify)?;
-        let options = options.on_damage(options::on_damage(&self.on_damage)?);
+        let options = options::common(gowk::Options::new(), self.threads, self.wait, &self.verify)?;
+        let options = options.sealed(self.sealed).on_damage(options::on_damage(&self.on_damage)?);
         let generation = generation();
         let open = || if self.in_memory { options.read_in_memory(path) } else { options.read(path) };
         let reader = py.detach(open).map_err(|error| failure::raised(py, &error))?;
@@ -91,7 +94,7 @@ impl Settings {
 impl Reader {
     /// The file as this process has opened it.
     #[inline(always)]
-    fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
+    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
         match self.opened.get() {
             Some(opened) if opened.generation == generation() => Ok(&opened.reader),
             opened => self.reopened(py, opened),
@@ -130,17 +133,19 @@ impl Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (path, *, threads=1, in_memory=false, on_damage="error", verify="first_touch", wait=0.0))]
+    #[pyo3(signature = (path, *, threads=1, in_memory=false, sealed=false, on_damage="error", verify="first_touch", wait=0.0))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         threads: usize,
         in_memory: bool,
+        sealed: bool,
         on_damage: &str,
         verify: &str,
         wait: f64,
     ) -> PyResult<Self> {
-        let reader = Self::unopened(path, threads, in_memory, on_damage, verify, wait)?;
+        let reader = Self::unopened(path, threads, in_memory, sealed, on_damage, verify, wait)?;
         reader.reader(py)?;
         Ok(reader)
     }
@@ -152,13 +157,20 @@ impl Reader {
         path: PathBuf,
         threads: usize,
         in_memory: bool,
+        sealed: bool,
         on_damage: &str,
         verify: &str,
         wait: f64,
     ) -> PyResult<Self> {
         let path = std::path::absolute(path)?;
-        let settings =
-            Settings { threads, in_memory, on_damage: on_damage.to_owned(), verify: verify.to_owned(), wait };
+        let settings = Settings {
+            threads,
+            in_memory,
+            sealed,
+            on_damage: on_damage.to_owned(),
+            verify: verify.to_owned(),
+            wait,
+        };
         Ok(Self { path, settings, opened: OnceLock::new() })
     }
 
@@ -224,7 +236,7 @@ impl Reader {
     /// count.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = Self::done(py, self.reader(py)?.info())?;
-        Ok(info.inserted.saturating_sub(info.removed) as usize)
+        Ok(info.copies as usize)
     }
 
     /// The filter's shape, contents and expectations, as of its last commit.
@@ -276,36 +288,113 @@ impl Reader {
         info::report(py, &Self::done(py, report)?)
     }
 
-    /// Copies the filter, as of one commit, to a file that must not exist.
+    /// Copies the filter, as of one commit, to a file that must not exist, or over another filter.
     ///
-    /// Seed, keys, counters and metadata are the same. The copy is durable when the call returns.
+    /// Seed, keys, counters and metadata are the same. The copy is durable when the call returns. Readers of a filter that
+    /// is replaced go on with the copy at once.
     ///
     /// Args:
-    ///     destination: the new file.
+    ///     destination: the file.
     ///     progress: called with the regions copied, and all there are. An exception of it ends the call.
+    ///     over: whether a filter at the destination is replaced.
     ///
     /// Raises:
     ///     Exists: the destination is taken. It is a :class:`FileExistsError` too.
     ///     Damaged: a page is damaged.
-    #[pyo3(signature = (destination, progress=None))]
-    fn copy_to(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (destination, progress=None, *, over=false))]
+    fn copy_to(
+        &self,
+        py: Python<'_>,
+        destination: PathBuf,
+        progress: Option<Py<PyAny>>,
+        over: bool,
+    ) -> PyResult<()> {
         let reader = self.reader(py)?;
-        let outcome = with_progress(py, progress, |tell| reader.copy_to(&destination, tell))?;
+        let outcome = with_progress(py, progress, |tell| match over {
+            false => reader.copy_to(&destination, tell),
+            true => reader.copy_over(&destination, tell),
+        })?;
+        Self::done(py, outcome)
+    }
+
+    /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
+    /// that one; returns whether it did.
+    ///
+    /// Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
+    /// once in any case.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        let reader = self.reader(py)?;
+        Self::done(py, py.detach(|| reader.refresh()))
+    }
+
+    /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
+    ///
+    /// Together they answer as the filter does. :func:`join` puts them together again.
+    ///
+    /// Args:
+    ///     destinations: the files, in the order of the shards.
+    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
+    ///
+    /// Raises:
+    ///     Indivisible: the filter has a number of regions that cannot be divided so.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
+    /// ...     whole.update(["a", "b", "c"])
+    /// >>> gowk.Reader("whole.gowk").divide_to(["0.gowk", "1.gowk"])
+    /// >>> shards = [gowk.Reader("0.gowk"), gowk.Reader("1.gowk")]
+    /// >>> gowk.join(shards, "again.gowk")
+    /// >>> gowk.Reader("again.gowk").contains_many(["a", "b", "c", "d"])
+    /// array([ True,  True,  True, False])
+    #[pyo3(signature = (destinations, progress=None))]
+    fn divide_to(
+        &self,
+        py: Python<'_>,
+        destinations: Vec<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let reader = self.reader(py)?;
+        let outcome = with_progress(py, progress, |tell| reader.divide_to(&destinations, tell))?;
         Self::done(py, outcome)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let Self { path, settings, .. } = slf.get();
-        let Settings { threads, in_memory, on_damage, verify, wait } = settings;
+        let Settings { threads, in_memory, sealed, on_damage, verify, wait } = settings;
         let arguments =
-            (path.as_os_str(), *threads, *in_memory, on_damage, verify, *wait).into_pyobject(py)?;
+            (path.as_os_str(), *threads, *in_memory, *sealed, on_damage, verify, *wait).into_pyobject(py)?;
         (slf.get_type().getattr("_unopened")?, arguments).into_pyobject(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("gowk.Reader({})", self.path.as_os_str().into_pyobject(py)?.repr()?))
     }
+}
+
+/// Joins shards, given in their order, into one filter at ``destination``, where there must be none.
+///
+/// They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+///
+/// Args:
+///     shards: all shards there are, or some of them that one shard of fewer would hold.
+///     destination: the file.
+///     progress: called with the regions written, and all there are. An exception of it ends the call.
+///
+/// Raises:
+///     Unlike: they differ in what must be equal, which the message says.
+#[pyfunction]
+#[pyo3(signature = (shards, destination, progress=None))]
+pub(crate) fn join(
+    py: Python<'_>,
+    shards: Vec<PyRef<'_, Reader>>,
+    destination: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<()> {
+    let shards: PyResult<Vec<gowk::Reader>> = shards.iter().map(|shard| shard.reader(py).cloned()).collect();
+    let shards = shards?;
+    let outcome = with_progress(py, progress, |tell| gowk::Reader::join_to(&shards, &destination, tell))?;
+    Reader::done(py, outcome)
 }
 
 struct Contains<'a> {
@@ -315,7 +404,10 @@ struct Contains<'a> {
 
 impl Operation for Contains<'_> {
     type Answer = bool;
-    const CHANGES: bool = false;
+
+    fn changes(&self) -> bool {
+        false
+    }
 
     fn rows(&self) -> usize {
         if self.threads == 1 { ROWS } else { self.threads * ROWS_OF_THREADS }
@@ -330,7 +422,10 @@ struct Counts<'a>(&'a gowk::Reader);
 
 impl Operation for Counts<'_> {
     type Answer = u64;
-    const CHANGES: bool = false;
+
+    fn changes(&self) -> bool {
+        false
+    }
 
     fn rows(&self) -> usize {
         ROWS

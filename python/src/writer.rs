@@ -18,6 +18,7 @@ use crate::feed::{Operation, Stopped, feed};
 use crate::key::with_key;
 use crate::process::generation;
 use crate::progress::with_progress;
+use crate::reader::Reader;
 use crate::{array_of, failure, info, options};
 
 /// Keys that are inserted or removed at a time. Fewer would cost speed, as each region that a chunk touches is worked on
@@ -46,12 +47,12 @@ const BREATH: Duration = Duration::from_millis(5);
 ///     path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
 ///     mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
 ///         not be there, and ``"w"`` creates one in the place of what is there.
-///     capacity: at creation: distinct keys that the filter takes before it has to double.
+///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
 ///     slots_per_bucket: at creation: 2 to 7, instead of a rate.
 ///     seed: at creation: of the hash; random unless given.
-///     growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` or ``"never"``.
+///     growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
 ///     max_file_size: at creation: the most bytes that the file may have.
 ///     max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
 ///     threads: threads that batches are divided over, at least 1.
@@ -59,6 +60,10 @@ const BREATH: Duration = Duration::from_millis(5);
 ///     verify: when pages are compared with their checksums; see :class:`Reader`.
 ///     max_kicks: entries that an insert examines at most in search of a free slot.
 ///     void_growth: whether the filter may double although most of its entries would be copied to both sides.
+///     like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
+///         no ``capacity``, rate, slots or seed beside it.
+///     shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
+///         shard is refused with :class:`OtherShard`.
 ///
 /// Raises:
 ///     Locked: another writer has the filter.
@@ -192,26 +197,27 @@ impl Writer {
         outcome?.map_err(|error| failure::raised(py, &error))
     }
 
-    /// Gives all keys to `take`, which is called without the GIL, and returns its answers.
+    /// Gives all keys to `take`, which is called without the GIL, and returns its answers. It `changes` the filter, or
+    /// looks them up.
     fn many<A: Copy + Default + Send + 'static>(
         &self,
         keys: &Bound<'_, PyAny>,
-        rows: usize,
+        changes: bool,
         take: impl FnMut(&mut gowk::Writer, &[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
     ) -> PyResult<Vec<A>> {
         self.check()?;
-        feed(keys, Change { writer: self, rows, take, answer: std::marker::PhantomData })
+        feed(keys, Change { writer: self, changes, take, answer: std::marker::PhantomData })
     }
 
     fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.many(keys, ROWS, |writer, keys, stored| refusals(writer.insert_unique_batch(keys, stored)))
+        self.many(keys, true, |writer, keys, stored| refusals(writer.insert_unique_batch(keys, stored)))
     }
 }
 
 /// Some keys into a writer.
 struct Change<'a, A, F> {
     writer: &'a Writer,
-    rows: usize,
+    changes: bool,
     take: F,
     answer: std::marker::PhantomData<fn() -> A>,
 }
@@ -222,10 +228,13 @@ where
     F: FnMut(&mut gowk::Writer, &[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
 {
     type Answer = A;
-    const CHANGES: bool = true;
+
+    fn changes(&self) -> bool {
+        self.changes
+    }
 
     fn rows(&self) -> usize {
-        self.rows
+        if self.changes { ROWS } else { ROWS_LOOKED_UP }
     }
 
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<A>) -> Result<(), Stopped> {
@@ -259,19 +268,19 @@ impl Drop for Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, *, mode="a", capacity=1_000_000, false_positive_rate=None, slots_per_bucket=None,
-        seed=None, growth="auto", max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
-        verify="first_touch", max_kicks=2000, void_growth=false))]
+    #[pyo3(signature = (path, *, mode="a", capacity=None, false_positive_rate=None, slots_per_bucket=None,
+        seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
+        verify="first_touch", max_kicks=2000, void_growth=false, like=None, shard=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         mode: &str,
-        capacity: u64,
+        capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
         seed: Option<u64>,
-        growth: &str,
+        growth: Option<&str>,
         max_file_size: Option<u64>,
         max_false_positive_rate: Option<f64>,
         threads: usize,
@@ -279,14 +288,29 @@ impl Writer {
         verify: &str,
         max_kicks: u32,
         void_growth: bool,
+        like: Option<PyRef<'_, Reader>>,
+        shard: Option<(u64, u64)>,
     ) -> PyResult<Self> {
         let path = std::path::absolute(path)?;
-        let mut options = options::common(threads, wait, verify)?
-            .capacity(capacity)
-            .growth(options::growth(growth)?)
+        let options = match like {
+            Some(other) => {
+                gowk::Options::like(other.reader(py)?).map_err(|error| failure::raised(py, &error))?
+            }
+            None => gowk::Options::new(),
+        };
+        let mut options = options::common(options, threads, wait, verify)?
             .max_kicks(max_kicks)
             .void_growth(void_growth)
             .growth_progress(|_, _| breathe());
+        if let Some(keys) = capacity {
+            options = options.capacity(keys);
+        }
+        if let Some(growth) = growth {
+            options = options.growth(options::growth(growth)?);
+        }
+        if let Some((number, of)) = shard {
+            options = options.shard(number, of);
+        }
         if let Some(rate) = false_positive_rate {
             options = options.false_positive_rate(rate);
         }
@@ -324,7 +348,7 @@ impl Writer {
     /// Looks up many keys: a NumPy array of bool, one a key, in their order. See :meth:`Reader.contains_many`; a reader
     /// is faster.
     fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let found = self.many(keys, ROWS_LOOKED_UP, |writer, keys, found: &mut Vec<bool>| {
+        let found = self.many(keys, false, |writer, keys, found: &mut Vec<bool>| {
             for key in keys {
                 found.push(writer.contains(key).map_err(Stopped::Failed)?);
             }
@@ -340,7 +364,7 @@ impl Writer {
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
     fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let counts = self.many(keys, ROWS_LOOKED_UP, |writer, keys, counts: &mut Vec<u64>| {
+        let counts = self.many(keys, false, |writer, keys, counts: &mut Vec<u64>| {
             for key in keys {
                 counts.push(writer.count(key).map_err(Stopped::Failed)?.into());
             }
@@ -400,7 +424,7 @@ impl Writer {
         let take = |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| {
             refusals(writer.insert_unique_batch(keys, &mut stored))
         };
-        self.many(keys, ROWS, take).map(drop)
+        self.many(keys, true, take).map(drop)
     }
 
     /// As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
@@ -425,7 +449,7 @@ impl Writer {
     fn insert_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         let take =
             |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| refusals(writer.insert_batch(keys));
-        self.many(keys, ROWS, take).map(drop)
+        self.many(keys, true, take).map(drop)
     }
 
     /// Removes one copy of the key; returns whether there was one.
@@ -447,7 +471,7 @@ impl Writer {
     ///
     /// Otherwise as :meth:`remove` and :meth:`update_new`.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let removed = self.many(keys, ROWS, |writer, keys, removed| {
+        let removed = self.many(keys, true, |writer, keys, removed| {
             writer.remove_batch(keys, removed).map_err(Stopped::Failed)
         })?;
         Ok(array_of(keys.py(), removed))
@@ -511,7 +535,7 @@ impl Writer {
     /// :meth:`add` or :meth:`update` found present do not count.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = self.quickly(py, |writer| writer.info())?;
-        Ok(info.inserted.saturating_sub(info.removed) as usize)
+        Ok(info.copies as usize)
     }
 
     /// The filter as the open transaction has it.

@@ -47,10 +47,12 @@ def test_a_crawl_that_is_killed_twice_fetches_each_page_once(folder: Path) -> No
         finally:
             site.kill()
     fetched = Counter(map(int, Path("fetched").read_text().split()))
+    # Scrapy filters no start request, and none of its links counts before it.
+    starts = fetched.pop(1)
     again = {page: times for page, times in fetched.items() if times > 1}
     print(f"{len(fetched)} pages in {fetched.total()} fetches, {len(again)} of {len(underway)} under way again")
-    assert set(fetched) == set(range(1, PAGES + 1)), "a page was lost"
-    assert set(again) <= underway | {1} and max(fetched.values()) <= 3
+    assert set(fetched) == set(range(2, PAGES + 1)), "a page was lost"
+    assert set(again) <= underway and max(fetched.values()) <= 3 and starts <= 6
     with gowk.Writer("job/requests.gowk", mode="r+") as seen:
         assert PAGES - 1 <= len(seen) <= PAGES
     assert not list(Path("job").glob("*-requests")) and not list(Path("job").glob("*.underway*"))
@@ -132,7 +134,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rA", "tests/test_dupefil
 def test_scrapys_own_tests(folder: Path) -> None:
     source = f"scrapy=={scrapy.__version__}"
     fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", source]
-    subprocess.run([*fetch, "--no-build-isolation"], check=True)
+    subprocess.run(fetch, check=True)
     with tarfile.open(next(Path().glob("scrapy*.tar.gz"))) as archive:
         archive.extractall(filter="data")
     tests = next(Path().glob("scrapy-*/tests"))

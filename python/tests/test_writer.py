@@ -308,3 +308,59 @@ def test_a_reader_in_memory_stays_as_it_was() -> None:
     assert "a" in reader and "b" not in reader
     os.unlink("f")
     assert "a" in reader
+
+
+def test_a_shard_refuses_keys_of_others_and_shards_are_joined() -> None:
+    with gowk.Writer("whole", capacity=100_000, slots_per_bucket=4, seed=3) as whole:
+        whole.update(map(str, range(1000)))
+    gowk.Reader("whole").divide_to(["0", "1"])
+    shards = [gowk.Reader("0"), gowk.Reader("1")]
+    assert [(shard.info().shard, shard.info().shards) for shard in shards] == [(0, 2), (1, 2)]
+    assert sum(map(len, shards)) == len(gowk.Reader("whole"))
+    with pytest.raises(gowk.OtherShard) as other:
+        shards[0].contains_many(map(str, range(1000)))
+    assert (other.value.shard, other.value.shards, other.value.belongs) == (0, 2, 1)
+    gowk.join(shards, "joined")
+    assert gowk.Reader("joined").contains_many(map(str, range(1000))).all()
+    with pytest.raises(gowk.Unlike):
+        gowk.join(shards[::-1], "again")
+    with gowk.Writer("third", shard=(2, 3), slots_per_bucket=4) as third:
+        assert (third.info().shard, third.info().shards) == (2, 3)
+    with pytest.raises(ValueError, match="shard is 3"):
+        gowk.Writer("fourth", shard=(3, 3))
+
+
+def test_a_filter_like_another() -> None:
+    gowk.Writer("f", capacity=5000, seed=9, slots_per_bucket=3).commit()
+    with gowk.Writer("g", like=gowk.Reader("f")) as like:
+        like.add("a")
+        assert (like.info().seed, like.info().slots_per_bucket, like.info().capacity) == (9, 3, 5000)
+        assert like.info().uuid != gowk.Reader("f").info().uuid
+
+
+def test_a_sealed_filter_needs_no_rights(folder: Path) -> None:
+    with gowk.Writer("f", capacity=100) as writer:
+        writer.add("a")
+        writer.commit()
+        with pytest.raises(gowk.NotSealed):
+            gowk.Reader("f", sealed=True)
+    reader = gowk.Reader("f", sealed=True)
+    assert "a" in reader and "a" in pickle.loads(pickle.dumps(reader))
+
+
+def test_a_reader_follows_a_filter_that_takes_the_name() -> None:
+    for name, key in [("live", "old"), ("new", "fresh")]:
+        with gowk.Writer(name, capacity=100) as writer:
+            writer.add(key)
+    reader = gowk.Reader("live")
+    assert "old" in reader and not reader.refresh()
+    os.replace("new", "live")
+    assert reader.contains_many(["old", "fresh"]).tolist() == [False, True]
+    assert "fresh" in reader
+    with gowk.Writer("next", capacity=100) as writer:
+        writer.add("next")
+    gowk.Reader("next").copy_to("live", over=True)
+    reader.refresh()
+    assert "next" in reader
+    with pytest.raises(gowk.Exists):
+        gowk.Reader("next").copy_to("live")
