@@ -1,11 +1,11 @@
 """What the tests of two Bloom filter libraries ask for, by gowk. Any object is a key there; here its ``repr`` is one."""
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 import gowk
 def of(key): return key if isinstance(key, str | bytes) else repr(key)
-make_hashfuncs = None
 class BloomFilter:
-    SMALL_SET_GROWTH = 2
+    SMALL_SET_GROWTH, _writer = 2, None
     def __init__(self, capacity=1000, error_rate=0.001, filename=None, mode="rw+", create=True):
         self.read_only, self._name, self._folder = mode == "r", filename, TemporaryDirectory()
         self._path = Path(filename or self._folder.name + "/f")
@@ -15,7 +15,6 @@ class BloomFilter:
         self._info = gowk.Reader(self._path).info()
         self.capacity, self.error_rate = self._info.capacity, self._info.requested_false_positive_rate
         self.num_hashes, self.num_bits, self.hash_seeds = 2, self._info.slots, [self._info.seed]
-    _writer = None
     def _changed(self):
         if self.read_only: raise ValueError("read-only")
         self._writer = self._writer or gowk.Writer(self._path)
@@ -23,7 +22,8 @@ class BloomFilter:
     def add(self, key): return not self._changed().add_new(of(key))
     def update(self, keys): self._changed().update(map(of, keys))
     def sync(self): self._changed().commit(); self._writer = self._writer.close()
-    def __contains__(self, key): return of(key) in (self._writer or gowk.Reader(self._path))
+    _reader = cached_property(lambda self: gowk.Reader(self._path))
+    def __contains__(self, key): return of(key) in (self._writer or self._reader)
     def __repr__(self): return f"<BloomFilter capacity: {self.capacity}, error: {self.error_rate:.3f}, num_hashes: 2>"
     @property
     def filename(self):
@@ -37,4 +37,4 @@ class BloomFilter:
         return self.open(name)
     def tofile(self, f): self.sync(); f.write(self._path.read_bytes())
     fromfile = classmethod(lambda cls, f: (new := cls(), new._path.write_bytes(f.read()))[0])
-class ScalableBloomFilter(BloomFilter): pass
+ScalableBloomFilter, make_hashfuncs = BloomFilter, None
