@@ -144,12 +144,11 @@ impl Run {
                     .store()?
                     .vacuum(&gowk::store::Vacuum::default().keep(*keep).grace(Duration::ZERO))?;
                 assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
-                if told.version.is_some() {
-                    self.acknowledge(state);
-                } else {
-                    self.states.pop();
-                    self.begin(self.states[self.durable].clone());
+                if told.version.is_none() {
+                    // The state that was begun is not to be.
+                    self.states[state] = self.states[self.durable].clone();
                 }
+                self.acknowledge(state);
             }
             Read => {
                 self.store()?.read()?;
