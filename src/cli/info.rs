@@ -13,6 +13,7 @@ use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
+use super::store;
 
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
@@ -29,7 +30,7 @@ Examples:
 With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
 bits, and loses one at each doubling. forecast says what the next doublings bring. Each filter has a line of its own.")]
 pub(super) struct Print {
-    /// Filters to describe
+    /// Filters or stores to describe
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -78,6 +79,11 @@ impl Print {
         let mut failed: Option<Failure> = None;
         let mut filters = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
+            if store::is_store(file) && !self.prometheus {
+                output.flush()?;
+                store::print_info(file, self.json)?;
+                continue;
+            }
             // The others are described all the same.
             let described = self.read.apply(Options::new()).read(file).and_then(|reader| reader.info());
             if self.prometheus {

@@ -27,6 +27,7 @@ use super::output::{self, Output};
 use super::quantity;
 use super::refused::Refusals;
 use super::stop::Stop;
+use super::store::{Given, StoreArgs, TransactionArgs};
 use pace::Pace;
 
 /// The longest that a key waits for its commit.
@@ -69,6 +70,18 @@ pub(super) struct InsertArgs {
 }
 
 impl IntakeArgs {
+    /// The same for a store.
+    pub(super) const fn given<'a>(
+        &'a self,
+        store: &'a Path,
+        options: Options,
+        args: &'a StoreArgs,
+        transaction: Option<&'a TransactionArgs>,
+        operation: &'static str,
+    ) -> Given<'a> {
+        Given { store, keys: &self.keys, json: self.json, options, args, transaction, operation }
+    }
+
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
     pub(super) fn run(
         &self,
