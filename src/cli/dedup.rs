@@ -71,6 +71,7 @@ impl Dedup {
         self.insert.prints = true;
         Output::check_kept()?;
         if store::is_store(&self.file) {
+            self.insert.check_absent(&self.file)?;
             let options = self.threads.apply(gowk::Options::new());
             let given = self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "dedup");
             return store::dedup(given);

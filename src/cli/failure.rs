@@ -25,6 +25,9 @@ pub(super) enum Failure {
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 
+    #[error("{}: {option} is for filters, and this is a store: it takes all keys or none; leave it out", store.display())]
+    ForFilters { store: PathBuf, option: &'static str },
+
     #[error(
         "{}: transaction {number} of `{application}` is below its last one, {last}; give a number above that",
         store.display()

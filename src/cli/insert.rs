@@ -49,6 +49,7 @@ pub(super) struct Insert {
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         if store::is_store(&self.file) {
+            self.insert.check_absent(&self.file)?;
             let options = self.threads.apply(Options::new());
             let given =
                 self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "insert");

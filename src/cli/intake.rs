@@ -69,6 +69,15 @@ pub(super) struct InsertArgs {
     pub(super) prints: bool,
 }
 
+impl InsertArgs {
+    /// Fails if options for filters are given for a store.
+    pub(super) fn check_absent(&self, store: &Path) -> Result<(), Failure> {
+        let given = [(self.refused.is_some(), "--refused"), (self.stats, "--stats")];
+        let given = given.into_iter().find(|(given, _)| *given);
+        given.map_or(Ok(()), |(_, option)| Err(Failure::ForFilters { store: store.to_owned(), option }))
+    }
+}
+
 impl IntakeArgs {
     /// The same for a store.
     pub(super) const fn given<'a>(
