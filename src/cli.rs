@@ -19,11 +19,13 @@ mod ingest;
 mod insert;
 mod intake;
 mod json;
+mod merge;
 mod outcome;
 mod output;
 mod quantity;
 mod remove;
 mod repair;
+mod shrink;
 mod stop;
 mod verify;
 
@@ -70,7 +72,9 @@ enum Verb {
     Verify(verify::Verify),
     Repair(repair::Repair),
     Copy(copy::Copy),
+    Merge(merge::MergeFilters),
     Grow(grow::Grow),
+    Shrink(shrink::Shrink),
     Completions(completions::Completions),
 }
 
@@ -88,7 +92,9 @@ impl Verb {
             Self::Verify(verb) => verb.run(),
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
+            Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Shrink(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
         }
     }

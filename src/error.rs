@@ -309,6 +309,15 @@ pub enum Error {
         available: u64,
     },
 
+    /// The filter cannot be halved.
+    #[error("{}: will not shrink: {reason}", path.display())]
+    Shrink {
+        /// The filter file.
+        path: PathBuf,
+        /// Why not.
+        reason: ShrinkRefusal,
+    },
+
     /// An option outside its range.
     #[error("{option} is {found}, but must be {expected}")]
     Option {
@@ -453,6 +462,32 @@ impl Difference {
             Self::Metadata(_) => "make the two equal, or remove one",
         }
     }
+}
+
+/// Why a filter is not halved.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShrinkRefusal {
+    /// It has as many regions as it was created with.
+    #[error("it has not doubled since it was created; create a smaller filter for the next keys")]
+    NeverDoubled,
+    /// What is in use now is more than half of all slots.
+    #[error("its entries would take {load:.3} of the slots; remove keys first, or leave it as it is")]
+    Load {
+        /// Slots in use, divided by those that it would have.
+        load: f64,
+    },
+    /// Entries of two regions find no room in one.
+    #[error(
+        "region {region} would have no room for its entries, at a load of {load:.3}; remove keys first, or leave it as \
+         it is"
+    )]
+    Region {
+        /// The region without room, by its number after the halving.
+        region: u64,
+        /// Slots in use, divided by those that it would have.
+        load: f64,
+    },
 }
 
 /// Why a file is not taken for a sealed one.

@@ -103,6 +103,8 @@
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
+//! | shrink | to undo a doubling: two regions become one |
+//! | merge | to store what another filter holds, without its keys |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
 //! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
@@ -145,8 +147,8 @@ mod read;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, SlotsPerBucket};
-pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
+pub use cuckoo::{HashKind, KeyHash, Merge, SlotsPerBucket};
+pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Verify};

@@ -284,6 +284,30 @@ impl<W: Width> Bucket<W> {
         Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
     }
 
+    /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
+    pub(super) const fn is_plain(self) -> bool {
+        let without_tail = Self::zero_lanes(self.0 & (Self::TAIL_TOP | Self::TAIL_BODY));
+        without_tail.0 & !self.empty_lanes().0 == 0 && !self.has_stray_bits()
+    }
+
+    /// The lanes whose entries match whatever query matches `entry`: they agree with it, and their tails are no longer.
+    ///
+    /// For a fresh slot these are all that match it. For `0xabc8`, with `0xabc8` in one lane and `0xabcc` in another, it is
+    /// the first alone: `0xabcc`, whose tail is longer, does not match `0xabc1`.
+    pub(super) fn covering(self, entry: Slot<W>) -> Lanes<W> {
+        let longer = |lane: &u32| self.slot(*lane).tail_length() > entry.tail_length();
+        let matching = self.matches(entry);
+        Self::lanes(
+            matching
+                .filter(longer)
+                .fold(matching.0, |lanes, lane| lanes & !(1 << (lane * W::BITS + W::BITS - 1))),
+        )
+    }
+
+    pub(super) fn covers(self, entry: Slot<W>) -> bool {
+        self.covering(entry).any()
+    }
+
     /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
     ///
     /// Lanes of 16 bits are compared in one vector of eight: a processor has more vector registers to spare than

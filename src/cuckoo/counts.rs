@@ -142,6 +142,17 @@ impl Counts {
         Self { by_tail, universal: 2 * self.universal, ..*self }
     }
 
+    /// The counters after one halving, which undoes a doubling: tails are one bit longer, up to the longest. Quarantined
+    /// buckets may become fewer, to half as many, and digits a few more or fewer.
+    pub(crate) fn halved(&self, width: SlotsPerBucket) -> Self {
+        let longest = width.fresh_tail_bits() as usize;
+        let mut by_tail = [0; TAIL_LENGTHS];
+        for (tail, count) in self.by_tail.iter().enumerate().take(longest + 1) {
+            by_tail[(tail + 1).min(longest)] += count;
+        }
+        Self { by_tail, ..*self }
+    }
+
     /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the
     /// slots it has then, twice as many as now.
     pub(crate) fn doubled_and_full(&self, width: SlotsPerBucket, slots: u64) -> Self {

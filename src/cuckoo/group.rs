@@ -40,6 +40,18 @@ impl<W: Width> Group<W> {
         if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
     }
 
+    /// The copies that it can count beyond its own without another lane, and without being saturated by them.
+    ///
+    /// n = 4: 2 copies can become 32, and 993 none more.
+    pub(super) fn spare(self) -> u32 {
+        let (mut most, mut weight) = (1, 1);
+        for _ in 1..self.lanes().unwrap_or(1) {
+            weight *= W::HIGHEST_DIGIT;
+            most += weight;
+        }
+        most.min(W::MOST_COPIES - 1).saturating_sub(self.copies)
+    }
+
     const fn matches(self, query: Slot<W>) -> bool {
         Bucket::new(self.entry.0 as u64).matches(query).has(0)
     }

@@ -138,14 +138,14 @@ fn is_quarantined<W: Width>(both: Both<W>) -> bool {
 
 /// Whether a saturated group matches.
 fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
-    both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
+    both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.covers(fingerprint))
 }
 
 /// Whether all lanes of both buckets belong to groups that match. All of them then stay in these two buckets, through
 /// every doubling that leaves the key there.
 fn is_all_own<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
     both.iter()
-        .all(|(_, bucket)| bucket.matches(fingerprint).count() + bucket.digit_lanes().count() == W::SLOTS)
+        .all(|(_, bucket)| bucket.covering(fingerprint).count() + bucket.digit_lanes().count() == W::SLOTS)
 }
 
 /// Inserts a copy where a group of just this fingerprint is: as far as possible into that group, so that later copies

@@ -62,6 +62,13 @@ pub(super) fn each_descendant<W: Width>(
     children.iter().try_for_each(|child| each_descendant::<W>(child, doublings - 1, each))
 }
 
+/// The two regions that one becomes by a doubling.
+pub(super) fn split<W: Width>(region: &Region) -> [Option<Box<Region>>; 2] {
+    let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+    split_region::<W>(region, &mut children);
+    children.map(|child| Some(Box::new(child)))
+}
+
 /// Adds what a region holds to `counts`.
 pub(super) fn count_region<W: Width>(region: &Region, counts: &mut Counts) {
     let (pages, _) = region.as_chunks();

@@ -37,7 +37,7 @@ impl Writer {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    fn open_mut(&mut self) -> Result<&mut WriterState> {
+    pub(super) fn open_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 

@@ -1,0 +1,188 @@
+//! Taking entries out of one region and storing them in another of the same shape, without keys: for merging filters,
+//! and for halving one.
+//!
+//! No I/O. The rules are those of `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
+//! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same.
+
+use std::convert::Infallible;
+
+use super::bucket::{Bucket, BucketId, Slot};
+use super::counts::Counts;
+use super::group::{Group, Groups};
+use super::region::{self, Buckets, BucketsMut, Inserted, Place};
+use super::search::Search;
+use super::widths::Width;
+
+/// What becomes of the copies of an entry that the filter has already.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Merge {
+    /// An entry that an entry of the filter stands for too is not stored. Its copies count as inserts that stored
+    /// nothing, so that removals are refused from then on.
+    Union,
+    /// Copies add up. Removal stays safe if it was safe in both filters.
+    Sum,
+}
+
+/// All buckets of a region, in memory.
+struct Words<'a>(&'a mut [u64]);
+
+impl<W: Width> Buckets<W> for Words<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        Ok(Bucket::new(self.0.get(usize::from(id.0)).copied().unwrap_or_default()))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for Words<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.0.get_mut(usize::from(id.0)).into_iter().for_each(|word| *word = bucket.0);
+    }
+}
+
+/// What was taken so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Taken {
+    /// Copies stored.
+    pub(crate) stored: u64,
+    /// Copies of entries that were covered.
+    pub(crate) covered: u64,
+}
+
+/// There is no room for an entry; the region is left with some of the entries.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// Stores all that one region holds in another.
+pub(crate) fn take_region<W: Width>(
+    from: &[u64],
+    into: &mut [u64],
+    mode: Merge,
+    max_kicks: u32,
+    search: &mut Search,
+    taken: &mut Taken,
+) -> Result<(), NoRoom> {
+    // What is covered by another entry of the same filter has a key of its own.
+    let before = if mode == Merge::Union { into.to_vec() } else { Vec::new() };
+    let covers = |id: BucketId, entry| {
+        let word = before.get(usize::from(id.0)).copied().unwrap_or_default();
+        Bucket::<W>::new(word).covers(entry)
+    };
+    // Quarantined first: it makes room, and tells what need not be stored.
+    for (word, into) in from.iter().zip(into.iter_mut()) {
+        let bucket = Bucket::<W>::new(*word);
+        // What no writer stores may match anything. Whatever it answers "present" must stay present.
+        if !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket)) {
+            *into = Bucket::<W>::QUARANTINED.0;
+        }
+    }
+    let mut buckets = Words(into);
+    let mut take = |id: BucketId, group: Group<W>, most| {
+        let other = group.entry.other(id);
+        if buckets.is_quarantined::<W>(id) || buckets.is_quarantined::<W>(other) {
+            return Ok(());
+        }
+        if mode == Merge::Union && (covers(id, group.entry) || covers(other, group.entry)) {
+            taken.covered += u64::from(group.copies);
+            return Ok(());
+        }
+        taken.stored += u64::from(group.copies);
+        store_copies(&mut buckets, Place { first: id, fingerprint: group.entry }, most, max_kicks, search)
+    };
+    for (id, word) in (0..).zip(from) {
+        let (id, bucket) = (BucketId(id), Bucket::<W>::new(*word));
+        if *word == 0 {
+            continue;
+        }
+        if bucket.digit_lanes().any() {
+            let most = if bucket.is_saturated() { Some(u32::MAX) } else { None };
+            Groups::of(bucket).iter().try_for_each(|group| take(id, *group, most.unwrap_or(group.copies)))?;
+            continue;
+        }
+        for entry in (0..W::SLOTS).map(|lane| bucket.slot(lane)).filter(|slot| !slot.is_empty()) {
+            take(id, Group { entry, copies: 1 }, 1)?;
+        }
+    }
+    Ok(())
+}
+
+impl Words<'_> {
+    fn is_quarantined<W: Width>(&mut self, id: BucketId) -> bool {
+        let Ok(bucket) = Buckets::<W>::load(self, id);
+        bucket.has_universal()
+    }
+}
+
+/// Stores so many copies of an entry, or as many as it takes until one of its groups is saturated.
+///
+/// A group that is saturated elsewhere stands for more copies than it counts: it must be saturated here too.
+#[inline]
+fn store_copies<W: Width>(
+    buckets: &mut Words<'_>,
+    place: Place<W>,
+    copies: u32,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<(), NoRoom> {
+    let mut left = copies;
+    while left > 0 {
+        let Ok(inserted) = region::insert(buckets, place, max_kicks, search);
+        match inserted {
+            Inserted::NoPath => return Err(NoRoom),
+            Inserted::Absorbed | Inserted::Quarantined | Inserted::Counted { saturates: true, .. } => {
+                return Ok(());
+            }
+            Inserted::Stored | Inserted::Counted { .. } | Inserted::Merged { .. } => left -= 1,
+        }
+        if left == 0 {
+            break;
+        }
+        // As many more as can be counted in the same lanes, at once.
+        for id in [place.first, place.second()] {
+            let Ok(bucket) = Buckets::<W>::load(buckets, id);
+            let groups = Groups::of(bucket);
+            let Some((index, group)) = groups.find(place.fingerprint) else { continue };
+            let more = left.min(group.spare());
+            if more > 0
+                && let Some(bucket) =
+                    groups.with(index, Group { copies: group.copies + more, ..group }).pack()
+            {
+                buckets.store(id, bucket);
+                left -= more;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.
+///
+/// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
+/// last: it becomes `0x747d` with 0.
+pub(crate) fn lengthened<W: Width>(slot: Slot<W>, bit: u32) -> Slot<W> {
+    if slot.tail_length().is_none() {
+        return slot;
+    }
+    let below_tag = (1 << (W::TAIL_BITS + 1)) - 1;
+    let (tag, rest) = (slot.0 & !below_tag, slot.0 & below_tag);
+    Slot::new(tag | bit << W::TAIL_BITS | rest >> 1 | rest & 1)
+}
+
+/// Makes one region of two. `left` becomes it: its entries keep their lanes, and those of `right` find room there.
+pub(crate) fn halve<W: Width>(
+    left: &mut [u64],
+    right: &mut [u64],
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<(), NoRoom> {
+    for (words, bit) in [(&mut *left, 0), (&mut *right, 1)] {
+        for word in words {
+            let bucket = Bucket::<W>::new(*word);
+            *word =
+                (0..W::SLOTS).fold(bucket, |all, lane| all.with(lane, lengthened(bucket.slot(lane), bit))).0;
+        }
+    }
+    take_region::<W>(right, left, Merge::Sum, max_kicks, search, &mut Taken::default())
+}
