@@ -78,7 +78,8 @@ fn filled(path: &Path, options: &Options, generations: u32, copies: &[KeyHash]) 
         }
         let (these, others) =
             rest.split_at(rest.len() + (copies.len() >> (generations - step)) - copies.len());
-        assert!(writer.insert_hash_batch(these).unwrap().is_empty());
+        let refused = writer.insert_hash_batch(these).unwrap();
+        assert!(refused.is_empty(), "{:?}", refused.first());
         rest = others;
     }
     writer.commit().unwrap();
@@ -158,10 +159,11 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 assert_clean(&merged);
                 assert_rate(&merged, lookups);
                 let info = merged.info().unwrap();
-                if overlap == 1.0 && ours.1 >= theirs.1 {
+                if overlap == 1.0 && ours == theirs {
                     assert_eq!((info.entries, info.regions), (before.entries, before.regions), "{name}");
                 }
-                assert!(overlap == 0.0 || info.unrecorded > 0);
+                // Where keys are the same, some of ours have tails as short as theirs.
+                assert!(overlap < 1.0 || info.unrecorded > 0);
                 assert_eq!(info.unrecorded == 0, {
                     let mut writer = Options::new().open_existing(&a).unwrap();
                     !matches!(writer.remove_hash(in_a[0]), Err(Error::UnsafeRemove { .. }))
@@ -177,8 +179,8 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
 fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> HashMap<u64, u32> {
     keys.map(|key| {
         let copies = match numbers.below(10) {
-            0 => 1 + numbers.below(most),
-            1..4 => 2,
+            0 if most > 0 => 1 + numbers.below(most),
+            1..4 if most > 0 => 2,
             _ => 1,
         };
         (key, copies as u32)
@@ -205,9 +207,11 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
             let dir = tempfile::tempdir().unwrap();
             let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
             let room = |(base, generation): (u64, u32)| (base << generation) * 8192 * u64::from(slots.get());
-            let keys = room(ours).min(room(theirs)) / if slots == SlotsPerBucket::Two { 12 } else { 6 };
-            let (in_a, in_b) =
-                (multiset(0..keys, 60, &mut numbers), multiset(keys / 2..keys * 3 / 2, 300, &mut numbers));
+            let keys = room(ours).min(room(theirs)) / 6;
+            // With two slots, copies fill a bucket, and those of two generations both buckets of a key.
+            let most = |most| if slots == SlotsPerBucket::Two { 0 } else { most };
+            let in_a = multiset(0..keys, most(60), &mut numbers);
+            let in_b = multiset(keys / 2..keys * 3 / 2, most(300), &mut numbers);
             let [copies_a, copies_b] = [&in_a, &in_b].map(|all| copies_of(all, &mut numbers));
             filled(&a, &options(slots, ours.0), ours.1, &copies_a);
             filled(&b, &options(slots, theirs.0), theirs.1, &copies_b);

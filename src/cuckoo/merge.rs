@@ -70,6 +70,24 @@ pub(crate) fn take_region<W: Width>(
         let word = before.get(usize::from(id.0)).copied().unwrap_or_default();
         Bucket::<W>::new(word).covers(entry)
     };
+    each_group(from, into, |buckets, id, group, is_saturated| {
+        if mode == Merge::Union && (covers(id, group.entry) || covers(group.entry.other(id), group.entry)) {
+            taken.covered += u64::from(group.copies);
+            return Ok(());
+        }
+        taken.stored += u64::from(group.copies);
+        let copies = if is_saturated { u32::MAX } else { group.copies };
+        store_copies(buckets, Place { first: id, fingerprint: group.entry }, copies, max_kicks, search)
+    })
+}
+
+/// Calls `take` for each group of one region that need not be left out, with the other region, the bucket that it lies
+/// in and whether it is saturated.
+fn each_group<W: Width>(
+    from: &[u64],
+    into: &mut [u64],
+    mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>, bool) -> Result<(), NoRoom>,
+) -> Result<(), NoRoom> {
     // Quarantined first: it makes room, and tells what need not be stored.
     for (word, into) in from.iter().zip(into.iter_mut()) {
         let bucket = Bucket::<W>::new(*word);
@@ -79,17 +97,9 @@ pub(crate) fn take_region<W: Width>(
         }
     }
     let mut buckets = Words(into);
-    let mut take = |id: BucketId, group: Group<W>, most| {
-        let other = group.entry.other(id);
-        if buckets.is_quarantined::<W>(id) || buckets.is_quarantined::<W>(other) {
-            return Ok(());
-        }
-        if mode == Merge::Union && (covers(id, group.entry) || covers(other, group.entry)) {
-            taken.covered += u64::from(group.copies);
-            return Ok(());
-        }
-        taken.stored += u64::from(group.copies);
-        store_copies(&mut buckets, Place { first: id, fingerprint: group.entry }, most, max_kicks, search)
+    let mut take = |id: BucketId, group: Group<W>, is_saturated| {
+        let quarantined = [id, group.entry.other(id)].map(|id| buckets.is_quarantined::<W>(id));
+        if quarantined.contains(&true) { Ok(()) } else { take(&mut buckets, id, group, is_saturated) }
     };
     for (id, word) in (0..).zip(from) {
         let (id, bucket) = (BucketId(id), Bucket::<W>::new(*word));
@@ -97,12 +107,12 @@ pub(crate) fn take_region<W: Width>(
             continue;
         }
         if bucket.digit_lanes().any() {
-            let most = if bucket.is_saturated() { Some(u32::MAX) } else { None };
-            Groups::of(bucket).iter().try_for_each(|group| take(id, *group, most.unwrap_or(group.copies)))?;
+            let is_saturated = bucket.is_saturated();
+            Groups::of(bucket).iter().try_for_each(|group| take(id, *group, is_saturated))?;
             continue;
         }
         for entry in (0..W::SLOTS).map(|lane| bucket.slot(lane)).filter(|slot| !slot.is_empty()) {
-            take(id, Group { entry, copies: 1 }, 1)?;
+            take(id, Group { entry, copies: 1 }, false)?;
         }
     }
     Ok(())
@@ -157,6 +167,37 @@ fn store_copies<W: Width>(
     Ok(())
 }
 
+/// Stores a group as it is, apart from others of its entry, in bucket `id` or in its other one.
+fn store_group<W: Width>(
+    buckets: &mut Words<'_>,
+    id: BucketId,
+    group: Group<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<(), NoRoom> {
+    let both = [id, group.entry.other(id)];
+    for id in both {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        if let Some(packed) = Groups::of(bucket).and(group).pack() {
+            buckets.store(id, packed);
+            return Ok(());
+        }
+    }
+    for id in both {
+        for _ in 0..group.lanes().unwrap_or(W::SLOTS) {
+            let Ok(bucket) = Buckets::<W>::load(buckets, id);
+            let Ok(room) = search.make_room(buckets, &[(id, bucket)], None, max_kicks);
+            let Some((id, bucket)) = room else { break };
+            let packed = Groups::of(bucket).and(group).pack();
+            buckets.store(id, packed.unwrap_or(bucket));
+            if packed.is_some() {
+                return Ok(());
+            }
+        }
+    }
+    Err(NoRoom)
+}
+
 /// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.
 ///
 /// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
@@ -184,5 +225,5 @@ pub(crate) fn halve<W: Width>(
                 (0..W::SLOTS).fold(bucket, |all, lane| all.with(lane, lengthened(bucket.slot(lane), bit))).0;
         }
     }
-    take_region::<W>(right, left, Merge::Sum, max_kicks, search, &mut Taken::default())
+    each_group(right, left, |buckets, id, group, _| store_group::<W>(buckets, id, group, max_kicks, search))
 }
