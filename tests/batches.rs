@@ -22,7 +22,7 @@ fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]], unique: bool) -> Vec<usize>
         let outcome = if unique { writer.insert_unique(key).map(drop) } else { writer.insert(key) };
         match outcome {
             Ok(()) => {}
-            Err(Error::DuplicateLimit { .. } | Error::Full { .. }) => refused.push(index),
+            Err(Error::Full { .. }) => refused.push(index),
             Err(error) => panic!("{error}"),
         }
     }

@@ -124,6 +124,7 @@ fn assert_as_described(reader: &Reader, row: &Accepted) {
     assert_eq!((info.commit, info.inserted, info.removed), (row.commit, row.inserted, row.removed), "{name}");
     assert_eq!((info.unrecorded, &info.entries_by_tail), (row.unrecorded, &row.entries_by_tail), "{name}");
     assert_eq!(info.quarantined_buckets, row.quarantined_buckets, "{name}");
+    assert_eq!((info.digits, info.saturated), (row.digits, row.saturated), "{name}");
     assert_eq!(info.entries, row.entries_by_tail.iter().sum::<u64>(), "{name}");
     let metadata = reader.metadata().unwrap();
     let metadata = metadata
@@ -475,7 +476,7 @@ fn counts_of_the_live_area_that_cannot_be_are_an_error_and_no_more() {
     let rot = || {
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&9_u64.to_le_bytes(), counters).unwrap();
-        file.write_all_at(&[0xff; 288], counters + 8).unwrap();
+        file.write_all_at(&[0xff; 304], counters + 8).unwrap();
     };
     // In a file that nobody writes to, they are not believed either.
     rot();
@@ -507,7 +508,7 @@ fn a_commit_that_no_file_may_hold_is_refused_and_repair_mends_it() {
     let mut data = fs::read(&path).unwrap();
     for slot in data[..TWO_SLOTS].chunks_mut(TWO_SLOTS / 2) {
         // Every slot taken, while 300 are.
-        slot[240 + 72..240 + 80].copy_from_slice(&(4 * 8192u64).to_le_bytes());
+        slot[256 + 72..256 + 80].copy_from_slice(&(4 * 8192u64).to_le_bytes());
         let (body, crc) = slot.split_at_mut(TWO_SLOTS / 2 - 4);
         crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     }

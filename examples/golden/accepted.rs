@@ -63,6 +63,24 @@ fn of_width(dir: &Path, n: u32) -> Outcome<Made> {
     closed(writer, &path, "0-299")
 }
 
+/// Keys 0 to 5, with 1, 2, 32, 33, 993 and 994 copies, of which each then loses as many as its number.
+fn copies(dir: &Path, n: u32) -> Outcome<Made> {
+    let path = dir.join("f");
+    let mut writer = options(n).open(&path)?;
+    let mut present = Vec::new();
+    for (number, copies) in (0..).zip([1, 2, 32, 33, 993, 994]) {
+        (0..copies).try_for_each(|_| insert(&mut writer, number..number + 1))?;
+        for _ in 0..number {
+            writer.remove(key(number).as_bytes())?;
+        }
+        present.push(format!("{number}={}", copies - number));
+    }
+    insert(&mut writer, 6..100)?;
+    writer.commit()?;
+    let made = closed(writer, &path, "0-99")?;
+    Ok(Made { copies: present.join(" "), ..made })
+}
+
 /// With keys of every generation.
 fn grown(dir: &Path, n: u32, generations: u64) -> Outcome<Made> {
     let path = dir.join("f");
@@ -182,18 +200,42 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
             (0..300).filter(|n| n % 3 == 1).map(|n| format!("{n}-{}", n + 1)).collect();
         closed(writer, &path, &present.join(" "))
     }),
-    ("duplicates", "copies of some keys, up to the limit and beyond", |dir| {
+    ("copies-2", "copies of some keys, two slots a bucket", |dir| copies(dir, 2)),
+    ("copies-3", "copies of some keys, three slots a bucket", |dir| copies(dir, 3)),
+    ("copies-4", "copies of some keys, four slots a bucket", |dir| copies(dir, 4)),
+    ("copies-5", "copies of some keys, five slots a bucket", |dir| copies(dir, 5)),
+    ("copies-6", "copies of some keys, six slots a bucket", |dir| copies(dir, 6)),
+    ("copies-7", "copies of some keys, seven slots a bucket", |dir| copies(dir, 7)),
+    ("copies-grown", "copies inserted before and after a doubling", |dir| {
         let path = dir.join("f");
         let mut writer = options(4).open(&path)?;
-        insert(&mut writer, 0..50)?;
-        insert(&mut writer, 0..20)?;
-        for _ in 0..9 {
-            // Two of these find no room.
-            let _ = writer.insert(key(7).as_bytes());
+        (0..40).try_for_each(|_| insert(&mut writer, 0..10))?;
+        writer.grow()?;
+        (0..3).try_for_each(|_| insert(&mut writer, 5..15))?;
+        writer.commit()?;
+        let made = closed(writer, &path, "0-14")?;
+        Ok(Made { copies: "0=40 5=43 14=3".to_owned(), ..made })
+    }),
+    ("copies-void", "copies of void entries, which doublings have copied", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(7).open(&path)?;
+        (0..40).try_for_each(|_| insert(&mut writer, 0..3))?;
+        (0..4).try_for_each(|_| writer.grow())?;
+        writer.commit()?;
+        let made = closed(writer, &path, "0-2")?;
+        Ok(Made { copies: "0=40 2=40".to_owned(), ..made })
+    }),
+    ("saturated", "a key with more copies than can be counted, of which some were removed", |dir| {
+        let path = dir.join("f");
+        let mut writer = options(2).open(&path)?;
+        insert(&mut writer, 0..100)?;
+        (0..2000).try_for_each(|_| insert(&mut writer, 7..8))?;
+        for _ in 0..1500 {
+            writer.remove(key(7).as_bytes())?;
         }
         writer.commit()?;
-        let made = closed(writer, &path, "0-49")?;
-        Ok(Made { copies: "0=2 7=8 19=2 20=1 49=1".to_owned(), ..made })
+        let made = closed(writer, &path, "0-99")?;
+        Ok(Made { copies: "7=1024 8=1".to_owned(), ..made })
     }),
     ("unique", "keys inserted unless present, so that some stored nothing", |dir| {
         let path = dir.join("f");

@@ -71,7 +71,7 @@ fn accepted_row(name: &str, what: &str, made: &Made) -> Outcome<String> {
     let (hash, journal_hash) = made.filter.hashes();
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     Ok(format!(
-        "| {name} | {what} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {found} | {} | {hash} | \
+        "| {name} | {what} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {found} | {} | {hash} | \
          {journal_hash} |",
         info.slots_per_bucket.get(),
         info.base_regions,
@@ -81,6 +81,8 @@ fn accepted_row(name: &str, what: &str, made: &Made) -> Outcome<String> {
         info.removed,
         info.unrecorded,
         by_tail.join(" "),
+        info.digits,
+        info.saturated,
         info.quarantined_buckets,
         or_dash(metadata.join(" ")),
         or_dash(made.present.clone()),

@@ -149,11 +149,13 @@ const FIELDS: &[Field] = &[
     ("canary", "another hash function's canary", "HashMismatch", "hash check value does not match", 80, 8, 1),
     ("seed", "a seed that is not the canary's", "HashMismatch", "hash check value", 64, 8, 77),
     ("growth-2", "an unknown policy", "Field", "field `growth` is 2, not 0 to 1", 108, 4, 2),
-    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 240, 8, 32_768),
-    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 240 + 80, 8, 1),
+    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 256, 8, 32_768),
+    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 256 + 80, 8, 1),
     ("universal-too-many", "more universal slots than slots", "Field", "field `entries` is 32788", 232, 8, 32_768),
-    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 496, 4, 49_153),
-    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 496, 4, 19),
+    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 512, 4, 49_153),
+    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 512, 4, 19),
+    ("digits-too-many", "more digits than slots", "Field", "field `entries` is 32788", 240, 8, 32_768),
+    ("saturated-too-many", "a saturated group without digits", "Field", "field `saturated groups` is 1, not 0 to 0", 248, 8, 1),
 ];
 
 pub(crate) type Reject =
@@ -360,7 +362,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "entries whose sum wraps",
         "Field",
         "field `entries` is 18446744073709551615",
-        |b| { b.slots(|slot| slot[240..320].fill(0xff)) }
+        |b| { b.slots(|slot| slot[256..336].fill(0xff)) }
     );
     open!(
         "metadata-unordered",
@@ -450,13 +452,29 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "-",
         Box::new(|b| b.page(|page| page[8..16].copy_from_slice(&[0, 0x80, 0, 0, 0, 0, 0, 0]))),
     );
+    for (name, what, word) in [
+        ("digit-lowest", "a digit in the lowest lane", 0x0400_u64),
+        ("digit-above-nothing", "a digit above an empty lane", 0x0400_0000_74f9),
+        ("digit-malformed", "a digit with the highest bit set", 0x8400_74f9),
+    ] {
+        let change = move |page: &mut [u8]| page[8..16].copy_from_slice(&word.to_le_bytes());
+        add(name, what, "malformed", "-", "-", Box::new(move |b| b.page(change)));
+    }
+    add(
+        "digits-differ",
+        "a digit that is not counted",
+        "counts",
+        "-",
+        "-",
+        Box::new(|b| b.page(|page| page[0..8].copy_from_slice(&0x0400_74f9_u64.to_le_bytes()))),
+    );
     add(
         "counts-differ",
         "counts that differ from what is there",
         "counts",
         "-",
         "-",
-        Box::new(|b| b.slots(|slot| slot[240 + 72] += 1)),
+        Box::new(|b| b.slots(|slot| slot[256 + 72] += 1)),
     );
     // Journals.
     macro_rules! journal {

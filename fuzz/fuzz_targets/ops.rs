@@ -110,10 +110,6 @@ impl Run {
                 self.open.unrecorded += 1;
                 self.open.keys.entry(key).or_default();
             }
-            Err(Error::DuplicateLimit { .. }) => {
-                self.open.unrecorded += 1;
-                self.open.keys.entry(key).or_default();
-            }
             Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => {}
             Err(error) => panic!("{error}"),
         }

@@ -166,6 +166,8 @@ pub(crate) fn counts() -> Counts {
         removed: 0x0201_0203,
         unrecorded: 0x0301_0203,
         universal: 12,
+        digits: 0x0401,
+        saturated: 0x0151,
         ..Counts::default()
     };
     for (tail, count) in (1..).zip(&mut counts.by_tail[..10]) {
@@ -177,7 +179,7 @@ pub(crate) fn counts() -> Counts {
 /// By the table of 5.2, independent of `RawCounts`.
 pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
     let rows = parts("5.2", 1, &[]);
-    let mut bytes = vec![0; 288];
+    let mut bytes = vec![0; 304];
     for Part { offset, size, field } in rows {
         let value: Vec<u64> = match field.as_str() {
             "inserted" => vec![counts.inserted],

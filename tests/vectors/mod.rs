@@ -29,6 +29,8 @@ pub(crate) struct Accepted {
     pub(crate) removed: u64,
     pub(crate) unrecorded: u64,
     pub(crate) entries_by_tail: Vec<u64>,
+    pub(crate) digits: u64,
+    pub(crate) saturated: u64,
     pub(crate) quarantined_buckets: u64,
     /// Name, length and CRC of each entry.
     pub(crate) metadata: Vec<String>,
@@ -98,12 +100,14 @@ pub(crate) fn accepted() -> Vec<Accepted> {
             removed: number(7),
             unrecorded: number(8),
             entries_by_tail: words(&row[9]).into_iter().map(|word| word.parse().unwrap()).collect(),
-            quarantined_buckets: number(10),
-            metadata: words(&row[11]).into_iter().map(str::to_owned).collect(),
-            present: words(&row[12]).into_iter().map(range).collect(),
-            copies: words(&row[13]).into_iter().map(copies).collect(),
-            found: number(14),
-            writable: row[15] == "yes",
+            digits: number(10),
+            saturated: number(11),
+            quarantined_buckets: number(12),
+            metadata: words(&row[13]).into_iter().map(str::to_owned).collect(),
+            present: words(&row[14]).into_iter().map(range).collect(),
+            copies: words(&row[15]).into_iter().map(copies).collect(),
+            found: number(16),
+            writable: row[17] == "yes",
         }
     };
     rows("Accepted").into_iter().map(row).collect()
