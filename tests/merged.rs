@@ -147,10 +147,7 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 let before = writer.info().unwrap();
                 writer.merge(&other, Merge::Union).unwrap();
                 let info = writer.info().unwrap();
-                assert_eq!(
-                    info.inserted - before.inserted + info.unrecorded,
-                    other.info().unwrap().entries.max(keys)
-                );
+                assert!(info.inserted - before.inserted + info.unrecorded >= keys);
                 writer.commit().unwrap();
                 writer.close().unwrap();
                 let merged = Reader::open(&a).unwrap();
@@ -159,11 +156,15 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 assert_clean(&merged);
                 assert_rate(&merged, lookups);
                 let info = merged.info().unwrap();
-                if overlap == 1.0 && ours == theirs {
-                    assert_eq!((info.entries, info.regions), (before.entries, before.regions), "{name}");
+                if overlap == 1.0 && (ours.0 << ours.1) >= (theirs.0 << theirs.1) && slots.get() < 6 {
+                    // Two keys of one entry here may have two there.
+                    let more = info.entries - before.entries;
+                    assert!(
+                        more <= before.entries / 500 && info.regions == before.regions,
+                        "{name}: {more} more"
+                    );
                 }
-                // Where keys are the same, some of ours have tails as short as theirs.
-                assert!(overlap < 1.0 || info.unrecorded > 0);
+                assert!(overlap == 0.0 || info.unrecorded > 0);
                 assert_eq!(info.unrecorded == 0, {
                     let mut writer = Options::new().open_existing(&a).unwrap();
                     !matches!(writer.remove_hash(in_a[0]), Err(Error::UnsafeRemove { .. }))
@@ -188,15 +189,15 @@ fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> Has
     .collect()
 }
 
+/// All copies in a random order of the keys. Those of a key come together: of several generations they would take as many
+/// groups, and crowd its buckets.
 fn copies_of(all: &HashMap<u64, u32>, numbers: &mut Numbers) -> Vec<KeyHash> {
-    let mut copies: Vec<KeyHash> = Vec::new();
-    for (key, number) in all {
-        copies.extend((0..*number).map(|_| hash(*key)));
+    let mut keys: Vec<(u64, u32)> = all.iter().map(|(key, copies)| (*key, *copies)).collect();
+    keys.sort_unstable();
+    for at in (1..keys.len()).rev() {
+        keys.swap(at, numbers.below(at as u64 + 1) as usize);
     }
-    for at in (1..copies.len()).rev() {
-        copies.swap(at, numbers.below(at as u64 + 1) as usize);
-    }
-    copies
+    keys.into_iter().flat_map(|(key, copies)| std::iter::repeat_n(hash(key), copies as usize)).collect()
 }
 
 #[test]
@@ -207,9 +208,10 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
             let dir = tempfile::tempdir().unwrap();
             let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
             let room = |(base, generation): (u64, u32)| (base << generation) * 8192 * u64::from(slots.get());
-            let keys = room(ours).min(room(theirs)) / 6;
-            // With two slots, copies fill a bucket, and those of two generations both buckets of a key.
-            let most = |most| if slots == SlotsPerBucket::Two { 0 } else { most };
+            // With two or three slots, the copies that a key has of two generations fill most of its buckets.
+            let few = slots.get() < 4;
+            let keys = room(ours).min(room(theirs)) / if few { 30 } else { 6 };
+            let most = |most| if few { 0 } else { most };
             let in_a = multiset(0..keys, most(60), &mut numbers);
             let in_b = multiset(keys / 2..keys * 3 / 2, most(300), &mut numbers);
             let [copies_a, copies_b] = [&in_a, &in_b].map(|all| copies_of(all, &mut numbers));

@@ -64,20 +64,49 @@ pub(crate) fn take_region<W: Width>(
     search: &mut Search,
     taken: &mut Taken,
 ) -> Result<(), NoRoom> {
-    // What is covered by another entry of the same filter has a key of its own.
+    // Compared with what was here before: an entry that covers another of its own filter has another key.
     let before = if mode == Merge::Union { into.to_vec() } else { Vec::new() };
-    let covers = |id: BucketId, entry| {
-        let word = before.get(usize::from(id.0)).copied().unwrap_or_default();
-        Bucket::<W>::new(word).covers(entry)
-    };
+    let before = |id: BucketId| Bucket::<W>::new(before.get(usize::from(id.0)).copied().unwrap_or_default());
     each_group(from, into, |buckets, id, group, is_saturated| {
-        if mode == Merge::Union && (covers(id, group.entry) || covers(group.entry.other(id), group.entry)) {
+        let entry = group.entry;
+        let both = [id, entry.other(id)];
+        if mode == Merge::Union
+            && (both.iter().any(|id| before(*id).covers(entry)) || shorten(buckets, both, entry, before))
+        {
             taken.covered += u64::from(group.copies);
             return Ok(());
         }
         taken.stored += u64::from(group.copies);
         let copies = if is_saturated { u32::MAX } else { group.copies };
+        if mode == Merge::Sum
+            && add_to_another(buckets, Place { first: id, fingerprint: entry }, copies, group.lanes())
+        {
+            return Ok(());
+        }
         store_copies(buckets, Place { first: id, fingerprint: group.entry }, copies, max_kicks, search)
+    })
+}
+
+/// Puts an entry in the place of one that it covers and that was here before, if there is one; its digits stay. Whatever
+/// matched that one matches this one too.
+fn shorten<W: Width>(
+    buckets: &mut Words<'_>,
+    both: [BucketId; 2],
+    entry: Slot<W>,
+    before: impl Fn(BucketId) -> Bucket<W>,
+) -> bool {
+    both.into_iter().any(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        let was_here = |slot| both.iter().any(|id| before(*id).equal_lanes(slot).any());
+        let covered = |lane: &u32| {
+            let slot = bucket.slot(*lane);
+            slot.tail_length() > entry.tail_length()
+                && Bucket::new(u64::from(entry.0)).matches(slot).any()
+                && was_here(slot)
+        };
+        let lane = (0..W::SLOTS).find(covered);
+        lane.into_iter().for_each(|lane| buckets.store(id, bucket.with(lane, entry)));
+        lane.is_some()
     })
 }
 
@@ -140,7 +169,9 @@ fn store_copies<W: Width>(
     while left > 0 {
         let Ok(inserted) = region::insert(buckets, place, max_kicks, search);
         match inserted {
-            Inserted::NoPath => return Err(NoRoom),
+            Inserted::NoPath => {
+                return if add_to_another(buckets, place, left, None) { Ok(()) } else { Err(NoRoom) };
+            }
             Inserted::Absorbed | Inserted::Quarantined | Inserted::Counted { saturates: true, .. } => {
                 return Ok(());
             }
@@ -165,6 +196,39 @@ fn store_copies<W: Width>(
         }
     }
     Ok(())
+}
+
+/// Counts copies in a group whose entry covers this one, or is covered by it: then that becomes this one. So all that
+/// matched either entry matches what is left, and removal finds a copy for each. False if no such group has room, or if
+/// that would take as many more lanes as `apart`, those that the copies take by themselves.
+fn add_to_another<W: Width>(
+    buckets: &mut Words<'_>,
+    place: Place<W>,
+    copies: u32,
+    apart: Option<u32>,
+) -> bool {
+    let entry = place.fingerprint;
+    [place.first, place.second()].into_iter().any(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        let groups = Groups::of(bucket);
+        let added = groups.iter().enumerate().find_map(|(index, group)| {
+            let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
+            let entry = if one(group.entry).covers(entry) {
+                group.entry
+            } else if one(entry).covers(group.entry) {
+                entry
+            } else {
+                return None;
+            };
+            let copies = group.copies.checked_add(copies).filter(|copies| *copies < W::MOST_COPIES)?;
+            let added = Group { entry, copies };
+            let takes_as_many =
+                apart.is_some_and(|apart| added.lanes() >= group.lanes().map(|lanes| lanes + apart));
+            if takes_as_many { None } else { groups.with(index, added).pack() }
+        });
+        added.into_iter().for_each(|bucket| buckets.store(id, bucket));
+        added.is_some()
+    })
 }
 
 /// Stores a group as it is, apart from others of its entry, in bucket `id` or in its other one.

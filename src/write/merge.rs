@@ -88,7 +88,7 @@ impl Writer {
             }
             match merged {
                 Ok(Merged::Whole(file, found, taken)) => {
-                    self.go_on_in(file, &found, &taken, &theirs);
+                    self.go_on_in(*file, &found, &taken, &theirs);
                     return Ok(Ok(()));
                 }
                 Ok(Merged::NoRoom(region)) => crowded = Some(region),
@@ -166,7 +166,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
 
 /// How one pass over both filters ended.
 enum Merged {
-    Whole(UnpublishedFile, Counts, Taken),
+    Whole(Box<UnpublishedFile>, Counts, Taken),
     NoRoom(RegionId),
 }
 
@@ -205,7 +205,7 @@ impl Pass<'_> {
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => Ok(Merged::Whole(file?, state.found, state.taken)),
+            (file, None) => Ok(Merged::Whole(Box::new(file?), state.found, state.taken)),
         }
     }
 
