@@ -62,11 +62,7 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
                 let expected_contents = contents(&single);
                 let refused: usize = expected.iter().map(Vec::len).sum();
                 match (unique, capacity < KEYS) {
-                    (true, false) => assert_eq!(refused, 0),
-                    (false, false) => assert!(
-                        (30..1000).contains(&refused),
-                        "{refused} copies beyond the limit of {slots:?}"
-                    ),
+                    (_, false) => assert_eq!(refused, 0),
                     // A few regions of many slots may take more than they were sized for.
                     (_, true) => assert!(refused > 1000 || slots.get() > 2, "{refused} for want of room"),
                 }

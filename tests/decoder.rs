@@ -220,7 +220,8 @@ fn compare_fresh(slots: SlotsPerBucket, keys: u64, generations: u32) {
     assert_same_statistics(&String::from_utf8(output.stdout).unwrap(), &info, 0);
     let all = lines((0..keys).chain(ABSENT.start..ABSENT.start + keys));
     let Some(()) = assert_same_answers(&path, &reader, all.clone()) else { return };
-    let Some(()) = assert_same_counts(&path, &reader, all) else { return };
+    let some: Vec<&str> = all.lines().step_by(7).collect();
+    let Some(()) = assert_same_counts(&path, &reader, some.join("\n")) else { return };
     let found = (ABSENT.start..ABSENT.start + keys)
         .filter(|number| reader.contains(key(*number).as_bytes()).unwrap())
         .count();

@@ -366,5 +366,5 @@ fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
     assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
     commit_and_verify(&mut writer, &path(&dir));
     assert!((0..inserted).all(|i| writer.contains(&key(i)).unwrap()));
-    assert_eq!(writer.info().unwrap().entries, inserted);
+    assert_eq!(writer.info().unwrap().copies, inserted);
 }

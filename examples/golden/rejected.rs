@@ -381,7 +381,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
     });
     for (name, what, at) in [
         ("reserved-0", "reserved byte 12", 12usize),
-        ("reserved-1", "reserved byte 500", 500),
+        ("reserved-1", "reserved byte 516", 516),
         ("reserved-2", "reserved byte 4095", 4095),
         ("reserved-metadata", "a byte behind the metadata", 4096 + 20),
         ("reserved-3", "reserved byte 65531", 65_531),

@@ -242,11 +242,6 @@ impl<W: Width> Bucket<W> {
         Self::lanes(Self::zero_lanes(self.0 & Self::ENTRY).0 & !self.empty_lanes().0)
     }
 
-    /// The lanes that hold just this slot.
-    pub(super) const fn equal_lanes(self, slot: Slot<W>) -> Lanes<W> {
-        Self::zero_lanes((self.0 ^ Self::ONES.wrapping_mul(slot.0 as u64)) & Self::LANES)
-    }
-
     /// Whether one group fills the bucket, at its highest count.
     pub(crate) const fn is_saturated(self) -> bool {
         (self.0 & Self::LANES) >> W::BITS == Self::HIGHEST_DIGITS && self.slot(0).tail_length().is_some()
@@ -290,22 +285,13 @@ impl<W: Width> Bucket<W> {
         without_tail.0 & !self.empty_lanes().0 == 0 && !self.has_stray_bits()
     }
 
-    /// The lanes whose entries match whatever query matches `entry`: they agree with it, and their tails are no longer.
+    /// Whether an entry matches whatever query matches `entry`: it agrees with it, and its tail is no longer.
     ///
-    /// For a fresh slot these are all that match it. For `0xabc8`, with `0xabc8` in one lane and `0xabcc` in another, it is
-    /// the first alone: `0xabcc`, whose tail is longer, does not match `0xabc1`.
-    pub(super) fn covering(self, entry: Slot<W>) -> Lanes<W> {
-        let longer = |lane: &u32| self.slot(*lane).tail_length() > entry.tail_length();
-        let matching = self.matches(entry);
-        Self::lanes(
-            matching
-                .filter(longer)
-                .fold(matching.0, |lanes, lane| lanes & !(1 << (lane * W::BITS + W::BITS - 1))),
-        )
-    }
-
+    /// `0xabc8` covers itself and `0xabcc`, whose tail is longer; and `0xabcc` does not cover `0xabc8`, which matches
+    /// `0xabc1` too.
     pub(super) fn covers(self, entry: Slot<W>) -> bool {
-        self.covering(entry).any()
+        let length = entry.tail_length();
+        Iterator::any(&mut self.matches(entry), |lane| self.slot(lane).tail_length() <= length)
     }
 
     /// Whether any entry of either bucket matches `query`, which must be a fresh slot.

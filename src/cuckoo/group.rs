@@ -40,18 +40,6 @@ impl<W: Width> Group<W> {
         if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
     }
 
-    /// The copies that it can count beyond its own without another lane, and without being saturated by them.
-    ///
-    /// n = 4: 2 copies can become 32, and 993 none more.
-    pub(super) fn spare(self) -> u32 {
-        let (mut most, mut weight) = (1, 1);
-        for _ in 1..self.lanes().unwrap_or(1) {
-            weight *= W::HIGHEST_DIGIT;
-            most += weight;
-        }
-        most.min(W::MOST_COPIES - 1).saturating_sub(self.copies)
-    }
-
     const fn matches(self, query: Slot<W>) -> bool {
         Bucket::new(self.entry.0 as u64).matches(query).has(0)
     }
@@ -126,11 +114,15 @@ impl<W: Width> Groups<W> {
         equal.min_by_key(|(_, group)| group.copies)
     }
 
+    /// The groups that match, as indices and values.
+    pub(super) fn matching(&self, query: Slot<W>) -> impl Iterator<Item = (usize, Group<W>)> {
+        let groups = self.iter().copied().enumerate();
+        groups.filter(move |(_, group)| group.entry.tail_length().is_some() && group.matches(query))
+    }
+
     /// Of the groups that match, the one that a removal takes a copy from, as an index and a value.
     pub(super) fn longest_match(&self, query: Slot<W>) -> Option<(usize, Group<W>)> {
-        let entries =
-            self.iter().copied().enumerate().filter(|(_, group)| group.entry.tail_length().is_some());
-        entries.filter(|(_, group)| group.matches(query)).min_by_key(|(_, group)| group.order())
+        self.matching(query).min_by_key(|(_, group)| group.order())
     }
 
     /// The copies of the groups that match.
@@ -138,12 +130,25 @@ impl<W: Width> Groups<W> {
         self.iter().filter(|group| group.matches(query)).map(|group| group.copies).sum()
     }
 
-    /// All groups as one, whose entry is that with the shortest tail; `None` if a slot is no entry. If some key matches
-    /// all of them, that entry matches every key that any of them matches.
-    pub(super) fn merged(&self) -> Option<Group<W>> {
-        let shortest = self.iter().min_by_key(|group| group.entry.tail_length())?;
-        let copies = self.iter().map(|group| group.copies).sum();
-        shortest.entry.tail_length().map(|_| Group { copies, ..*shortest })
+    /// With the groups that match as one, which has the shortest of their entries and counts one copy more; `None`
+    /// unless there are several.
+    pub(super) fn merged(&self, query: Slot<W>) -> Option<Self> {
+        let mut matching = self.matching(query);
+        let (_, first) = matching.next()?;
+        let mut one = Group { copies: first.copies + 1, ..first };
+        let (mut left, mut merged) = (Self::none(), false);
+        for (_, group) in matching {
+            let shorter = group.entry.tail_length() < one.entry.tail_length();
+            let entry = if shorter { group.entry } else { one.entry };
+            one = Group { entry, copies: one.copies + group.copies };
+            merged = true;
+        }
+        for group in self.iter().filter(|group| group.entry.tail_length().is_none() || !group.matches(query))
+        {
+            left = left.and(*group);
+        }
+        let one = Group { copies: one.copies.min(W::MOST_COPIES), ..one };
+        merged.then(|| left.and(one))
     }
 
     /// With another group in the place of this one.

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use super::bucket::{Bucket, BucketId, Slot};
 use super::counts::Counts;
 use super::group::{Group, Groups};
-use super::region::{self, Buckets, BucketsMut, Inserted, Place};
+use super::region::{Buckets, BucketsMut};
 use super::search::Search;
 use super::widths::Width;
 
@@ -67,7 +67,7 @@ pub(crate) fn take_region<W: Width>(
     // Compared with what was here before: an entry that covers another of its own filter has another key.
     let before = if mode == Merge::Union { into.to_vec() } else { Vec::new() };
     let before = |id: BucketId| Bucket::<W>::new(before.get(usize::from(id.0)).copied().unwrap_or_default());
-    each_group(from, into, |buckets, id, group, is_saturated| {
+    each_group(from, into, |buckets, id, group: Group<W>| {
         let entry = group.entry;
         let both = [id, entry.other(id)];
         if mode == Merge::Union
@@ -77,13 +77,14 @@ pub(crate) fn take_region<W: Width>(
             return Ok(());
         }
         taken.stored += u64::from(group.copies);
-        let copies = if is_saturated { u32::MAX } else { group.copies };
-        if mode == Merge::Sum
-            && add_to_another(buckets, Place { first: id, fingerprint: entry }, copies, group.lanes())
+        let added = mode == Merge::Sum && add_to_another(buckets, id, group, group.lanes());
+        if added
+            || store_group(buckets, id, group, max_kicks, search)
+            || add_to_another(buckets, id, group, None)
         {
             return Ok(());
         }
-        store_copies(buckets, Place { first: id, fingerprint: group.entry }, copies, max_kicks, search)
+        Err(NoRoom)
     })
 }
 
@@ -97,7 +98,8 @@ fn shorten<W: Width>(
 ) -> bool {
     both.into_iter().any(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        let was_here = |slot| both.iter().any(|id| before(*id).equal_lanes(slot).any());
+        let holds = |bucket: Bucket<W>, slot| (0..W::SLOTS).any(|lane| bucket.slot(lane) == slot);
+        let was_here = |slot| both.iter().any(|id| holds(before(*id), slot));
         let covered = |lane: &u32| {
             let slot = bucket.slot(*lane);
             slot.tail_length() > entry.tail_length()
@@ -110,12 +112,12 @@ fn shorten<W: Width>(
     })
 }
 
-/// Calls `take` for each group of one region that need not be left out, with the other region, the bucket that it lies
-/// in and whether it is saturated.
+/// Calls `take` for each group of one region that need not be left out, with the other region and the bucket that it lies
+/// in.
 fn each_group<W: Width>(
     from: &[u64],
     into: &mut [u64],
-    mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>, bool) -> Result<(), NoRoom>,
+    mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>,
 ) -> Result<(), NoRoom> {
     // Quarantined first: it makes room, and tells what need not be stored.
     for (word, into) in from.iter().zip(into.iter_mut()) {
@@ -126,9 +128,9 @@ fn each_group<W: Width>(
         }
     }
     let mut buckets = Words(into);
-    let mut take = |id: BucketId, group: Group<W>, is_saturated| {
+    let mut take = |id: BucketId, group: Group<W>| {
         let quarantined = [id, group.entry.other(id)].map(|id| buckets.is_quarantined::<W>(id));
-        if quarantined.contains(&true) { Ok(()) } else { take(&mut buckets, id, group, is_saturated) }
+        if quarantined.contains(&true) { Ok(()) } else { take(&mut buckets, id, group) }
     };
     for (id, word) in (0..).zip(from) {
         let (id, bucket) = (BucketId(id), Bucket::<W>::new(*word));
@@ -136,12 +138,11 @@ fn each_group<W: Width>(
             continue;
         }
         if bucket.digit_lanes().any() {
-            let is_saturated = bucket.is_saturated();
-            Groups::of(bucket).iter().try_for_each(|group| take(id, *group, is_saturated))?;
+            Groups::of(bucket).iter().try_for_each(|group| take(id, *group))?;
             continue;
         }
         for entry in (0..W::SLOTS).map(|lane| bucket.slot(lane)).filter(|slot| !slot.is_empty()) {
-            take(id, Group { entry, copies: 1 }, false)?;
+            take(id, Group { entry, copies: 1 })?;
         }
     }
     Ok(())
@@ -154,76 +155,33 @@ impl Words<'_> {
     }
 }
 
-/// Stores so many copies of an entry, or as many as it takes until one of its groups is saturated.
+/// Adds the copies of a group to those of one here whose entry covers its entry, or is covered by it: then that becomes
+/// this one. So all that matched either entry matches what is left, and removal finds a copy for each. False if no such
+/// group has room, or if that would take as many more lanes as `apart`, those that the group takes by itself.
 ///
-/// A group that is saturated elsewhere stands for more copies than it counts: it must be saturated here too.
-#[inline]
-fn store_copies<W: Width>(
-    buckets: &mut Words<'_>,
-    place: Place<W>,
-    copies: u32,
-    max_kicks: u32,
-    search: &mut Search,
-) -> Result<(), NoRoom> {
-    let mut left = copies;
-    while left > 0 {
-        let Ok(inserted) = region::insert(buckets, place, max_kicks, search);
-        match inserted {
-            Inserted::NoPath => {
-                return if add_to_another(buckets, place, left, None) { Ok(()) } else { Err(NoRoom) };
-            }
-            Inserted::Absorbed | Inserted::Quarantined | Inserted::Counted { saturates: true, .. } => {
-                return Ok(());
-            }
-            Inserted::Stored | Inserted::Counted { .. } | Inserted::Merged { .. } => left -= 1,
-        }
-        if left == 0 {
-            break;
-        }
-        // As many more as can be counted in the same lanes, at once.
-        for id in [place.first, place.second()] {
-            let Ok(bucket) = Buckets::<W>::load(buckets, id);
-            let groups = Groups::of(bucket);
-            let Some((index, group)) = groups.find(place.fingerprint) else { continue };
-            let more = left.min(group.spare());
-            if more > 0
-                && let Some(bucket) =
-                    groups.with(index, Group { copies: group.copies + more, ..group }).pack()
-            {
-                buckets.store(id, bucket);
-                left -= more;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Counts copies in a group whose entry covers this one, or is covered by it: then that becomes this one. So all that
-/// matched either entry matches what is left, and removal finds a copy for each. False if no such group has room, or if
-/// that would take as many more lanes as `apart`, those that the copies take by themselves.
+/// A saturated group, which stands for more copies than it says, is not added, and nothing is added to one.
 fn add_to_another<W: Width>(
     buckets: &mut Words<'_>,
-    place: Place<W>,
-    copies: u32,
+    id: BucketId,
+    group: Group<W>,
     apart: Option<u32>,
 ) -> bool {
-    let entry = place.fingerprint;
-    [place.first, place.second()].into_iter().any(|id| {
+    let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
+    [id, group.entry.other(id)].into_iter().any(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
         let groups = Groups::of(bucket);
-        let added = groups.iter().enumerate().find_map(|(index, group)| {
-            let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
-            let entry = if one(group.entry).covers(entry) {
+        let added = groups.iter().enumerate().find_map(|(index, here)| {
+            let entry = if one(here.entry).covers(group.entry) {
+                here.entry
+            } else if one(group.entry).covers(here.entry) {
                 group.entry
-            } else if one(entry).covers(group.entry) {
-                entry
             } else {
                 return None;
             };
-            let copies = group.copies.checked_add(copies).filter(|copies| *copies < W::MOST_COPIES)?;
+            let copies = here.copies.checked_add(group.copies).filter(|copies| *copies < W::MOST_COPIES)?;
             let added = Group { entry, copies };
             let takes_as_many =
-                apart.is_some_and(|apart| added.lanes() >= group.lanes().map(|lanes| lanes + apart));
+                apart.is_some_and(|apart| added.lanes() >= here.lanes().map(|lanes| lanes + apart));
             if takes_as_many { None } else { groups.with(index, added).pack() }
         });
         added.into_iter().for_each(|bucket| buckets.store(id, bucket));
@@ -231,35 +189,49 @@ fn add_to_another<W: Width>(
     })
 }
 
-/// Stores a group as it is, apart from others of its entry, in bucket `id` or in its other one.
+/// Stores a group as it is, apart from others, in bucket `id` or in its other one. False if there is no room.
 fn store_group<W: Width>(
     buckets: &mut Words<'_>,
     id: BucketId,
     group: Group<W>,
     max_kicks: u32,
     search: &mut Search,
-) -> Result<(), NoRoom> {
-    let both = [id, group.entry.other(id)];
-    for id in both {
+) -> bool {
+    let Some(lanes) = group.lanes() else { return false };
+    let both = [id, group.entry.other(id)].map(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        if let Some(packed) = Groups::of(bucket).and(group).pack() {
-            buckets.store(id, packed);
-            return Ok(());
+        (id, bucket)
+    });
+    let with_group = |bucket: Bucket<W>| match (lanes, bucket.empty_lanes().first()) {
+        (_, None) => None,
+        (1, Some(lane)) => Some(bucket.with(lane, group.entry)),
+        _ => Groups::of(bucket).and(group).pack(),
+    };
+    for (id, bucket) in both {
+        if let Some(bucket) = with_group(bucket) {
+            buckets.store(id, bucket);
+            return true;
         }
     }
-    for id in both {
-        for _ in 0..group.lanes().unwrap_or(W::SLOTS) {
-            let Ok(bucket) = Buckets::<W>::load(buckets, id);
-            let Ok(room) = search.make_room(buckets, &[(id, bucket)], None, max_kicks);
+    // A single lane may be free in either bucket, several only together in one.
+    let roots: &[&[_]] = if lanes == 1 { &[&both] } else { &[&both[..1], &both[1..]] };
+    for roots in roots {
+        for _ in 0..lanes {
+            let now = |(id, _): &(BucketId, Bucket<W>)| {
+                let Ok(bucket) = Buckets::<W>::load(buckets, *id);
+                (*id, bucket)
+            };
+            let roots: Vec<_> = roots.iter().map(now).collect();
+            let Ok(room) = search.make_room(buckets, &roots, None, max_kicks);
             let Some((id, bucket)) = room else { break };
-            let packed = Groups::of(bucket).and(group).pack();
-            buckets.store(id, packed.unwrap_or(bucket));
-            if packed.is_some() {
-                return Ok(());
+            let stored = with_group(bucket);
+            buckets.store(id, stored.unwrap_or(bucket));
+            if stored.is_some() {
+                return true;
             }
         }
     }
-    Err(NoRoom)
+    false
 }
 
 /// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.
@@ -289,5 +261,7 @@ pub(crate) fn halve<W: Width>(
                 (0..W::SLOTS).fold(bucket, |all, lane| all.with(lane, lengthened(bucket.slot(lane), bit))).0;
         }
     }
-    each_group(right, left, |buckets, id, group, _| store_group::<W>(buckets, id, group, max_kicks, search))
+    each_group(right, left, |buckets, id, group: Group<W>| {
+        if store_group(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
+    })
 }

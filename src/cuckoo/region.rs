@@ -61,7 +61,7 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// The groups of a full bucket, all of which matched the key, became one, which counts the copy too if it can.
+    /// The groups of a bucket that matched the key became one, which counts the copy too.
     Merged { before: Bucket<W>, after: Bucket<W> },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
@@ -109,7 +109,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
     let fingerprint = place.fingerprint;
-    if first.equal_lanes(fingerprint).any() | second.equal_lanes(fingerprint).any() {
+    if first.either_matches(second, fingerprint) {
         return insert_copy(buckets, both, fingerprint, max_kicks, search);
     }
     match store_alone(buckets, both, fingerprint) {
@@ -138,18 +138,11 @@ fn is_quarantined<W: Width>(both: Both<W>) -> bool {
 
 /// Whether a saturated group matches.
 fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
-    both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.covers(fingerprint))
+    both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
 }
 
-/// Whether all lanes of both buckets belong to groups that match. All of them then stay in these two buckets, through
-/// every doubling that leaves the key there.
-fn is_all_own<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
-    both.iter()
-        .all(|(_, bucket)| bucket.covering(fingerprint).count() + bucket.digit_lanes().count() == W::SLOTS)
-}
-
-/// Inserts a copy where a group of just this fingerprint is: as far as possible into that group, so that later copies
-/// find a digit to count them.
+/// Inserts a copy where a group matches: if possible as one more copy of that group. An entry of its own would take as
+/// many lanes now and more for further copies, and would not make the other one match less.
 fn insert_copy<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -161,20 +154,24 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
         return Ok(Inserted::Absorbed);
     }
     // First without another lane, then with a free one.
-    for digits in [0, 1] {
-        for (id, bucket) in both {
-            if let Some(counted) = count_in(buckets, id, bucket, fingerprint, digits) {
-                return Ok(counted);
-            }
-        }
+    let in_place = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 0);
+    if let Some(counted) = both.into_iter().find_map(in_place) {
+        return Ok(counted);
     }
-    if !is_quarantined(both) && !is_all_own(both, fingerprint) {
+    if let Some(merged) = both.into_iter().find_map(|(id, bucket)| merge(buckets, id, bucket, fingerprint)) {
+        return Ok(merged);
+    }
+    let with_a_lane = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 1);
+    if let Some(counted) = both.into_iter().find_map(with_a_lane) {
+        return Ok(counted);
+    }
+    if !is_quarantined(both) {
         for (id, bucket) in both {
-            let group = Groups::of(bucket).find(fingerprint);
-            let grows = group.and_then(|(_, group)| group.grown()?.lanes()).is_some();
-            if grows
+            let group = Groups::of(bucket).longest_match(fingerprint).map(|(_, group)| group);
+            if let Some(group) = group
+                && group.grown().is_some_and(|grown| grown.lanes().is_some())
                 && let Some((id, room)) =
-                    search.make_room(buckets, &[(id, bucket)], Some((id, fingerprint)), max_kicks)?
+                    search.make_room(buckets, &[(id, bucket)], Some((id, group.entry)), max_kicks)?
                 && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
             {
                 return Ok(counted);
@@ -187,7 +184,8 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     }
 }
 
-/// Counts a copy in the group of `fingerprint` in a bucket, if that takes so many more digits and they have room.
+/// Counts a copy in a group of a bucket that matches, if one can with so many more digits; the one with the longest
+/// tail of those.
 fn count_in<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     id: BucketId,
@@ -196,16 +194,17 @@ fn count_in<W: Width, B: BucketsMut<W>>(
     digits: u32,
 ) -> Option<Inserted<W>> {
     let groups = Groups::of(bucket);
-    let (index, group) = groups.find(fingerprint)?;
-    let grown = group.grown()?;
-    if grown.lanes()? != group.lanes()? + digits {
-        return None;
-    }
+    let grown = |group: Group<W>| {
+        let grown = group.grown()?;
+        (grown.lanes()? == group.lanes()? + digits).then_some(grown)
+    };
+    let counting = groups.matching(fingerprint).filter_map(|(index, group)| Some((index, grown(group)?)));
+    let (index, grown) = counting.min_by_key(|(_, group)| group.order())?;
     buckets.store(id, groups.with(index, grown).pack()?);
     Some(Inserted::Counted { digits, saturates: false })
 }
 
-/// Inserts where both buckets are full, and no group of the fingerprint has room for a copy.
+/// Inserts where both buckets are full, and no group that matches has room for a copy.
 #[inline(never)]
 fn insert_crowded<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -220,15 +219,14 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     if is_absorbed(both, fingerprint) {
         return Ok(Inserted::Absorbed);
     }
-    let all_own = is_all_own(both, fingerprint);
-    if !all_own && let Some((id, room)) = search.make_room(buckets, &both, None, max_kicks)? {
+    if let Some((id, room)) = search.make_room(buckets, &both, None, max_kicks)? {
         let lane = room.empty_lanes().first().unwrap_or(0);
         buckets.store(id, room.with(lane, fingerprint));
         return Ok(Inserted::Stored);
     }
     for (id, bucket) in both {
         let groups = Groups::of(bucket);
-        if let Some((index, group)) = groups.find(fingerprint)
+        if let Some((index, group)) = groups.longest_match(fingerprint)
             && group.lanes() == Some(W::SLOTS)
             && let Some(saturated) = groups.with(index, Group { copies: group.copies + 1, ..group }).pack()
         {
@@ -236,20 +234,18 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
             return Ok(Inserted::Counted { digits: 0, saturates: true });
         }
     }
-    if all_own {
-        return Ok(merge(buckets, both).unwrap_or(Inserted::NoPath));
-    }
     Ok(Inserted::NoPath)
 }
 
-/// Makes one group of those of a bucket, all of which match the key, and counts a copy of the key in it if it can. No
-/// key is lost: what matches one of the groups that went matches the shortest one too, or is not the key's.
-fn merge<W: Width, B: BucketsMut<W>>(buckets: &mut B, both: Both<W>) -> Option<Inserted<W>> {
-    let merged = both.map(|(id, bucket)| Some((id, bucket, Groups::of(bucket).merged()?)));
-    // The one with fewer copies, as that is the one further from being saturated.
-    let (id, before, group) = merged.into_iter().flatten().min_by_key(|(_, _, group)| group.copies)?;
-    let group = Group { copies: (group.copies + 1).min(W::MOST_COPIES), ..group };
-    let after = Groups::none().and(group).pack()?;
+/// Makes one group of those of a bucket that match, if there are several, and counts the copy in it. Its entry is the
+/// shortest of theirs: each of the others extends that one, so what matches one of them matches it.
+fn merge<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    id: BucketId,
+    before: Bucket<W>,
+    fingerprint: Slot<W>,
+) -> Option<Inserted<W>> {
+    let after = Groups::of(before).merged(fingerprint)?.pack()?;
     buckets.store(id, after);
     Some(Inserted::Merged { before, after })
 }

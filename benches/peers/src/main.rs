@@ -5,6 +5,7 @@
 //! meets all of them; what counts is the ratios within one run.
 
 mod commits;
+mod copies;
 mod filters;
 mod growth;
 mod keys;
@@ -25,6 +26,14 @@ fn main() -> Outcome<()> {
     if let Some(work) = opening::child(&section) {
         return work(std::path::Path::new(&arguments.next().unwrap_or_default()));
     }
+    if section == "copies" || section == "copies-rates" {
+        let file = arguments.next().ok_or("copies takes a file of lines")?;
+        let number = arguments.next().map(|number| number.replace('_', "").parse()).transpose()?;
+        return match section.as_str() {
+            "copies" => copies::loads(&file, number.unwrap_or(20)),
+            _ => copies::rates(&file, number.unwrap_or(10_000_000)),
+        };
+    }
     let number = arguments.next().map(|number| number.replace('_', "").parse::<u64>()).transpose()?;
     match section.as_str() {
         "table" => {
@@ -39,7 +48,8 @@ fn main() -> Outcome<()> {
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
         _ => Err("sections: table [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
-                  large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP"
+                  large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP, \
+                  copies FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),
     }
 }

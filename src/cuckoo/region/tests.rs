@@ -311,8 +311,11 @@ impl<W: Width> History<W> {
         let inserted = insert(&mut self.memory, key.place::<W>(), self.max_kicks, &mut self.search).unwrap();
         self.delta.inserted(&inserted);
         match inserted {
-            Inserted::Stored | Inserted::Counted { .. } => {
-                self.entries.add(key.home::<W>(), key.tail(W::TAIL_BITS));
+            Inserted::Stored => self.entries.add(key.home::<W>(), key.tail(W::TAIL_BITS)),
+            Inserted::Counted { .. } => {
+                let tail = self.counted(key);
+                assert_eq!(tail, key.tail(tail.length), "{key:x?}");
+                self.entries.add(key.home::<W>(), tail);
             }
             Inserted::Absorbed => {
                 assert!(before.iter().any(|bucket| bucket.is_saturated()), "{before:x?}");
@@ -327,21 +330,31 @@ impl<W: Width> History<W> {
         inserted
     }
 
-    /// Groups may become one only where all lanes of both buckets belong to groups that match the key, and then keep
-    /// their copies, under the shortest of their entries.
+    /// The tail of which the key's home has one copy more than the model.
+    fn counted(&self, key: Key) -> Tail {
+        let buckets = key.buckets::<W>().map(|id| (id, self.memory.at(id)));
+        let mut sparse = vec![Bucket::new(0); self.memory.buckets.len()];
+        buckets.into_iter().for_each(|(id, bucket)| sparse[usize::from(id)] = bucket);
+        let mut now = Entries::of(&sparse).0.remove(&key.home::<W>()).unwrap_or_default();
+        for tail in &self.entries.0[&key.home::<W>()] {
+            now.remove(now.iter().position(|other| other == tail).expect("a copy is missing"));
+        }
+        assert_eq!(now.len(), 1, "{key:x?}");
+        now[0]
+    }
+
+    /// Groups become one only if they match the key, and keep their copies, under the shortest of their entries.
     fn check_merged(&mut self, key: Key, both: [Bucket<W>; 2], before: Bucket<W>, after: Bucket<W>) {
         let query = key.place::<W>().fingerprint;
-        let all: Vec<Group<W>> = both.into_iter().flat_map(groups_plainly).collect();
-        assert!(
-            all.iter().all(|group| Bucket::new(u64::from(group.entry.0)).matches(query).any()),
-            "{both:x?}"
-        );
-        assert!(both.contains(&before) && both.iter().all(|bucket| bucket.empty_lanes().count() == 0));
-        let from = groups_plainly(before);
-        let [to] = &groups_plainly(after)[..] else { panic!("{after:x?}") };
-        let shortest = from.iter().min_by_key(|group| group.entry.tail_length()).unwrap();
+        let matches = |group: &Group<W>| Bucket::new(u64::from(group.entry.0)).matches(query).any();
+        assert!(both.contains(&before));
+        let (from, rest): (Vec<_>, Vec<_>) = groups_plainly(before).into_iter().partition(matches);
+        let (to, rest_after): (Vec<_>, Vec<_>) = groups_plainly(after).into_iter().partition(matches);
+        assert!(from.len() > 1 && to.len() == 1 && rest == rest_after, "{before:x?} {after:x?}");
+        let shortest = from.iter().map(|group| group.entry.tail_length()).min().unwrap();
         let copies: u32 = from.iter().map(|group| group.copies).sum();
-        assert_eq!((to.entry, to.copies), (shortest.entry, (copies + 1).min(W::MOST_COPIES)));
+        let expected = (shortest, (copies + 1).min(W::MOST_COPIES));
+        assert_eq!((to[0].entry.tail_length(), to[0].copies), expected);
         self.entries = Entries::of(&self.memory.buckets);
     }
 
@@ -457,11 +470,8 @@ impl<W: Width> History<W> {
     fn insert_as_foretold(&mut self, key: Key) {
         let room = self.kicks_needed(key);
         let quarantined = key.buckets::<W>().iter().any(|id| self.is_quarantined(*id));
-        let query = key.place::<W>().fingerprint;
-        let has_group = self.entries.matching::<W>(key).any(|tail| tail.length == W::TAIL_BITS);
+        let has_group = self.entries.matching::<W>(key).next().is_some();
         let plain = held(&self.memory.buckets).digits == 0 && !has_group;
-        let own = |id: u16| self.memory.at(id).matches(query).count() == W::SLOTS;
-        let full_of_own = key.buckets::<W>().into_iter().all(own);
         let (mut before, entries_before) = (self.memory.clone(), self.entries.clone());
 
         let inserted = self.insert(key);
@@ -472,7 +482,6 @@ impl<W: Width> History<W> {
             match (room, inserted) {
                 (Some(0), _) => assert_eq!(inserted, Inserted::Stored),
                 (_, _) if quarantined => assert_eq!(inserted, Inserted::Quarantined),
-                (_, _) if full_of_own => assert!(matches!(inserted, Inserted::Merged { .. }), "{inserted:?}"),
                 (Some(_), Inserted::NoPath) if self.max_kicks < ENOUGH_KICKS => {}
                 (Some(_), _) => assert_eq!(inserted, Inserted::Stored),
                 (None, _) => {
