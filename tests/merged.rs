@@ -179,9 +179,9 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
 /// Keys with copies, most of them few and some many.
 fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> HashMap<u64, u32> {
     keys.map(|key| {
-        let copies = match numbers.below(10) {
-            0 if most > 0 => 1 + numbers.below(most),
-            1..4 if most > 0 => 2,
+        let copies = match numbers.below(100) {
+            0..3 if most > 0 => 1 + numbers.below(most),
+            3..9 if most > 0 => 2,
             _ => 1,
         };
         (key, copies as u32)

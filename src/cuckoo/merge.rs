@@ -265,3 +265,6 @@ pub(crate) fn halve<W: Width>(
         if store_group(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
     })
 }
+
+#[cfg(test)]
+mod tests;
