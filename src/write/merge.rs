@@ -87,8 +87,9 @@ impl Writer {
                 return Ok(Err(InVain::Torn));
             }
             match merged {
-                Ok(Merged::Whole(file, found, taken)) => {
-                    self.go_on_in(*file, &found, &taken, &theirs);
+                Ok(Merged::Whole(whole)) => {
+                    let (file, found, taken) = *whole;
+                    self.go_on_in(file, &found, &taken, &theirs);
                     return Ok(Ok(()));
                 }
                 Ok(Merged::NoRoom(region)) => crowded = Some(region),
@@ -166,7 +167,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
 
 /// How one pass over both filters ended.
 enum Merged {
-    Whole(Box<UnpublishedFile>, Counts, Taken),
+    Whole(Box<(UnpublishedFile, Counts, Taken)>),
     NoRoom(RegionId),
 }
 
@@ -205,7 +206,7 @@ impl Pass<'_> {
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => Ok(Merged::Whole(Box::new(file?), state.found, state.taken)),
+            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.taken)))),
         }
     }
 
