@@ -8,7 +8,7 @@ use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, Counts, MAX_REGIONS, RegionId, Width, with_width};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::file::{Overlay, Region, UnpublishedFile};
-use crate::format::{Identity, tally};
+use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
 /// Streams `source`, which holds what `counts` says, into a new file of twice as many regions, and returns what that
@@ -71,11 +71,8 @@ pub(super) fn split<W: Width>(region: &Region) -> [Option<Box<Region>>; 2] {
 
 /// Adds what a region holds to `counts`.
 pub(super) fn count_region<W: Width>(region: &Region, counts: &mut Counts) {
-    let (pages, _) = region.as_chunks();
-    for page in pages {
-        // What no writer stores is counted for nothing, as by every scan. Verification names it.
-        let _ = tally::<W>(page, counts);
-    }
+    // What no writer stores is counted for nothing, as by every scan. Verification names it.
+    counts.tally_all::<W>(region);
 }
 
 fn split_region<W: Width>(parent: &Region, children: &mut [Region; 2]) {
