@@ -7,10 +7,12 @@ It shares no code with gowk, and is meant to be read next to the specification.
     decode.py FILE               verify every checksum, replay the journal in memory, print statistics as JSON
     decode.py FILE --check       read keys from standard input, one a line, and print those that are present
     decode.py FILE --count       read keys in the same way, and print the copies of each, a tab and the key
+    decode.py STORE              the same for a store: all its versions, and every file of the newest (STORE.md)
+    decode.py STORE --check      look keys up in the newest version
     decode.py --examples         print the worked examples of appendix A
     decode.py --self-test        check the hash, the tables and the examples of README.md
 
-Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage found (each damaged page and its region is
+Stores need Python 3.11, which has a reader of TOML. Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage found (each damaged page and its region is
 named on standard error), 2 the file cannot be read at all, or disagrees with itself.
 """
 
@@ -892,6 +894,196 @@ def open_files(path):
     return file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), journal_bytes
 
 
+def open_sealed(path):
+    """7.9: the bytes of a file that nobody changes any more."""
+    if os.path.exists(path + "-journal") and os.path.getsize(path + "-journal") > JOURNAL_HEADER:
+        raise Refused("has a journal beside it")
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise Refused("is empty")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stores: STORE.md, whose sections the comments give
+
+
+FORMAT = 1
+VERSION_NAME = re.compile(r"([0-9]{12}|[1-9][0-9]{12,})\.toml")
+SHARD_FILE_NAME = re.compile(r"([0-9]{12}|[1-9][0-9]{12,})-([0-9a-f]{32})\.gowk")
+UUID = re.compile(r"[0-9a-f]{32}")
+
+
+def toml_of(path):
+    """3: the fields of a text."""
+    try:
+        import tomllib
+    except ImportError:
+        raise Refused("a store needs Python 3.11 or later")
+    with open(path, "rb") as file:
+        text = file.read()
+    body, seal = text[:-19], text[-19:]  # 10 bytes, 8 digits and a newline
+    if seal != b"# crc32 = %08x\n" % zlib.crc32(body):
+        raise Refused("%s: its checksum does not match" % path)
+    first, _, rest = body.partition(b"\n")
+    if first != b"format = %d" % FORMAT:
+        raise Refused("%s: %r, but this program reads format %d" % (path, first.decode("utf-8", "replace"), FORMAT))
+    try:
+        return tomllib.loads(rest.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Refused("%s: %s" % (path, error))
+
+
+def check_fields(path, table, required, optional=()):
+    for name, right in list(required.items()) + [pair for pair in dict(optional).items() if pair[0] in table]:
+        if name not in table:
+            raise Refused("%s: field `%s` is missing" % (path, name))
+        if not right(table[name]):
+            raise Refused("%s: field `%s` is %r" % (path, name, table[name]))
+    unknown = set(table) - set(required) - set(optional)
+    if unknown:
+        raise Refused("%s: unknown fields %s" % (path, sorted(unknown)))
+
+
+def is_within(low, high):
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+def is_uuid(value):
+    return is_text(value) and UUID.fullmatch(value) is not None
+
+
+def is_part(value):
+    return isinstance(value, float) and 0 < value < 1
+
+
+class Store:
+    def __init__(self, root):
+        self.root = root
+        path = os.path.join(root, "store.toml")
+        self.fields = fields = toml_of(path)
+        # 4
+        check_fields(path, fields, {
+            "uuid": is_uuid,
+            "shards": is_within(1, 65536),
+            "hash": lambda value: value in ("xxh3", "caller"),
+            "seed": lambda value: is_text(value) and value.isdigit() and str(int(value)) == value and int(value) <= M64,
+            "slots": is_within(2, 7),
+            "capacity": is_within(1, MAX_NUMBER),
+            "growth": lambda value: value in ("auto", "never"),
+        }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part})
+        found = (VERSION_NAME.fullmatch(name) for name in os.listdir(os.path.join(root, "versions")))
+        numbers = sorted(int(name.group(1)) for name in found if name)
+        if not numbers:
+            raise Refused("%s: holds no version" % os.path.join(root, "versions"))
+        self.versions = [self.version(number) for number in numbers]
+        self.newest = self.versions[-1]
+        self.filters = {}
+
+    def version(self, number):
+        """5"""
+        path = os.path.join(self.root, "versions", "%012d.toml" % number)
+        table = toml_of(path)
+        required = {
+            "number": is_within(number, number),
+            "id": is_uuid,
+            "time": is_within(0, MAX_NUMBER),
+            "operation": is_text,
+            "base": is_within(0, number - 1),
+            "first": is_within(1, number),
+            "fence": is_within(0, number),
+        }
+        optional = {"transaction": bool, "shard": bool}
+        if number == 1:
+            optional = {}
+        else:
+            required["store"] = lambda value: value == self.fields["uuid"]
+        check_fields(path, table, required, optional)
+        for done in table.get("transaction", ()):
+            check_fields(path, done, {
+                "application": is_text,
+                "number": is_within(0, MAX_NUMBER),
+                "version": is_within(2, number),
+                "base": is_within(0, done.get("version", 1) - 1),
+            }, {"state": is_text})
+        for shard in table.get("shard", ()):
+            check_fields(path, shard, {
+                "shard": is_within(0, self.fields["shards"] - 1),
+                "file": lambda value: is_text(value) and SHARD_FILE_NAME.fullmatch(value),
+                "commit": is_within(0, MAX_NUMBER),
+                "bytes": is_within(0, MAX_NUMBER),
+                "entries": is_within(0, MAX_NUMBER),
+                "rate": lambda value: isinstance(value, float) and 0 <= value <= 1,
+                "since": is_within(2, number),
+            })
+            if int(shard["file"][:-38]) >= shard["since"]:
+                raise Refused("%s: %s is of a version that came later" % (path, shard["file"]))
+        for rows, name in ((table.get("transaction", ()), "application"), (table.get("shard", ()), "shard")):
+            if len({row[name] for row in rows}) < len(rows):
+                raise Refused("%s: two tables of one `%s`" % (path, name))
+        return table
+
+    def path_of(self, row):
+        return os.path.join(self.root, "shards", "%04d" % row["shard"], row["file"])
+
+    def filter(self, row):
+        """10, step 4: the filter that the newest version names."""
+        path, fields = self.path_of(row), self.fields
+        contents = Filter(open_sealed(path), b"")
+        block = contents.block
+        for what, found, expected in (
+            ("number of shards", block.shards, fields["shards"]),
+            ("shard", block.shard, row["shard"]),
+            ("hash", block.hash_id, 1 if fields["hash"] == "xxh3" else 0),
+            ("seed", block.seed, int(fields["seed"])),
+            ("slots", block.n, fields["slots"]),
+            ("uuid", block.uuid.hex(), row["file"][-37:-5]),
+            ("commit", contents.commit, row["commit"]),
+            ("length", len(contents.data), row["bytes"]),
+            ("entries", contents.counts.entries, row["entries"]),
+        ):
+            if found != expected:
+                raise Refused("%s: its %s is %s, not %s" % (path, what, found, expected))
+        return contents
+
+    def statistics(self):
+        rows = self.newest.get("shard", [])
+        for row in rows:
+            rate = self.filter(row).statistics(0)["expected_false_positive_rate"]
+            if not math.isclose(rate, row["rate"], rel_tol=1e-9, abs_tol=1e-300):
+                raise Refused("%s: its rate is %g, not %g" % (self.path_of(row), rate, row["rate"]))
+        return {
+            "store": self.fields["uuid"],
+            "shards": self.fields["shards"],
+            "versions": [version["number"] for version in self.versions],
+            "version": self.newest["number"],
+            "files": len(rows),
+            "entries": sum(row["entries"] for row in rows),
+            "bytes": sum(row["bytes"] for row in rows),
+            "expected_false_positive_rate": sum(row["rate"] for row in rows) / self.fields["shards"],
+            "transactions": {row["application"]: row["number"] for row in self.newest.get("transaction", [])},
+        }
+
+    def check(self, keys, out):
+        if self.fields["hash"] != "xxh3":
+            raise Refused("the store was created for keys hashed by the caller")
+        rows = {row["shard"]: row for row in self.newest.get("shard", [])}
+        for key in keys:
+            high, _ = xxh3_128(key, int(self.fields["seed"]))
+            shard, _ = shard_of(high, self.fields["shards"])
+            if shard not in rows:
+                continue  # a shard without a file is empty
+            if shard not in self.filters:
+                self.filters[shard] = self.filter(rows[shard])
+                self.filters[shard].verified = {}
+            if self.filters[shard].contains(key):
+                out.write(key + b"\n")
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The worked examples of appendix A
 
@@ -1093,6 +1285,13 @@ def main():
             parser.error("FILE is missing")
         return 0
     try:
+        if os.path.isdir(options.file):
+            store = Store(options.file)
+            if options.check:
+                store.check(lines(sys.stdin.buffer), sys.stdout.buffer)
+            else:
+                print(json.dumps(store.statistics()))
+            return 0
         file, data, journal_bytes = open_files(options.file)
         contents = Filter(data, journal_bytes)
         if options.check or options.count:

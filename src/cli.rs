@@ -1,6 +1,6 @@
 //! The command line: one module a verb, and beside them what several verbs share.
 //!
-//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`main`] turns
+//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`run`] turns
 //! them into an exit code and a line on standard error.
 
 mod arguments;
@@ -11,25 +11,31 @@ mod copy;
 mod count;
 mod create;
 mod creation;
+mod decode;
 mod dedup;
 mod failure;
+mod field;
 mod grow;
 mod info;
 mod ingest;
 mod insert;
 mod intake;
 mod json;
+mod man;
 mod merge;
 mod outcome;
 mod output;
+mod prometheus;
 mod quantity;
+mod refused;
 mod remove;
 mod repair;
+mod set;
 mod shrink;
 mod stop;
 mod verify;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -56,18 +62,22 @@ Examples:
   gowk check seen.gowk https://example.org/         exit 0 if it is there, 1 if not
   gowk info seen.gowk                               size, load, expected false-positive rate
 
-Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 130 and 143 stopped \
-by SIGINT and SIGTERM.";
+Exit codes: 0 found or done, 1 not found (check, remove) or damage found (verify), 2 error, 129, 130 and 143 \
+stopped by SIGHUP, SIGINT and SIGTERM, 141 output closed, as by `head`.";
 
 #[derive(Subcommand)]
 enum Verb {
     Create(create::Create),
+    #[command(visible_alias = "add")]
     Insert(insert::Insert),
+    #[command(visible_alias = "rm")]
     Remove(remove::Remove),
+    #[command(visible_alias = "contains")]
     Check(check::Check),
     Count(count::Count),
     Dedup(dedup::Dedup),
     Ingest(ingest::Ingest),
+    #[command(visible_alias = "stats")]
     Info(info::Print),
     Verify(verify::Verify),
     Repair(repair::Repair),
@@ -75,7 +85,9 @@ enum Verb {
     Merge(merge::MergeFilters),
     Grow(grow::Grow),
     Shrink(shrink::Shrink),
+    Set(set::Set),
     Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Verb {
@@ -95,24 +107,32 @@ impl Verb {
             Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
             Self::Shrink(verb) => verb.run(),
+            Self::Set(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
+            Self::Man(verb) => verb.run(Gowk::command()),
         }
     }
 }
 
-pub(crate) fn main() -> ExitCode {
-    let verb = Gowk::parse().verb;
+/// Does what the arguments say, the first of which is the program's name, and returns the exit code. Wrong arguments and
+/// `--help` end the process.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let verb = match Gowk::try_parse_from(arguments::joined(arguments)) {
+        Ok(gowk) => gowk.verb,
+        Err(error) => arguments::without_false_tips(error).exit(),
+    };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::NotFound) => ExitCode::from(1),
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::NotFound) => 1,
         // As a shell reports a process that died of the signal.
-        Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
+        Ok(Outcome::Stopped(signal)) => 128_u8.saturating_add(signal as u8),
         Err(failure) => {
             // Whoever closed the output does not want to read about it.
-            if !failure.is_broken_pipe() {
-                output::note(&failure);
+            if failure.is_broken_pipe() {
+                return stop::OUTPUT_CLOSED;
             }
-            ExitCode::from(2)
+            output::note(&failure);
+            2
         }
     }
 }

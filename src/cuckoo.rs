@@ -26,7 +26,7 @@ pub(crate) use bucket::{Bucket, BucketId, Slot};
 pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
-pub use hash::{HashKind, KeyHash};
+pub use hash::{HashKind, KeyHash, Seed};
 pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
 pub use merge::Merge;
 pub(crate) use merge::{Taken, halve, take_region};

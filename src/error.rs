@@ -25,7 +25,7 @@ pub enum Error {
     },
 
     /// The file to open for reading does not exist.
-    #[error("{}: no such filter; create it with `gowk create` or by inserting into it", path.display())]
+    #[error("{}: no such filter; check the path, or create it", path.display())]
     NotFound {
         /// The filter file.
         path: PathBuf,
@@ -136,7 +136,7 @@ pub enum Error {
 
     /// A page does not match its checksum.
     #[error(
-        "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+        "{}: page {page} (region {region}) is damaged; verify the whole filter, then restore a copy or repair it",
         path.display()
     )]
     Damaged {
@@ -217,7 +217,7 @@ pub enum Error {
     },
 
     /// No room for one more entry, and the filter must not grow.
-    #[error("{}: no room in region {region} at load {load:.3}, and growth is off; create a larger filter", path.display())]
+    #[error("{}: no room in region {region} at load {load:.3}, and growth is off; create a larger filter, or one that grows", path.display())]
     Full {
         /// The filter file.
         path: PathBuf,
@@ -236,18 +236,25 @@ pub enum Error {
         reason: GrowthRefusal,
     },
 
-    /// Some inserts stored no entry, because the key was found already. Such a key relies on the
-    /// entry of another key, which a removal could take.
+    /// Unique inserts were answered "seen", and stored nothing. Most of these keys were there already. The others were
+    /// new, and match the entry of another key: they are lost once that key is removed. Counted inserts never cause
+    /// this.
     #[error(
-        "{}: {unrecorded} inserts stored nothing of their own, so removing could lose other keys; \
-         allow it explicitly, or use counted inserts only",
-        path.display()
+        "{}: {unrecorded} inserts were answered \"seen\" and stored nothing; at most {} keys among them are expected \
+         to be others than the key whose entry they share, and are lost when that one is removed; remove without this check \
+         if they may be lost, or fill a filter by counted inserts alone, which always store",
+        path.display(), rounded(*other_keys)
     )]
     UnsafeRemove {
         /// The filter file.
         path: PathBuf,
-        /// How many such inserts.
+        /// How many inserts were answered so.
         unrecorded: u64,
+        /// How many keys among them are expected to share the entry of another key: the expected false-positive rate
+        /// now, f, times the new keys that were inserted. With `inserted` entries stored these were
+        /// `inserted / (1 - f)`. It is an upper bound while nothing is removed, as the rate was lower before. It is
+        /// never more than `unrecorded`.
+        other_keys: f64,
     },
 
     /// An earlier write or sync failed, and nobody knows what the disk holds.
@@ -259,8 +266,8 @@ pub enum Error {
 
     /// A commit failed, and nobody knows whether it is durable. The writer is poisoned.
     #[error(
-        "{source}; whether commit {commit} of {} is durable is unknown; open the filter again, as `gowk info` \
-         does: at commit {commit} or higher it is, below that it is not",
+        "{source}; whether commit {commit} of {} is durable is unknown; open the filter again: at \
+         commit {commit} or higher it is, below that it is not",
         path.display()
     )]
     Unknown {
@@ -397,8 +404,9 @@ impl Error {
         move |source| Self::AfterCommit { path: path.to_owned(), commit, source: Box::new(source) }
     }
 
-    /// Whether the error concerns one key only, so that a batch can go on with the next.
-    pub(crate) fn refuses_one_key(&self) -> bool {
+    /// Whether an insert failed for this key alone: there is no room for it, and the filter must not double. Others may
+    /// still find room, and what was stored is untouched.
+    pub fn refuses_one_key(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Growth { .. })
     }
 }
@@ -600,6 +608,10 @@ pub enum GrowthRefusal {
         "the format has no more than {0} regions, in all shards of a filter together; create several filters"
     )]
     Regions(u64),
+}
+
+fn rounded(expected: f64) -> String {
+    if expected < 10.0 { format!("{expected:.2e}") } else { format!("{expected:.0}") }
 }
 
 /// Adds the path and the operation to an I/O error.

@@ -1,6 +1,6 @@
 //! A filter's description of itself: shape, contents and expectations.
 
-use crate::cuckoo::{Counts, HashKind, SlotsPerBucket};
+use crate::cuckoo::{Counts, HashKind, Seed, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
@@ -17,8 +17,8 @@ pub struct Info {
     pub uuid: [u8; 16],
     /// Who hashes the keys.
     pub hash: HashKind,
-    /// The seed of the hash.
-    pub seed: u64,
+    /// The seed of the hash. It is secret wherever others choose the keys.
+    pub seed: Seed,
     /// Slots in each bucket.
     pub slots_per_bucket: SlotsPerBucket,
     /// Regions when the filter was created.
@@ -124,7 +124,7 @@ impl From<Facts> for Info {
             format: crate::format::VERSION,
             uuid: identity.uuid,
             hash: identity.hasher.kind,
-            seed: identity.hasher.seed,
+            seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: width,
             base_regions: geometry.base_regions,
             generation: geometry.generation,

@@ -1,7 +1,7 @@
 //! Ingest jobs: files into a filter, each key exactly once, whatever kills the process.
 //!
-//! A [`Job`] is a TOML file that names a filter, inputs, and perhaps a file for the keys seen for the first
-//! time. [`Ingest::run`] reads what is new in the inputs since the job last committed. Running it again after
+//! A [`Job`] is a TOML file that names a filter, inputs, and perhaps files for the keys seen for the first
+//! time, and for those that the filter had no room for. [`Ingest::run`] reads what is new in the inputs since the job last committed. Running it again after
 //! it was stopped, killed, or the power failed, goes on as if nothing had happened.
 //!
 //! ```
@@ -42,7 +42,10 @@
 //! 4. Keys are inserted in batches whose bounds depend on the inputs alone, and a commit falls between two
 //!    batches. With `every_seconds = 0` commits too depend on the inputs alone. So a run that was killed and
 //!    one that was not leave the same entries in the same places.
-//! 5. Before reading goes on in an input, what was read of it is compared with what is there now.
+//! 5. A key without room does not end a run. It counts as new and as refused, and goes to both outputs. It is behind
+//!    the cursor like any other key, so no later run tries it again: that is what the output of refused keys is for.
+//!    By 4, a run that was killed refuses the same keys when it goes on.
+//! 6. Before reading goes on in an input, what was read of it is compared with what is there now.
 //!
 //! # What a crash leaves
 //!

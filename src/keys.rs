@@ -8,7 +8,7 @@
 //! * [`Lines`] cuts a stream into batches.
 //! * A [`Feed`] is a thread that reads, and a bounded queue of what it has read.
 //! * A [`CommitClock`] says when to commit: after so many keys, or so much time.
-//! * [`insert_unique`] inserts keys, and says how many were taken before the first one that was refused.
+//! * [`insert_unique`] inserts keys, and says which of them are new, and for which there was no room.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -30,13 +30,15 @@
 //!
 //! let mut writer = gowk::Options::new().open(&path)?;
 //! let mut clock = CommitClock::new(NonZeroU64::new(1_000_000), Some(Duration::from_secs(10)));
-//! let (mut stored, mut new) = (Vec::new(), Vec::new());
+//! let (mut is_new, mut new) = (Vec::new(), Vec::new());
 //! loop {
 //!     match feed.next(clock.deadline())? {
 //!         Next::Message(batch) => {
 //!             let keys: Vec<&[u8]> = batch.iter().collect();
-//!             keys::insert_unique(&mut writer, &keys, &mut stored).map_err(|refused| refused.cause)?;
-//!             new.extend(keys::stored(&keys, &stored).map(<[u8]>::to_vec));
+//!             for (index, reason) in keys::insert_unique(&mut writer, &keys, &mut is_new)? {
+//!                 eprintln!("no room for {:?}: {reason}", keys[index]);
+//!             }
+//!             new.extend(keys::selected(&keys, &is_new).map(|key| key.to_vec()));
 //!             clock.take(keys.len() as u64);
 //!         }
 //!         Next::Woken => {}
@@ -61,7 +63,7 @@ mod lines;
 pub use batch::Batch;
 pub use clock::CommitClock;
 pub use feed::{Feed, Next, Sender, Stopped};
-pub use insert::{Refused, insert_unique, stored};
+pub use insert::{insert_unique, selected};
 pub use lines::{Error, Lines};
 
 /// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.

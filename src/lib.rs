@@ -102,18 +102,28 @@
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
+//! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
 //! | shrink | to undo a doubling: two regions become one |
 //! | merge | to store what another filter holds, without its keys |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
+//! | store | a folder of sealed filters, one for each shard, under *versions*; its *description* says what was fixed when it was created |
+//! | version | which file each shard of a store has, at one moment; all of them are its *history* |
+//! | update | changes to shards of a store, in working copies that one commit publishes |
+//! | vacuum | removing versions of a store that nobody needs any more, and what updates have left |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |
 //! | job | a file that says which *inputs* to ingest into which filter, in which *format* (CSV, JSON Lines); its filter, *output* and job file are its *own*; its *text* has *known* keys, one table of them for the *creation* of a filter |
-//! | plan, run, summary | what a run of a job would do; the run, by its *engine*; what it has done |
+//! | plan, run, summary | what a new filter, or a run of a job, would be; the run, by its *engine*; what it has done |
 //! | content | the bytes of an input, *decode*d; it is divided into *records*, by *rules*; a *fingerprint* tells whether it is still the same |
 //! | cursor | what a filter remembers of a job: how far its inputs are read, and how long its output is |
 //! | verb | one of the tool's commands, with its *arguments*; it ends with an *outcome* or a *failure*; a *bar* or the *pace* shows how far it is; a *report* says what a job did |
 //! | quantity | a number, size or time as people write it |
 //! | intake | keys from the tool's arguments or input into a writer, until the end or a signal to *stop* |
+//!
+//! # Stores
+//!
+//! For sets past one file or one machine, the module `store` (feature `store`) keeps many filters in a folder, under
+//! versions: any number of processes read and change it, on any file system, without locks.
 //!
 //! # Files
 //!
@@ -132,6 +142,13 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
+/// The tool names what users call as they do.
+#[cfg(feature = "cli")]
+extern crate self as gowk;
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 mod cuckoo;
 mod error;
 mod file;
@@ -144,18 +161,20 @@ pub mod ingest;
 pub mod keys;
 mod options;
 mod read;
+#[cfg(feature = "store")]
+pub mod store;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, Merge, SlotsPerBucket};
+pub use cuckoo::{HashKind, KeyHash, Merge, Seed, SlotsPerBucket};
 pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
-pub use options::{OnDamage, Options, Verify};
+pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Repair, Writer};
+pub use write::{Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -1,13 +1,17 @@
 //! How a filter is created and opened.
 
+mod plan;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
+
+pub use plan::Plan;
 
 /// Keys that a filter is created for unless told otherwise.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
@@ -59,7 +63,7 @@ pub struct Options {
     rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
-    seed: Option<u64>,
+    seed: Option<Seed>,
     hash: HashKind,
     shard: Shard,
     growth: Growth,
@@ -71,6 +75,8 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
+    /// Whether a reader goes on with a file that takes the name of the one it has.
+    pub(crate) follow: bool,
     pub(crate) sealed: bool,
     pub(crate) wait: Duration,
     pub(crate) progress: DoublingProgress,
@@ -125,6 +131,7 @@ impl Options {
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
+            follow: true,
             sealed: false,
             wait: Duration::ZERO,
             progress: DoublingProgress::default(),
@@ -154,7 +161,7 @@ impl Options {
 
     /// Creation: the seed of the hash; random unless given. Whoever knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
+        self.seed = Some(Seed::new(seed));
         self
     }
 
@@ -173,7 +180,7 @@ impl Options {
             regions: Some(geometry.base_regions),
             slots: Some(geometry.slots),
             rate_of_like: limit(policy.requested_rate),
-            seed: Some(hasher.seed),
+            seed: Some(Seed::new(hasher.seed)),
             hash: hasher.kind,
             shard: geometry.shard,
             growth: policy.growth,
@@ -311,8 +318,8 @@ impl Options {
         })
     }
 
-    /// A new filter's identity and policy, all checked.
-    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+    /// A new filter's shape, checked.
+    fn geometry(&self) -> Result<Geometry> {
         self.check_rates()?;
         let slots = self.slots()?;
         let too_large = || Error::Option {
@@ -349,9 +356,15 @@ impl Options {
                 expected: "no less than the new file needs for its capacity",
             });
         }
+        Ok(geometry)
+    }
+
+    /// A new filter's identity and policy, all checked.
+    pub(crate) fn design(&self, path: &Path) -> Result<(Identity, Policy)> {
+        let geometry = self.geometry()?;
         let uuid = new_uuid(path)?;
         let seed = match self.seed {
-            Some(seed) => seed,
+            Some(seed) => seed.get(),
             None => random(path)?,
         };
         let identity = Identity { uuid, hasher: KeyHasher::new(self.hash, seed), geometry };
@@ -378,7 +391,7 @@ impl Options {
     }
 }
 
-fn check_rate(option: &'static str, rate: f64) -> Result<()> {
+pub(crate) fn check_rate(option: &'static str, rate: f64) -> Result<()> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }

@@ -18,12 +18,16 @@ mod join;
 mod merge;
 mod partition;
 mod pending;
+mod policy;
 mod repair;
 mod scratch;
+#[cfg(feature = "store")]
+mod seal;
 mod shrink;
 mod target;
 mod transaction;
 mod writer;
 
+pub use policy::Limits;
 pub use repair::Repair;
 pub use writer::Writer;

@@ -368,3 +368,37 @@ fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
     assert!((0..inserted).all(|i| writer.contains(&key(i)).unwrap()));
     assert_eq!(writer.info().unwrap().copies, inserted);
 }
+
+/// Limits are no part of a transaction, and outlive a death.
+#[test]
+fn limits_change_at_once_beside_commits_and_an_open_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Options::new().capacity(1000).seed(5).open(path(&dir)).unwrap();
+    let limits = gowk::Limits { max_file_size: Some(1 << 20), ..writer.limits().unwrap() };
+    // Before the first commit, with which they are written.
+    writer.set_limits(limits).unwrap();
+    writer.insert(b"committed").unwrap();
+    writer.commit().unwrap();
+    assert_eq!(writer.limits().unwrap(), limits);
+    writer.insert(b"journaled").unwrap();
+    writer.commit().unwrap();
+    writer.insert(b"open").unwrap();
+    let limits = gowk::Limits { growth: Growth::Never, max_false_positive_rate: Some(0.25), ..limits };
+    writer.set_limits(limits).unwrap();
+    assert_eq!(Reader::open(path(&dir)).unwrap().info().unwrap().max_false_positive_rate, Some(0.25));
+    // The file alone, as a dead writer leaves it: it holds all commits, as the limits were written with a checkpoint.
+    let copy = dir.path().join("copy");
+    std::fs::copy(path(&dir), &copy).unwrap();
+    drop(writer);
+    for (path, keys) in [(path(&dir), 2), (copy, 2)] {
+        let mut writer = Options::new().open_existing(path).unwrap();
+        assert_eq!(writer.limits().unwrap(), limits);
+        assert_eq!(writer.info().unwrap().entries, keys);
+        assert!(writer.contains(b"journaled").unwrap() && !writer.contains(b"open").unwrap());
+        let small = gowk::Limits { max_file_size: Some(1000), ..limits };
+        assert!(matches!(writer.set_limits(small), Err(Error::Option { option: "maximal file size", .. })));
+        let wrong = gowk::Limits { max_false_positive_rate: Some(0.0), ..limits };
+        assert!(matches!(writer.set_limits(wrong), Err(Error::Option { .. })));
+        assert_eq!(writer.limits().unwrap(), limits);
+    }
+}

@@ -4,6 +4,7 @@
 //! 2. Unsafe code is in `src/system/map.rs` alone.
 //! 3. The name of every file is a word of the glossary in `src/lib.rs`, or of the table of words in `ARCHITECTURE.md`,
 //!    or a verb of the tool.
+//! 4. No message of the library names an option or a verb of the tool: who calls the library may have no such tool.
 //!
 //! Unit tests may use any wing.
 
@@ -273,4 +274,18 @@ fn the_name_of_every_file_is_explained() {
         .map(|(path, _)| format!("src/{}", path.display()))
         .collect();
     assert!(unknown.is_empty(), "no word of a glossary:\n{}", unknown.join("\n"));
+}
+
+#[test]
+fn messages_of_the_library_do_not_speak_of_the_tool() {
+    let mut seen = 0;
+    for (path, text) in sources().into_iter().filter(|(path, _)| wing(path) != "cli") {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            seen += 1;
+            let names_option = line.split("--").skip(1).any(|rest| rest.starts_with(char::is_alphabetic));
+            assert!(!line.contains("`gowk ") && !names_option, "src/{}: {line}", path.display());
+        }
+    }
+    assert!(seen > 5000, "{seen}");
 }

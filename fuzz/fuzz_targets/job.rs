@@ -326,7 +326,7 @@ fn any_cursor(mut input: Input<'_>) {
     let mut cursor = input.bytes(40_000).to_vec();
     // Versions and flags that nobody knows are soon tried.
     if let [version, flags, ..] = &mut cursor[..] {
-        (*version, *flags) = (*version % 2, *flags % 16);
+        (*version, *flags) = (*version % 2, *flags % 64);
     }
     writer = writer.growth(gowk::Growth::Never);
     let mut writer = writer.open(&path).expect("a new filter");

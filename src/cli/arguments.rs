@@ -1,42 +1,209 @@
 //! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use gowk::Options;
 use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
 
+use super::decode::Decoder;
 use super::failure::Failure;
-use super::output::Output;
+use super::field::{FieldArgs, Fields, Keyed};
+use super::output::{self, Output};
 use super::quantity;
 
 /// Batches that are read ahead, and that are taken together.
 pub(super) const AHEAD: usize = 16;
 
 /// Keys on their way from the command's input.
-pub(super) type KeyFeed = Feed<Batch, Failure>;
+pub(super) type KeyFeed = Feed<Piece, Failure>;
+
+/// The command's input.
+pub(super) struct Source {
+    pub(super) feed: KeyFeed,
+    /// Bytes read so far, compressed ones where they are compressed.
+    pub(super) read: Arc<AtomicU64>,
+    /// Bytes to read; `None` where that is not known, as of a pipe.
+    pub(super) bytes: Option<u64>,
+}
+
+/// A stream of which it is known how far it is read.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(into)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Keys of one input.
+pub(super) struct Piece {
+    batch: Batch,
+    /// The records that the keys are of, and the lines on which they begin; `None` where they are the keys themselves.
+    records: Option<(Batch, Vec<u64>)>,
+    /// The place of its first key.
+    first: Place,
+}
+
+/// A key, and what is printed for it.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) record: &'a [u8],
+}
+
+impl AsRef<[u8]> for Key<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Adds its keys to the others.
+    pub(super) fn add_to<'a>(&'a self, all: &mut Vec<Key<'a>>) {
+        match &self.records {
+            None => all.extend(self.batch.iter().map(|key| Key { key, record: key })),
+            Some((records, _)) => {
+                let both = self.batch.iter().zip(records.iter());
+                all.extend(both.map(|(key, record)| Key { key, record }));
+            }
+        }
+    }
+}
+
+/// Where in the input a key is.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The file, `standard input`, or `arguments`.
+    pub(super) input: Arc<str>,
+    /// `line`, `key` or `argument`.
+    pub(super) unit: &'static str,
+    /// Counted from 1.
+    pub(super) number: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            "argument" => write!(f, "argument {}", self.number),
+            unit => write!(f, "{unit} {} of {}", self.number, self.input),
+        }
+    }
+}
+
+/// The place of the key of this index among all keys of the pieces.
+pub(super) fn place(pieces: &[Piece], index: usize) -> Option<Place> {
+    let mut before = 0;
+    let piece = pieces.iter().find(|piece| {
+        let holds = index < before + piece.len();
+        before += if holds { 0 } else { piece.len() };
+        holds
+    })?;
+    let line = piece.records.as_ref().and_then(|(_, lines)| lines.get(index - before).copied());
+    let number = line.unwrap_or(piece.first.number + (index - before) as u64);
+    Some(Place { number, ..piece.first.clone() })
+}
+
+/// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
+pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut options = true;
+    for argument in arguments {
+        options &= argument != "--";
+        let is_number = argument.to_str().is_some_and(|text| text.parse::<f64>().is_ok());
+        match joined.last_mut() {
+            Some(last) if options && is_number && last == "--wait" => {
+                last.push("=");
+                last.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+/// Whether `--` says that what follows it is keys.
+fn has_hyphens() -> bool {
+    std::env::args_os().any(|argument| argument == "--")
+}
+
+/// Without the tips that are most often wrong: a long option that is unknown was hardly meant as a key, and verbs that
+/// differ in most of their letters have little in common.
+pub(super) fn without_false_tips(mut error: clap::Error) -> clap::Error {
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let option = text(&error, ContextKind::InvalidArg);
+    if !option.is_empty() {
+        error.remove(ContextKind::Suggested);
+    }
+    // Of several short options in one argument, one is named; the argument may be a key.
+    let short = option.strip_prefix('-').filter(|name| !name.starts_with('-'));
+    let holds = |argument: &String, name| argument.starts_with('-') && argument.contains(name);
+    if let Some(key) = short.and_then(|name| {
+        std::env::args_os()
+            .filter_map(|argument| argument.into_string().ok())
+            .find(|argument| holds(argument, name))
+    }) {
+        let tip = StyledStr::from(format!("to take '{key}' for a key, say '-- {key}'"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    let verb = text(&error, ContextKind::InvalidSubcommand);
+    let is_near = |verbs: &ContextValue| match verbs {
+        ContextValue::Strings(verbs) => {
+            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &verb) <= 2)
+        }
+        _ => false,
+    };
+    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
+    error
+}
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-`
+    /// Keys, byte for byte; put `--` before keys that begin with `-`. A single `-` is standard input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
-    /// Take the keys from the lines of this file; `-` is standard input; may be repeated
+    /// Take the keys from the lines of this file, plain, gzip or zstd; `-` is standard input; may be repeated
     #[arg(long, value_name = "PATH", conflicts_with = "keys")]
     input: Vec<PathBuf>,
+
+    /// Take inputs as they are, although they begin as gzip or zstd files do
+    #[arg(long, conflicts_with = "keys")]
+    plain: bool,
 
     /// Keys end with NUL instead of a newline, in input and output
     #[arg(short = '0', long)]
     null: bool,
+
+    #[command(flatten)]
+    fields: FieldArgs,
 }
 
 #[derive(Args)]
@@ -84,9 +251,41 @@ impl KeyArgs {
         if self.null { 0 } else { b'\n' }
     }
 
+    /// The files to read, without standard input.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.input.iter().filter(|path| path.as_os_str() != "-").map(PathBuf::as_path)
+    }
+
+    /// The keys given as arguments.
+    fn given(&self) -> &[OsString] {
+        if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
+    }
+
+    /// Whether there are inputs to read.
+    pub(super) fn is_stream(&self) -> bool {
+        self.given().is_empty()
+    }
+
+    pub(super) fn reads_standard_input(&self) -> bool {
+        self.given().is_empty()
+            && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
+    }
+
+    /// Says how to read a file whose name is the only key.
+    fn point_out_files(&self) {
+        let [key] = self.given() else { return };
+        if !has_hyphens() && Path::new(key).is_file() {
+            let name = Path::new(key).display();
+            output::note(format_args!(
+                "{name}: is taken for a key, and not read; for the keys in this file, say --input {name}; to say that \
+                 the name is a key, -- {name}"
+            ));
+        }
+    }
+
     /// Fails if an input is a folder or is not there, before anything else is done.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.input.iter().filter(|path| path.as_os_str() != "-").try_for_each(|path| {
+        self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
@@ -95,17 +294,33 @@ impl KeyArgs {
     }
 
     /// Starts to read the keys.
-    pub(super) fn start(&self) -> Result<KeyFeed, Failure> {
-        if !self.keys.is_empty() {
+    pub(super) fn start(&self) -> Result<Source, Failure> {
+        let read = Arc::new(AtomicU64::new(0));
+        if !self.given().is_empty() {
+            self.point_out_files();
             let mut batch = Batch::default();
-            self.keys.iter().for_each(|key| batch.push(key.as_bytes()));
-            return Ok(Feed::of([batch]));
+            self.given().iter().for_each(|key| batch.push(&self.fields.normal(key.as_bytes())));
+            let records = (!self.fields.is_plain()).then(|| {
+                let mut records = Batch::default();
+                self.given().iter().for_each(|key| records.push(key.as_bytes()));
+                (records, (1..=self.given().len() as u64).collect())
+            });
+            let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
+            let feed = Feed::of([Piece { batch, records, first }]);
+            return Ok(Source { feed, read, bytes: None });
         }
         let separator = self.separator();
         let standard = || PathBuf::from("-");
         let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
-        Feed::start("input", AHEAD, move |to| inputs.iter().try_for_each(|input| read(input, separator, to)))
-            .map_err(|source| Failure::System { op: "start the reading thread", source })
+        let (plain, fields) = (self.plain, self.fields.clone());
+        let bytes = inputs.iter().map(|input| length(input)).sum();
+        let counter = read.clone();
+        let read_all = move |to: &_| {
+            inputs.iter().try_for_each(|input| read_one(input, plain, &fields, separator, &counter, to))
+        };
+        let feed = Feed::start("input", AHEAD, read_all)
+            .map_err(|source| Failure::System { op: "start the reading thread", source })?;
+        Ok(Source { feed, read, bytes })
     }
 
     /// Hands all keys to `take`, some at a time, until it wants no more. What it has written is flushed whenever there
@@ -113,9 +328,9 @@ impl KeyArgs {
     pub(super) fn each_batch(
         &self,
         output: &mut Output,
-        mut take: impl FnMut(&mut Output, &[&[u8]]) -> Result<ControlFlow<()>, Failure>,
+        mut take: impl FnMut(&mut Output, &[Key<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let mut feed = self.start()?;
+        let mut feed = self.start()?.feed;
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,
@@ -125,9 +340,10 @@ impl KeyArgs {
                 }
             };
             match next {
-                Next::Message(batch) => {
+                Next::Message(piece) => {
                     let more = feed.ready(AHEAD - 1);
-                    let keys: Vec<&[u8]> = batch.iter().chain(more.iter().flat_map(Batch::iter)).collect();
+                    let mut keys = Vec::new();
+                    std::iter::once(&piece).chain(&more).for_each(|piece| piece.add_to(&mut keys));
                     if take(output, &keys)?.is_break() {
                         return output.flush();
                     }
@@ -139,24 +355,67 @@ impl KeyArgs {
     }
 }
 
+/// Bytes of an input, if it is a file.
+fn length(path: &Path) -> Option<u64> {
+    let metadata = if path.as_os_str() == "-" {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata())
+    } else {
+        path.metadata()
+    };
+    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+}
+
 /// Reads one input to its end, or until nobody takes keys any more.
-fn read(path: &PathBuf, separator: u8, to: &Sender<Batch, Failure>) -> Result<(), Failure> {
+fn read_one(
+    path: &PathBuf,
+    plain: bool,
+    fields: &FieldArgs,
+    separator: u8,
+    read: &Arc<AtomicU64>,
+    to: &Sender<Piece, Failure>,
+) -> Result<(), Failure> {
     let standard = path.as_os_str() == "-";
     let input = || if standard { "standard input".to_owned() } else { path.display().to_string() };
     let unreadable = |source| Failure::Input { input: input(), op: "read", source };
     let opened =
         if standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
-    for batch in Lines::new(opened.map_err(unreadable)?, separator) {
-        let batch = batch.map_err(|error| match error {
-            keys::Error::Read(source) => unreadable(source),
-            keys::Error::TooLong { number } => {
-                let unit = if separator == 0 { "key" } else { "line" };
-                Failure::TooLong { input: input(), unit, number }
+    let unit = if separator == 0 { "key" } else { "line" };
+    let mut first = Place { input: input().into(), unit, number: 1 };
+    let opened = Counted { file: opened.map_err(&unreadable)?, read: read.clone() };
+    let decoder =
+        if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
+    let format = decoder.format();
+    let mut found = Fields::new(fields, input())?;
+    for batch in Lines::new(decoder, separator) {
+        let batch = batch.map_err(|error| match (error, format) {
+            // An error with the number of a system error is not the decompressor's.
+            (keys::Error::Read(source), Some(format)) if source.raw_os_error().is_none() => {
+                let is_cut = source.kind() == io::ErrorKind::UnexpectedEof;
+                let defect = if is_cut { "truncated" } else { "damaged" };
+                Failure::Packed { input: input(), defect, format, source }
             }
+            (keys::Error::Read(source), _) => unreadable(source),
+            (keys::Error::TooLong { number }, _) => Failure::TooLong { input: input(), unit, number },
         })?;
-        if to.send(batch).is_err() {
-            break;
+        let place = first.clone();
+        first.number += batch.len() as u64;
+        let piece = if fields.is_plain() {
+            Piece { batch, records: None, first: place }
+        } else {
+            let Keyed { keys, records, lines } = found.take(&batch)?;
+            Piece { batch: keys, records: Some((records, lines)), first: place }
+        };
+        if to.send(piece).is_err() {
+            return Ok(());
         }
     }
+    if found.skipped > 0 {
+        let skipped = found.skipped;
+        output::note(format_args!(
+            "{}: {skipped} records were skipped that lack the field, or hold no single value in it",
+            input()
+        ));
+    }
+    found.end()?;
     Ok(())
 }

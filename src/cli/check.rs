@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gowk::{OnDamage, Options};
+use gowk::{OnDamage, Options, Reader};
 
-use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
+use super::arguments::{Key, KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -22,11 +22,21 @@ Examples:
   gowk check seen.gowk -q https://example.org/ && echo seen
   gowk check seen.gowk -v --input candidates.txt       the keys that were never seen
   gowk check seen.gowk -c < candidates.txt             how many were
+  gowk check seen.gowk --mask < candidates.txt         1 or 0 for each of them, in their order
+  gowk check 2026-05.gowk --filter 2026-04.gowk --filter 2026-03.gowk < urls.txt
+
+As a coprocess of a script: the answers to all lines that were given are there before more input is waited for.
+  coproc SEEN { gowk check seen.gowk --mask; }
+  echo https://example.org/ >&\"${SEEN[1]}\"; read -r answer <&\"${SEEN[0]}\"
 
 With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}")]
 pub(super) struct Check {
     /// Filter to look into
     file: PathBuf,
+
+    /// Look into this filter too: a key is present if it is in any of them; may be repeated
+    #[arg(long, value_name = "FILE")]
+    filter: Vec<PathBuf>,
 
     /// Select the keys that are absent
     #[arg(short = 'v', long)]
@@ -35,6 +45,10 @@ pub(super) struct Check {
     /// Print how many keys are selected instead of the keys
     #[arg(short, long)]
     count: bool,
+
+    /// Print 1 for each key that is selected and 0 for each other one, in their order, instead of the keys
+    #[arg(short, long, conflicts_with_all = ["count", "quiet", "json"])]
+    mask: bool,
 
     /// Print nothing, and stop at the first key selected
     #[arg(short, long, conflicts_with = "json")]
@@ -72,19 +86,26 @@ impl Check {
             Damage::Error => OnDamage::Error,
             Damage::Present => OnDamage::Present,
         };
-        let options = self.read.apply(self.threads.apply(Options::new()));
-        let reader = options.on_damage(on_damage).read(&self.file)?;
+        let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
         let mut output = Output::standard(self.keys.separator())?;
-        output.check_beside(&self.file)?;
-        let prints_keys = !(self.count || self.quiet || self.json);
+        let mut readers = Vec::new();
+        for file in std::iter::once(&self.file).chain(&self.filter) {
+            readers.push(options.read(file)?);
+            output.check_beside(file)?;
+        }
+        let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);
         self.keys.each_batch(&mut output, |output, keys| {
-            reader.contains_batch(keys, &mut found)?;
+            look_up(&readers, keys, &mut found)?;
             all += keys.len() as u64;
+            if self.mask {
+                let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
+                found.iter().try_for_each(|found| output.key(answer(found)))?;
+            }
             for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {
                 selected += 1;
                 if prints_keys {
-                    output.key(key)?;
+                    output.key(key.record)?;
                 }
             }
             Ok(if self.quiet && selected > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -99,4 +120,23 @@ impl Check {
         output.flush()?;
         Ok(if selected > 0 { Outcome::Done } else { Outcome::NotFound })
     }
+}
+
+/// Whether each key is in any of the filters.
+fn look_up(readers: &[Reader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
+    if let [reader] = readers {
+        return Ok(reader.contains_batch(keys, found)?);
+    }
+    found.clear();
+    found.resize(keys.len(), false);
+    let mut some = Vec::new();
+    for reader in readers {
+        let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
+        let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
+        reader.contains_batch(&left, &mut some)?;
+        for (index, is_there) in absent.iter().zip(&some) {
+            found.get_mut(*index).into_iter().for_each(|found| *found = *is_there);
+        }
+    }
+    Ok(())
 }

@@ -17,8 +17,11 @@ use super::output::Output;
 /// too. It is at most twice the slots per bucket.
 #[derive(Args)]
 #[command(after_help = "\
-Example:
-  gowk count sessions.gowk 8c9f1d7e")]
+Examples:
+  gowk count sessions.gowk 8c9f1d7e
+  gowk count sessions.gowk < ids.txt | sort -rn | head
+
+As a coprocess of a script: the counts of all lines that were given are there before more input is waited for.")]
 pub(super) struct Count {
     /// Filter to look into
     file: PathBuf,
@@ -37,7 +40,7 @@ impl Count {
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         self.keys.each_batch(&mut output, |output, keys| {
-            keys.iter().try_for_each(|key| output.counted(reader.count(key)?, key))?;
+            keys.iter().try_for_each(|key| output.counted(reader.count(key.key)?, key.record))?;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Outcome::Done)

@@ -3,19 +3,30 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Error, Options, Reader};
+use gowk::{Error, Options, Plan, Reader, SlotsPerBucket};
+use serde::Serialize;
 
 use super::arguments::LockArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
+use super::json;
 use super::outcome::Outcome;
+use super::output::Output;
 use super::quantity;
 
-/// Create an empty filter
+/// A rate up to so many times the one asked for is pointed out, if it saves this part of the room.
+const NEAR: f64 = 10.0;
+const SAVED: f64 = 0.25;
+
+/// Create an empty filter, and say how large it is
+///
+/// Tells the size of the file, the slots per bucket and the false-positive rate that they give, which is lower than the
+/// one asked for: slots come in whole numbers.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  gowk create seen.gowk --capacity 50_000_000
+  gowk create seen.gowk --capacity 50M
+  gowk create seen.gowk --capacity 50M --false-positive-rate 0.1% --dry-run
   gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
   gowk create today.gowk --like seen.gowk
 
@@ -26,7 +37,7 @@ pub(super) struct Create {
     /// Filter to create
     file: PathBuf,
 
-    /// Distinct keys that the filter takes before it has to double
+    /// Distinct keys that the filter takes before it has to double, as in 50_000_000, 50M or 5e7
     #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "like")]
     capacity: Option<u64>,
 
@@ -41,8 +52,37 @@ pub(super) struct Create {
     #[arg(long)]
     force: bool,
 
+    /// Only say what would be created
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Say it as one JSON object
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     lock: LockArgs,
+}
+
+#[derive(Serialize)]
+struct Created {
+    file: String,
+    created: bool,
+    capacity: u64,
+    file_length: u64,
+    bytes_per_key: f64,
+    slots_per_bucket: u32,
+    slots: u64,
+    regions: u64,
+    false_positive_rate: f64,
+    /// What a rate near the one asked for would take.
+    near: Option<Near>,
+}
+
+#[derive(Serialize)]
+struct Near {
+    false_positive_rate: f64,
+    bytes_per_key: f64,
 }
 
 impl Create {
@@ -52,12 +92,67 @@ impl Create {
             None => self.shape.options(self.capacity.unwrap_or_default()),
         };
         let options = self.lock.apply(options).force(self.force);
+        let plan = options.plan().map_err(|error| refused(&self.file, error))?;
+        let mut output = Output::standard(b'\n')?;
+        if !self.dry_run {
+            self.create(&options)?;
+        }
+        self.tell(&plan, self.near(&plan), &mut output)?;
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+
+    fn create(&self, options: &Options) -> Result<(), Failure> {
         let mut writer = options.create(&self.file).map_err(|error| match error {
             error @ Error::Exists { .. } => Failure::InTheWay(error),
             error => refused(&self.file, error),
         })?;
         writer.commit()?;
-        writer.close()?;
-        Ok(Outcome::Done)
+        Ok(writer.close()?)
+    }
+
+    /// The filter with one more slot per bucket, if its rate is near the one asked for.
+    fn near(&self, plan: &Plan) -> Option<Near> {
+        let asked = self.shape.rate()?;
+        let slots = SlotsPerBucket::new(plan.slots_per_bucket.get() + 1)?;
+        let near = Options::new().capacity(plan.capacity).slots_per_bucket(slots).plan().ok()?;
+        let Plan { false_positive_rate, bytes_per_key, .. } = near;
+        let is_near =
+            false_positive_rate <= NEAR * asked && bytes_per_key <= (1.0 - SAVED) * plan.bytes_per_key;
+        is_near.then_some(Near { false_positive_rate, bytes_per_key })
+    }
+
+    fn tell(&self, plan: &Plan, near: Option<Near>, output: &mut Output) -> Result<(), Failure> {
+        let Plan { capacity, file_length, bytes_per_key, slots_per_bucket, false_positive_rate, .. } = *plan;
+        if self.json {
+            return output.line(json::line(&Created {
+                file: self.file.to_string_lossy().into_owned(),
+                created: !self.dry_run,
+                capacity,
+                file_length,
+                bytes_per_key,
+                slots_per_bucket: slots_per_bucket.get(),
+                slots: plan.slots,
+                regions: plan.regions,
+                false_positive_rate,
+                near,
+            }));
+        }
+        let (file, keys) = (self.file.display(), quantity::grouped(capacity));
+        let would = if self.dry_run { "would be created" } else { "created" };
+        output.line(format_args!(
+            "{file}: {would} for {keys} keys: {} ({bytes_per_key:.2} bytes a key), {} slots per bucket, \
+             false-positive rate when full {}",
+            quantity::bytes(file_length),
+            slots_per_bucket.get(),
+            quantity::chance(false_positive_rate)
+        ))?;
+        let Some(Near { false_positive_rate, bytes_per_key }) = near else { return Ok(()) };
+        output.line(format_args!(
+            "{file}: with a false-positive rate of {} it would take {bytes_per_key:.2} bytes a key: \
+             --slots-per-bucket {}",
+            quantity::chance(false_positive_rate),
+            slots_per_bucket.get() + 1
+        ))
     }
 }

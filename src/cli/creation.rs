@@ -1,18 +1,21 @@
 //! The options that shape a new filter.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use gowk::{Error, Options, SlotsPerBucket};
+use gowk::{Error, Info, Options, SlotsPerBucket};
 
 use super::failure::Failure;
+use super::json;
+use super::output;
 use super::quantity;
 
 #[derive(Args)]
 pub(super) struct Shape {
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1 [default: 0.001]
-    #[arg(long, value_name = "P")]
+    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001]
+    #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
     /// Slots per bucket, 2 to 7, in place of a rate: the fewer they are, the more bits each has to tell keys apart
@@ -20,32 +23,45 @@ pub(super) struct Shape {
     slots_per_bucket: Option<SlotsPerBucket>,
 
     /// Seed of the hash [default: random, which is best if others choose the keys]
-    #[arg(long, value_name = "S", value_parser = quantity::count)]
+    #[arg(long, value_name = "S", value_parser = quantity::number)]
     seed: Option<u64>,
 
-    /// Whether the filter doubles itself when it is full
-    #[arg(long, value_enum, default_value_t)]
-    growth: Growth,
+    /// Whether the filter doubles itself when it is full [default: auto]
+    #[arg(long, value_enum)]
+    growth: Option<Growth>,
 
     /// Bytes that the file may grow to; K, M, G and T mean powers of 1024 [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     max_file_size: Option<u64>,
 
     /// Expected false-positive rate that the filter may grow to; above 0, below 1 [default: no limit]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = quantity::rate)]
     max_false_positive_rate: Option<f64>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Growth {
-    #[default]
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Growth {
     Auto,
     Never,
+}
+
+impl From<Growth> for gowk::Growth {
+    fn from(growth: Growth) -> Self {
+        match growth {
+            Growth::Auto => Self::Auto,
+            Growth::Never => Self::Never,
+        }
+    }
 }
 
 fn slots(text: &str) -> Result<SlotsPerBucket, String> {
     let slots = text.parse().ok().and_then(SlotsPerBucket::new);
     slots.ok_or_else(|| "must be a whole number from 2 to 7".to_owned())
+}
+
+/// A limit, in words.
+fn limit<T: Display>(limit: Option<T>) -> String {
+    limit.map_or_else(|| "without limit".to_owned(), |limit| limit.to_string())
 }
 
 impl Shape {
@@ -59,11 +75,46 @@ impl Shape {
         "max_false_positive_rate",
     ];
 
-    pub(super) fn options(&self, capacity: u64) -> Options {
-        let growth = match self.growth {
-            Growth::Auto => gowk::Growth::Auto,
-            Growth::Never => gowk::Growth::Never,
+    /// Says which of these options have no effect, as the filter was there already and is otherwise.
+    pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
+        let mut ignored = Vec::new();
+        let mut compare = |option: &str, agrees: Option<bool>, is: &dyn Fn() -> String| {
+            if agrees == Some(false) {
+                ignored.push(format!("--{option} is {}", is()));
+            }
         };
+        let rate = filter.requested_false_positive_rate;
+        let growth = self.growth.map(|growth| gowk::Growth::from(growth) == filter.growth);
+        let (bytes, max_rate) = (filter.max_file_size, filter.max_false_positive_rate);
+        let slots = filter.slots_per_bucket;
+        compare("capacity", capacity.map(|keys| keys == filter.capacity), &|| filter.capacity.to_string());
+        compare("false-positive-rate", self.false_positive_rate.map(|asked| Some(asked) == rate), &|| {
+            rate.unwrap_or_else(|| slots.false_positive_rate()).to_string()
+        });
+        compare("slots-per-bucket", self.slots_per_bucket.map(|asked| asked == slots), &|| {
+            slots.get().to_string()
+        });
+        compare("seed", self.seed.map(|seed| seed == filter.seed.get()), &|| "another".to_owned());
+        compare("growth", growth, &|| json::growth(filter.growth).to_owned());
+        compare("max-file-size", self.max_file_size.map(|asked| Some(asked) == bytes), &|| limit(bytes));
+        let asked = self.max_false_positive_rate;
+        compare("max-false-positive-rate", asked.map(|asked| Some(asked) == max_rate), &|| limit(max_rate));
+        if !ignored.is_empty() {
+            let (file, ignored) = (file.display(), ignored.join(", "));
+            output::note(format_args!(
+                "{file}: exists already, and these options have no effect on it: {ignored} there; \
+                 `gowk set` changes growth and limits"
+            ));
+        }
+    }
+
+    /// The false-positive rate that was asked for.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.false_positive_rate
+    }
+
+    pub(super) fn options(&self, capacity: u64) -> Options {
+        let growth = self.growth.unwrap_or(Growth::Auto).into();
         let mut options = Options::new().capacity(capacity).growth(growth);
         if let Some(rate) = self.false_positive_rate {
             options = options.false_positive_rate(rate);

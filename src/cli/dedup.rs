@@ -7,7 +7,7 @@ use clap::Args;
 use super::arguments::ThreadArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::intake::{IntakeArgs, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
@@ -16,18 +16,25 @@ use super::quantity;
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
 /// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
-/// the options of creation are ignored, but a lower false-positive rate than the filter's is an error.
+/// the options of creation have no effect, which is said, but a lower false-positive rate than the filter's is an error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT and SIGTERM
-/// commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
+/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
+/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
+///
+/// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
+/// exit code is 2 then, at the end.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   zcat urls.gz | gowk dedup seen.gowk > new.txt
   tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
-  find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process")]
+  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
+  gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
+  find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+
+Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
     /// Filter to remember keys in
     file: PathBuf,
@@ -38,10 +45,13 @@ pub(super) struct Dedup {
     #[command(flatten)]
     intake: IntakeArgs,
 
-    /// Distinct keys that the filter takes before it has to double
-    #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
+    #[command(flatten)]
+    insert: InsertArgs,
+
+    /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
     #[arg(help_heading = CREATION)]
-    capacity: u64,
+    capacity: Option<u64>,
 
     #[command(flatten, next_help_heading = CREATION)]
     shape: Shape,
@@ -50,14 +60,18 @@ pub(super) struct Dedup {
 const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(mut self) -> Result<Outcome, Failure> {
+        self.insert.prints = true;
         Output::check_kept()?;
-        let open =
-            |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
-        let mut stored = Vec::new();
-        let options = self.threads.apply(self.shape.options(self.capacity));
-        self.intake.run(&self.file, options, open, |writer, keys, output| {
-            insert_unique(writer, keys, &mut stored, |key| output.key(key))
+        let open = |options: gowk::Options| {
+            let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
+            self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);
+            Ok(writer)
+        };
+        let mut new = Vec::new();
+        let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
+        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
+            insert_unique(writer, keys, &mut new, |key| output.key(key))
         })
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use gowk::Error;
 use gowk::keys::LONGEST;
+use gowk::{Error, GrowthRefusal};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -16,7 +16,7 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
-    #[error(transparent)]
+    #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
@@ -24,6 +24,19 @@ pub(super) enum Failure {
 
     #[error("{input}: cannot {op}: {source}; check the path given with --input")]
     Input { input: String, op: &'static str, source: io::Error },
+
+    #[error(
+        "{input}: has no column {column}; give its name as the first record has it, or its number from 1"
+    )]
+    Column { input: String, column: String },
+
+    #[error("{input}: line {line}: {problem}; correct it, or take it out")]
+    Record { input: String, line: u64, problem: String },
+
+    #[error(
+        "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
+    )]
+    Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },
 
     #[error(
         "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
@@ -45,6 +58,19 @@ pub(super) enum Failure {
         file.display()
     )]
     OwnOutput { file: PathBuf },
+
+    #[error("{}: cannot {op}: {source}; {} and run the command again", path.display(), output_remedy(source))]
+    File { path: PathBuf, op: &'static str, source: io::Error },
+
+    #[error("{}: is {is}; give another file with --refused", path.display())]
+    RefusedOutput { path: PathBuf, is: String },
+
+    /// Some keys found no room; `cause` says why the first of them did not, and what helps.
+    #[error(
+        "{cause}; {refused} of this run's {keys} keys found no room and are not in the filter{}; all others are",
+        written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
+    )]
+    NoRoom { cause: String, refused: u64, keys: u64, written: Option<PathBuf> },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
@@ -93,12 +119,12 @@ impl Failure {
 
     /// Whether keys could not be printed, so that they must not be committed.
     pub(super) fn is_output(&self) -> bool {
-        matches!(self, Self::Output(_))
+        matches!(self, Self::Output(_) | Self::File { .. })
     }
 }
 
 /// An error of the library, with what helps where the library does not say it.
-struct WithRemedy<'a>(&'a Error);
+pub(super) struct WithRemedy<'a>(pub(super) &'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,6 +133,26 @@ impl fmt::Display for WithRemedy<'_> {
                 let path = path.display();
                 write!(f, "{path}: no such filter; check the path, or create it with `gowk create`")
             }
+            Error::Full { path, region, load } => write!(
+                f,
+                "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, let \
+                 it grow with `gowk set --growth auto`, or create a larger filter",
+                path.display()
+            ),
+            Error::UnsafeRemove { path, unrecorded, other_keys } => write!(
+                f,
+                "{}: {unrecorded} inserts were answered \"seen\" and stored nothing; at most {} keys among them are \
+                 expected to be others than the key whose entry they share; `gowk remove --unsafe` removes all the \
+                 same, and loses such a key together with the one that it shares with; a filter filled by `gowk \
+                 insert --copies` alone never has such keys",
+                path.display(),
+                rounded(*other_keys)
+            ),
+            Error::Damaged { path, region, page } => write!(
+                f,
+                "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+                path.display()
+            ),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
                 let path = path.display();
@@ -134,6 +180,33 @@ impl fmt::Display for HowToGoOn {
     }
 }
 
+/// The option by which to do what the library's message proposes.
+fn by_option(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem, OutputProblem};
+    match error {
+        Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
+        Error::Cursor { .. } => " (--forget JOB)",
+        Error::Input {
+            problem:
+                InputProblem::Shrunken { .. }
+                | InputProblem::Changed { .. }
+                | InputProblem::GrownWithinRecord
+                | InputProblem::Gone { .. }
+                | InputProblem::OtherOptions { .. },
+            ..
+        } => " (--restart INPUT)",
+        Error::Output {
+            problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
+            ..
+        } => " (--new-output)",
+        _ => "",
+    }
+}
+
+fn rounded(expected: f64) -> String {
+    if expected < 10.0 { format!("{expected:.2e}") } else { format!("{expected:.0}") }
+}
+
 fn output_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
@@ -145,8 +218,13 @@ fn output_remedy(error: &io::Error) -> &'static str {
 
 fn remedy(error: &Error) -> Option<&'static str> {
     match error {
+        Error::Growth { reason: GrowthRefusal::FileSize { .. }, .. } => {
+            Some("`gowk set --max-file-size` raises it")
+        }
+        Error::Growth { reason: GrowthRefusal::Rate { .. }, .. } => {
+            Some("`gowk set --max-false-positive-rate` raises the limit")
+        }
         Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
-        Error::UnsafeRemove { .. } => Some("see `gowk remove --help`"),
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),
             io::ErrorKind::NotFound => Some("check the path, or create the folder"),

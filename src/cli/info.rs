@@ -1,6 +1,7 @@
 //! `gowk info`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::Args;
 use gowk::{Forecast, Growth, Info, Options};
@@ -9,7 +10,9 @@ use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output::{self, Output};
+use super::prometheus::{self, Told};
+use super::quantity::{self, grouped};
 
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
@@ -19,13 +22,16 @@ const FORECAST: usize = 8;
 #[command(after_help = "\
 Examples:
   gowk info seen.gowk
+  gowk info *.gowk
   gowk info seen.gowk --json | jq .expected_false_positive_rate
+  gowk info *.gowk --prometheus > gowk.prom.new; mv gowk.prom.new /var/lib/node_exporter/gowk.prom
 
 With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
-bits, and loses one at each doubling. forecast says what the next doublings bring.")]
+bits, and loses one at each doubling. forecast says what the next doublings bring. Each filter has a line of its own.")]
 pub(super) struct Print {
-    /// Filter to describe
-    file: PathBuf,
+    /// Filters to describe
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -33,55 +39,141 @@ pub(super) struct Print {
 
     #[command(flatten)]
     read: ReadArgs,
+
+    /// Print metrics as Prometheus reads them, for the text files of its node_exporter
+    #[arg(long, conflicts_with_all = ["json", "show_seed"])]
+    prometheus: bool,
+
+    /// Also print the seed of the hash. Whoever knows it can craft keys that collide: show it to nobody who chooses keys
+    #[arg(long)]
+    show_seed: bool,
+}
+
+/// What the words mean that are used here and nowhere else.
+const LEGEND: &str = "\
+tail: the bits by which an entry tells keys apart; each doubling takes one
+void entry: one whose tail is used up; each further doubling copies it
+quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
+
+/// What the file system knows of a filter's file.
+struct Times {
+    /// When this file was made: at the filter's creation, or the last doubling or copy.
+    made: Option<SystemTime>,
+    /// When it or its journal was last written to.
+    written: Option<SystemTime>,
+}
+
+impl Times {
+    fn of(file: &Path) -> Self {
+        let [data, journal, _] = output::own(file).map(|path| path.metadata().ok());
+        let made = data.as_ref().and_then(|data| data.created().ok());
+        let written = [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max();
+        Self { made, written }
+    }
 }
 
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let info = self.read.apply(Options::new()).read(&self.file)?.info()?;
         let mut output = Output::standard(b'\n')?;
-        if self.json {
-            output.line(json::line(&json::Description::from(info)))?;
-        } else {
-            for (name, value) in facts(&info).into_iter().chain(ages(&info)) {
-                output.line(format_args!("{name:<24}{value}"))?;
+        let mut failed: Option<Failure> = None;
+        let mut filters = Vec::new();
+        for (number, file) in self.files.iter().enumerate() {
+            // The others are described all the same.
+            let described = self.read.apply(Options::new()).read(file).and_then(|reader| reader.info());
+            if self.prometheus {
+                let (info, last_written) = (described.as_ref().ok().cloned(), Times::of(file).written);
+                filters.push(Told { file, info, last_written });
             }
-            for line in doublings(&info).into_iter().chain(halving(&info)) {
-                output.line(line)?;
+            match described {
+                Ok(_) if self.prometheus => {}
+                Ok(info) => {
+                    if number > 0 && !self.json {
+                        output.line("")?;
+                    }
+                    self.describe(file, info, &mut output)?;
+                }
+                Err(error) => {
+                    output.flush()?;
+                    failed.replace(error.into()).into_iter().for_each(output::note);
+                }
             }
         }
+        if self.prometheus {
+            prometheus::tell(&filters, &mut output)?;
+        }
         output.flush()?;
-        Ok(Outcome::Done)
+        failed.map_or(Ok(Outcome::Done), Err)
+    }
+
+    fn describe(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
+        let times = Times::of(file);
+        if self.json {
+            let rfc_3339 = |time| humantime::format_rfc3339_seconds(time).to_string();
+            let seed = self.show_seed.then(|| info.seed.get().to_string());
+            let mut description = json::Description::from(info);
+            description.file = file.to_string_lossy().into_owned();
+            description.file_made = times.made.map(rfc_3339);
+            description.last_written = times.written.map(rfc_3339);
+            description.seed = seed;
+            return output.line(json::line(&description));
+        }
+        let seed = self.show_seed.then(|| ("seed", info.seed.get().to_string()));
+        let facts = facts(file, &times, &info);
+        for (name, value) in facts.into_iter().chain(seed).chain(ages(&info)) {
+            output.line(format_args!("{name:<24}{value}"))?;
+        }
+        for line in doublings(&info).into_iter().chain(halving(&info)) {
+            output.line(line)?;
+        }
+        LEGEND.lines().try_for_each(|line| output.line(format_args!("  {line}")))
     }
 }
 
-fn facts(info: &Info) -> Vec<(&'static str, String)> {
+fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)> {
     let made_for = match info.requested_false_positive_rate {
-        Some(rate) => format!("{} keys at a false-positive rate of {rate}", info.capacity),
-        None => format!("{} keys", info.capacity),
+        Some(rate) => format!("{} keys at a false-positive rate of {rate}", grouped(info.capacity)),
+        None => format!("{} keys", grouped(info.capacity)),
     };
-    let entries = format!(
+    let copies = format!(
         "{} ({} inserted, {} removed; {} inserts stored nothing)",
-        info.entries, info.inserted, info.removed, info.unrecorded
+        grouped(info.copies),
+        grouped(info.inserted),
+        grouped(info.removed),
+        grouped(info.unrecorded)
     );
-    let regions = format!("{} ({} when created)", info.regions, info.base_regions);
+    let entries =
+        format!("{} and {} digits, which count their copies", grouped(info.entries), grouped(info.digits));
+    let saturated = match info.saturated {
+        0 => "none".to_owned(),
+        entries => format!(
+            "{}, which stand for more copies than can be counted, and stay for good",
+            grouped(entries)
+        ),
+    };
+    let regions = format!("{} ({} when created)", grouped(info.regions), grouped(info.base_regions));
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
-    let rate = format!("{:.3e} expected now", info.expected_false_positive_rate);
+    let rate = format!("{} expected now", quantity::chance(info.expected_false_positive_rate));
+    let time = |time: Option<SystemTime>| time.map_or_else(|| "not known".to_owned(), quantity::time);
     let mut facts = vec![
+        ("path", file.display().to_string()),
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
-        ("seed", info.seed.to_string()),
         ("created for", made_for),
+        ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
+        ("last written", time(times.written)),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("generation", info.generation.to_string()),
         ("regions", regions),
+        ("copies of keys", copies),
         ("entries", entries),
+        ("saturated entries", saturated),
         ("load", format!("{:.4}", info.load)),
         ("bits a key", bits),
         ("false-positive rate", rate),
-        ("quarantined buckets", info.quarantined_buckets.to_string()),
-        ("commit", info.commit.to_string()),
-        ("file", format!("{} bytes", info.file_length)),
-        ("journal", format!("{} bytes", info.journal_length)),
+        ("quarantined buckets", grouped(info.quarantined_buckets)),
+        ("commit", grouped(info.commit)),
+        ("file", sized(info.file_length)),
+        ("journal", sized(info.journal_length)),
         ("growth", growth(info)),
     ];
     if info.shards > 1 {
@@ -90,13 +182,17 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn growth(info: &Info) -> String {
+fn sized(bytes: u64) -> String {
+    format!("{} ({} bytes)", quantity::bytes(bytes), grouped(bytes))
+}
+
+pub(super) fn growth(info: &Info) -> String {
     let mut text = match info.growth {
         Growth::Auto => "when full".to_owned(),
         Growth::Never => "only by `gowk grow`".to_owned(),
     };
     if let Some(bytes) = info.max_file_size {
-        text += &format!(", to {bytes} bytes at most");
+        text += &format!(", to {} at most", sized(bytes));
     }
     if let Some(rate) = info.max_false_positive_rate {
         text += &format!(", to an expected false-positive rate of {rate} at most");
@@ -116,7 +212,7 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
             _ => format!("{age} doublings old"),
         };
         let name = if age == 0 { "entries by age" } else { "" };
-        (name, format!("{entries} {doublings} ({tail} tail bits)"))
+        (name, format!("{} {doublings} ({tail} tail bits)", grouped(*entries)))
     };
     by_age.map(line).collect()
 }
@@ -135,7 +231,7 @@ fn doublings(info: &Info) -> Vec<String> {
     };
     let count = info.forecast.len();
     let more = if count == FORECAST { " or more" } else { "" };
-    let to = last.entries;
+    let to = grouped(last.entries);
     let mut lines = vec![
         format!("{:<24}{count}{more} left within its limits: room for {to} entries{more}", "doublings"),
         format!(
@@ -145,7 +241,12 @@ fn doublings(info: &Info) -> Vec<String> {
     ];
     lines.extend(info.forecast.iter().map(|next| {
         let (rate, bits) = (next.expected_false_positive_rate, next.bits_per_key);
-        format!("{:<24}{:>10}  {:>14}  {rate:>19.3e}  {bits:>10.2}", "", next.generation, next.entries)
+        format!(
+            "{:<24}{:>10}  {:>14}  {rate:>19.3e}  {bits:>10.2}",
+            "",
+            next.generation,
+            grouped(next.entries)
+        )
     }));
     lines
 }

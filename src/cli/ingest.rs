@@ -10,11 +10,12 @@ use clap::Args;
 use gowk::ingest::{self, Event, Job};
 use gowk::{Error, Options};
 
-use super::arguments::LockArgs;
+use super::arguments::{LockArgs, Place};
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::refused::Refusals;
 use super::stop::Stop;
 use pace::Pace;
 
@@ -45,6 +46,10 @@ A job file:
   every_seconds = 10            # 0: only by keys
   [output]
   new_keys = \"new.txt\"          # keys seen for the first time; compressed if it ends in .zst
+  refused = \"refused.txt\"       # keys that the filter had no room for
+
+A key without room does not stop a job. It is new, and refused; the exit code is 2 then. Later runs do not try it again:
+once the filter is larger, `gowk insert seen.gowk --input refused.txt` does.
 
 Examples:
   gowk ingest nightly.toml
@@ -114,6 +119,7 @@ impl Ingest {
 
     fn ingest(&self, job: &Job, ingest: &ingest::Ingest<'_>, mut pace: Pace) -> Result<Outcome, Failure> {
         let mut stop = None;
+        let mut refusals = Refusals::told(job.filter(), self.json);
         let summary = ingest.run(&mut |event| {
             // Not earlier: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
@@ -121,6 +127,10 @@ impl Ingest {
                 Event::Progress(now) => pace.tell(&now),
                 Event::Commit { number, keys } if self.json => {
                     output::event(json::line(&json::Committed { event: "commit", number, keys }));
+                }
+                Event::Refused { input, number, key, cause } => {
+                    let input = input.display().to_string().into();
+                    pace.aside(|| refusals.tell(key, &Place { input, unit: "key", number }, cause));
                 }
                 _ => {}
             }
@@ -130,12 +140,21 @@ impl Ingest {
             }
         });
         pace.clear();
-        let summary = summary.map_err(|error| self.failed(error))?;
+        let summary = summary.map_err(|error| {
+            refusals.tell_total();
+            self.failed(error)
+        })?;
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
         let mut output = Output::standard(b'\n')?;
         report::summary(job, &summary, signal, self.json, &mut output)?;
         output.flush()?;
-        Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
+        match (refusals.failure(summary.run.keys, job.refused()), signal) {
+            (Some(failure), None) => Err(failure),
+            (failure, signal) => {
+                failure.into_iter().for_each(output::note);
+                Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
+            }
+        }
     }
 
     fn failed(&self, error: ingest::Error) -> Failure {

@@ -7,13 +7,14 @@ use gowk::Options;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::intake::{IntakeArgs, each, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
 
 /// Insert keys into an existing filter
 ///
 /// A key that is found already is not stored again. Nothing is printed; `gowk dedup` prints the new keys. A filter
-/// whose keys are to be removed some day needs --copies from the start.
+/// whose keys are to be removed some day needs --copies from the start. A key that the filter has no room for is named
+/// on standard error, and the rest is inserted; the exit code is 2 then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,21 +34,23 @@ pub(super) struct Insert {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    insert: InsertArgs,
 }
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let mut stored = Vec::new();
-        self.intake.run(&self.file, self.threads.apply(Options::new()), open, |writer, keys, _| {
-            if !self.copies {
-                return insert_unique(writer, keys, &mut stored, |_| Ok(()));
+        let mut new = Vec::new();
+        let options = self.threads.apply(Options::new());
+        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, _| {
+            if self.copies {
+                // One by one: after a failure it must be known which copies were stored.
+                each(keys, |key| writer.insert(key))
+            } else {
+                insert_unique(writer, keys, &mut new, |_| Ok(()))
             }
-            // One by one: after a failure it must be known which copies were stored.
-            each(keys, |key| {
-                writer.insert(key)?;
-                Ok(())
-            })
         })
     }
 }

@@ -3,27 +3,31 @@
 //! Invariants:
 //!
 //! 1. What is printed for a key is written out before that key is committed, and synced if it goes to a file. So a
-//!    crash can repeat a line, and never loses one.
+//!    crash can repeat a line, and never loses one. The same holds of what is written of keys without room.
 //! 2. If printing fails, the keys since the last commit are rolled back.
 //! 3. After any other failure the keys taken before it are committed, and the message says how many they are. Where
 //!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
+//! 4. A key without room does not end a run. It counts as taken, and as refused.
+
+mod pace;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use gowk::keys::{self, Batch, CommitClock, Next, Refused};
+use gowk::keys::{self, CommitClock, Next};
 use gowk::{Error, Options, Writer};
 
-use super::arguments::{AHEAD, KeyArgs, KeyFeed, LockArgs};
-use super::bar;
+use super::arguments::{AHEAD, Key, KeyArgs, KeyFeed, LockArgs, place};
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
+use super::refused::Refusals;
 use super::stop::Stop;
+use pace::Pace;
 
 /// The longest that a key waits for its commit.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
@@ -47,26 +51,63 @@ pub(super) struct IntakeArgs {
     keys: KeyArgs,
 }
 
+/// What the verbs share that insert.
+#[derive(Args)]
+pub(super) struct InsertArgs {
+    /// Append keys that the filter has no room for to this file, ended as those of the output are
+    #[arg(long, value_name = "PATH")]
+    refused: Option<PathBuf>,
+
+    /// At the end, say on standard error how many keys were read, new, seen before and refused, and how long it took;
+    /// on a terminal this is said in any case
+    #[arg(long)]
+    stats: bool,
+
+    /// Whether the new keys are printed.
+    #[arg(skip)]
+    pub(super) prints: bool,
+}
+
 impl IntakeArgs {
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
     pub(super) fn run(
         &self,
         file: &Path,
         options: Options,
+        insert: Option<&InsertArgs>,
         open: impl FnOnce(Options) -> Result<Writer, Failure>,
-        take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Result<(), Refused<Failure>>,
+        take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let output = Output::standard(self.keys.separator())?;
         output.check_beside(file)?;
-        let writer = open(self.lock.apply(options).growth_progress(bar::of_growth()))?;
-        let mut feed = self.keys.start()?;
+        let prints = insert.is_some_and(|insert| insert.prints);
+        let bar = pace::bar(insert.is_some() && !self.json && self.keys.is_stream(), prints);
+        let writer = open(self.lock.apply(options).growth_progress(pace::of_growth(&bar)))?;
+        let refused = insert.and_then(|insert| insert.refused.as_deref());
+        let refusals = Refusals::open(refused, &self.keys, file, self.json)?;
+        let source = self.keys.start()?;
+        let pace = Pace::new(bar, &source);
+        let stats = insert.is_some_and(|insert| insert.stats || pace.is_shown());
+        let mut feed = source.feed;
         // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
         let stop = Stop::listen(feed.waker())?;
         let clock = CommitClock::new(Some(self.commit_every), Some(COMMIT_AFTER));
         let file = file.to_owned();
-        let mut intake =
-            Intake { json: self.json, file, writer, output, clock, commit_failed: false, in_doubt: None };
+        let mut intake = Intake {
+            json: self.json,
+            summary: insert.is_some() && self.json,
+            stats,
+            file,
+            writer,
+            output,
+            refusals,
+            clock,
+            pace,
+            new: 0,
+            commit_failed: false,
+            in_doubt: None,
+        };
         let outcome = intake.take_all(&mut feed, &stop, take).and_then(|outcome| {
             intake.commit()?;
             Ok(outcome)
@@ -78,33 +119,64 @@ impl IntakeArgs {
     }
 }
 
-/// Takes keys one by one, up to the first failure.
-pub(super) fn each(
-    keys: &[&[u8]],
-    mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Refused<Failure>> {
-    keys.iter().enumerate().try_for_each(|(taken, key)| take(key).map_err(|cause| Refused { taken, cause }))
+/// What became of some keys.
+pub(super) struct Taken {
+    /// Keys taken, from the first on.
+    keys: usize,
+    /// Those of them that were new.
+    new: u64,
+    /// Those of the new ones that found no room, by their index.
+    refused: Vec<(usize, Error)>,
+    /// Why the others were not taken.
+    outcome: Result<(), Failure>,
 }
 
-/// Inserts keys that are not there yet, and hands those to `new`, in their order. Where a key is refused, `new` also
-/// gets those behind it that were inserted.
+/// Takes keys one by one, up to the first failure. An error that concerns one key alone is none.
+pub(super) fn each(keys: &[Key<'_>], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Taken {
+    let mut refused = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        match take(key.key) {
+            Ok(()) => {}
+            Err(error) if error.refuses_one_key() => refused.push((index, error)),
+            Err(error) => {
+                return Taken { keys: index, new: index as u64, refused, outcome: Err(error.into()) };
+            }
+        }
+    }
+    Taken { keys: keys.len(), new: keys.len() as u64, refused, outcome: Ok(()) }
+}
+
+/// Inserts keys that are not there yet, and hands the new ones to `tell`, in their order. Where the filter fails, `tell`
+/// also gets those that were stored before.
 pub(super) fn insert_unique(
     writer: &mut Writer,
-    keys: &[&[u8]],
-    stored: &mut Vec<bool>,
-    new: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Refused<Failure>> {
-    let inserted = keys::insert_unique(writer, keys, stored);
-    keys::stored(keys, stored).try_for_each(new).map_err(|cause| Refused { taken: 0, cause })?;
-    inserted.map_err(Refused::into)
+    keys: &[Key<'_>],
+    new: &mut Vec<bool>,
+    mut tell: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Taken {
+    let inserted = keys::insert_unique(writer, keys, new);
+    match keys::selected(keys, new).try_for_each(|key| tell(key.record)).and_then(|()| Ok(inserted?)) {
+        Ok(refused) => {
+            let new = new.iter().filter(|new| **new).count() as u64;
+            Taken { keys: keys.len(), new, refused, outcome: Ok(()) }
+        }
+        Err(failure) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
+    }
 }
 
 struct Intake {
     json: bool,
+    /// Whether to tell programs at the end what was inserted, and whether to tell people.
+    summary: bool,
+    stats: bool,
     file: PathBuf,
     writer: Writer,
     output: Output,
+    refusals: Refusals,
     clock: CommitClock,
+    pace: Pace,
+    /// Keys that were new.
+    new: u64,
     commit_failed: bool,
     /// The number of a commit that may be durable or not.
     in_doubt: Option<u64>,
@@ -116,28 +188,38 @@ impl Intake {
         &mut self,
         feed: &mut KeyFeed,
         stop: &Stop,
-        mut take: impl FnMut(&mut Writer, &[&[u8]], &mut Output) -> Result<(), Refused<Failure>>,
+        mut take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,
                 None => {
                     self.output.flush()?;
+                    self.refusals.flush()?;
                     feed.next(self.clock.deadline())?
                 }
             };
             let ended = matches!(next, Next::End);
-            if let Next::Message(batch) = next {
-                let more = feed.ready(AHEAD - 1);
-                let keys: Vec<&[u8]> = batch.iter().chain(more.iter().flat_map(Batch::iter)).collect();
-                let mut keys = keys.as_slice();
+            if let Next::Message(piece) = next {
+                let mut pieces = vec![piece];
+                pieces.append(&mut feed.ready(AHEAD - 1));
+                let mut all = Vec::new();
+                pieces.iter().for_each(|piece| piece.add_to(&mut all));
+                let mut keys = all.as_slice();
                 while !keys.is_empty() && stop.signal().is_none() {
                     let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
                     let (now, later) = keys.split_at(keys.len().min(most));
-                    let outcome = take(&mut self.writer, now, &mut self.output);
-                    let taken = outcome.as_ref().map_or_else(|refused| refused.taken, |()| now.len());
-                    self.clock.take(taken as u64);
-                    outcome.map_err(|refused| refused.cause)?;
+                    let taken = take(&mut self.writer, now, &mut self.output);
+                    let before = all.len() - keys.len();
+                    for (index, cause) in taken.refused {
+                        if let (Some(key), Some(place)) = (now.get(index), place(&pieces, before + index)) {
+                            self.pace.aside(|| self.refusals.take(key.record, &place, &cause))?;
+                        }
+                    }
+                    self.clock.take(taken.keys as u64);
+                    self.new += taken.new;
+                    taken.outcome?;
+                    self.pace.tell(self.clock.taken(), || Some(self.writer.info().ok()?.load));
                     if self.clock.keys_left() == 0 {
                         self.commit()?;
                     }
@@ -157,6 +239,7 @@ impl Intake {
 
     fn commit(&mut self) -> Result<(), Failure> {
         self.output.sync()?;
+        self.refusals.sync()?;
         let outcome = self.writer.commit();
         self.commit_failed = outcome.is_err();
         let has_new = self.clock.uncommitted() > 0;
@@ -187,29 +270,48 @@ impl Intake {
     }
 
     fn finish(self, outcome: Outcome) -> Result<Outcome, Failure> {
-        let committed = self.clock.committed();
-        self.writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed })?;
-        if matches!(outcome, Outcome::Stopped(_)) && !self.json {
+        let Self { json, summary, stats, file, writer, refusals, clock, pace, new, .. } = self;
+        let read = clock.committed();
+        writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed: read })?;
+        pace.clear();
+        let (seen, refused, seconds) = (read - new, refusals.count(), pace.elapsed().as_secs_f64());
+        if summary {
+            let summary = json::Inserted { event: "summary", read, new, seen, refused, seconds };
+            output::event(json::line(&summary));
+        } else if stats {
+            let (file, rate) = (file.display(), pace.rate(read));
+            let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
             output::note(format_args!(
-                "stopped by a signal; the {committed} keys taken until then are committed"
+                "{file}: read {read}, new {new}, seen {seen}, refused {refused}, in {seconds:.1} s ({rate} keys a second)"
             ));
+        }
+        if matches!(outcome, Outcome::Stopped(_)) && !json {
+            output::note(format_args!("stopped by a signal; the {read} keys taken until then are committed"));
+        }
+        match (refusals.failure(read, None), &outcome) {
+            (Some(failure), Outcome::Done) => return Err(failure),
+            (Some(failure), _) => output::note(failure),
+            (None, _) => {}
         }
         Ok(outcome)
     }
 
     fn give_up(mut self, mut cause: Failure) -> Failure {
+        self.pace.clear();
         if self.clock.taken() == 0 {
             return cause;
         }
-        // A commit that failed is not tried again: it would most likely fail again.
-        if self.clock.uncommitted() > 0
-            && !cause.is_output()
+        // Also where no key counts as taken since the last commit: of those with the one that failed, some may be stored,
+        // and printed. A commit that failed is not tried again: it would most likely fail again.
+        if !cause.is_output()
             && !self.commit_failed
             && let Err(then) = self.commit()
+            && then.to_string() != cause.to_string()
         {
             cause = Failure::Twice { cause: Box::new(cause), then: Box::new(then) };
         }
         let (taken, committed) = (self.clock.taken(), self.clock.committed());
+        self.refusals.tell_total();
         match self.in_doubt {
             Some(number) => cause.in_doubt(number, committed, taken, HowToGoOn::Look(self.file)),
             None => Failure::Partly { cause: Box::new(cause), committed },

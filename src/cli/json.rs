@@ -12,6 +12,39 @@ pub(super) struct Committed {
     pub(super) keys: u64,
 }
 
+/// A key that the filter has no room for, as it is reported on standard error. `event` is `refused`.
+#[derive(Serialize)]
+pub(super) struct Refused<'a> {
+    pub(super) event: &'static str,
+    /// The file, `standard input`, or `arguments`.
+    pub(super) input: &'a str,
+    /// Of the key in the input, from 1.
+    pub(super) number: u64,
+    /// What is no UTF-8 in it is replaced.
+    pub(super) key: &'a str,
+    pub(super) reason: String,
+}
+
+/// How many keys a run had no room for that another failure has ended. `event` is `refused_total`.
+#[derive(Serialize)]
+pub(super) struct RefusedTotal {
+    pub(super) event: &'static str,
+    pub(super) keys: u64,
+}
+
+/// What a run has inserted, at its end. `event` is `summary`.
+#[derive(Serialize)]
+pub(super) struct Inserted {
+    pub(super) event: &'static str,
+    /// Keys taken from the input.
+    pub(super) read: u64,
+    /// Those of them that were stored, or had no room.
+    pub(super) new: u64,
+    pub(super) seen: u64,
+    pub(super) refused: u64,
+    pub(super) seconds: f64,
+}
+
 #[derive(Serialize)]
 pub(super) struct Checked {
     pub(super) keys: u64,
@@ -55,13 +88,19 @@ impl From<&Report> for Verified {
     }
 }
 
-/// All of [`Info`], by the names of its fields.
+/// All of [`Info`], by the names of its fields, with what else is known of the file.
 #[derive(Serialize)]
 pub(super) struct Description {
+    pub(super) file: String,
+    /// UTC, as RFC 3339 writes it.
+    pub(super) file_made: Option<String>,
+    pub(super) last_written: Option<String>,
     format: String,
     uuid: String,
     hash: &'static str,
-    seed: u64,
+    /// A decimal number, as some readers of JSON round large numbers; only if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<String>,
     slots_per_bucket: u32,
     base_regions: u64,
     generation: u32,
@@ -75,6 +114,9 @@ pub(super) struct Description {
     max_false_positive_rate: Option<f64>,
     slots: u64,
     entries: u64,
+    digits: u64,
+    saturated: u64,
+    copies: u64,
     inserted: u64,
     removed: u64,
     unrecorded: u64,
@@ -104,10 +146,13 @@ struct Doubling {
 impl From<Info> for Description {
     fn from(info: Info) -> Self {
         Self {
+            file: String::new(),
+            file_made: None,
+            last_written: None,
             format: version(info.format),
             uuid: uuid(info.uuid),
             hash: hash(info.hash),
-            seed: info.seed,
+            seed: None,
             slots_per_bucket: info.slots_per_bucket.get(),
             base_regions: info.base_regions,
             generation: info.generation,
@@ -121,6 +166,9 @@ impl From<Info> for Description {
             max_false_positive_rate: info.max_false_positive_rate,
             slots: info.slots,
             entries: info.entries,
+            digits: info.digits,
+            saturated: info.saturated,
+            copies: info.copies,
             inserted: info.inserted,
             removed: info.removed,
             unrecorded: info.unrecorded,

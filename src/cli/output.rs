@@ -1,11 +1,11 @@
 //! What goes to standard output and standard error.
 
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl};
 
@@ -14,8 +14,10 @@ use super::failure::Failure;
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
 
-/// Standard output, buffered even if it is a terminal; flushed before something depends on it.
+/// Standard output or a file, buffered even if it is a terminal; flushed before something depends on it.
 pub(super) struct Output {
+    /// `None` for standard output.
+    path: Option<PathBuf>,
     stream: BufWriter<File>,
     separator: u8,
     is_file: bool,
@@ -25,7 +27,38 @@ impl Output {
     pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
         let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
         let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
-        Ok(Self { stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
+        Ok(Self { path: None, stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
+    }
+
+    /// A file to which keys are added at its end; it is created if it is not there.
+    pub(super) fn appending(path: &Path, separator: u8) -> Result<Self, Failure> {
+        let failed = |op| {
+            let path = path.to_owned();
+            move |source| Failure::File { path, op, source }
+        };
+        let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
+        let is_file = stream.metadata().map_err(failed("look at"))?.is_file();
+        if is_file {
+            // The name must be durable before a commit counts on it.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = File::open(folder.unwrap_or(Path::new(".")));
+            folder.and_then(|folder| folder.sync_all()).map_err(failed("sync the folder of"))?;
+        }
+        let stream = BufWriter::with_capacity(BUFFER, stream);
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file })
+    }
+
+    /// `None` for standard output.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    fn failed(&self) -> impl Fn(io::Error) -> Failure {
+        let path = self.path.clone();
+        move |source| match path.clone() {
+            None => Failure::Output(source),
+            Some(path) => Failure::File { path, op: "write", source },
+        }
     }
 
     /// Fails if standard output was closed from the start, as what is printed would be lost.
@@ -48,21 +81,16 @@ impl Output {
     pub(super) fn check_beside(&self, filter: &Path) -> Result<(), Failure> {
         let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let own = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
-        // Journal and lock lie beside what the filter's name leads to.
-        let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
-        for suffix in ["", "-journal", "-lock"] {
-            let mut path = filter.clone().into_os_string();
-            path.push(suffix);
-            if Path::new(&path).metadata().is_ok_and(|metadata| id(metadata) == own) {
-                return Err(Failure::OwnOutput { file: path.into() });
-            }
+        match self::own(filter).into_iter().find(|path| path.metadata().is_ok_and(|found| id(found) == own)) {
+            Some(file) => Err(Failure::OwnOutput { file }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn key(&mut self, key: &[u8]) -> Result<(), Failure> {
         let Self { stream, separator, .. } = self;
-        stream.write_all(key).and_then(|()| stream.write_all(&[*separator])).map_err(Failure::Output)
+        let written = stream.write_all(key).and_then(|()| stream.write_all(&[*separator]));
+        written.map_err(|source| self.failed()(source))
     }
 
     /// A number, a tab and the key.
@@ -76,14 +104,24 @@ impl Output {
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.stream.flush().map_err(Failure::Output)
+        self.stream.flush().map_err(|source| self.failed()(source))
     }
 
     /// Flushes, and makes what was written survive a power cut if it goes to a file.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.flush()?;
-        if self.is_file { self.stream.get_ref().sync_data().map_err(Failure::Output) } else { Ok(()) }
+        if self.is_file { self.stream.get_ref().sync_data().map_err(self.failed()) } else { Ok(()) }
     }
+}
+
+/// The filter's files. Journal and lock lie beside what the filter's name leads to.
+pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
+    let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
+    ["", "-journal", "-lock"].map(|suffix| {
+        let mut path = filter.clone().into_os_string();
+        path.push(suffix);
+        path.into()
+    })
 }
 
 /// One line on standard error; control characters, which paths may hold, are escaped.

@@ -1,11 +1,32 @@
-//! Numbers, sizes and times as people write them.
+//! Numbers, sizes, rates and times as people write them, and as they read them.
 
 use std::num::NonZeroU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-/// `1_000_000`
-pub(super) fn count(text: &str) -> Result<u64, String> {
+use indicatif::{BinaryBytes, HumanCount};
+
+/// `1_000_000`, exactly.
+pub(super) fn number(text: &str) -> Result<u64, String> {
     text.replace('_', "").parse().map_err(|error| format!("{error}; write a whole number, as in 1_000_000"))
+}
+
+/// How many of something: as [`number`], or `50M` or `5e7`. K, M, G and T are powers of 1000.
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    const UNITS: [(char, f64); 4] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
+    // Whole numbers from here on are not all exact.
+    const MOST: f64 = (1_u64 << 53) as f64;
+    if let Ok(number) = number(text) {
+        return Ok(number);
+    }
+    let unit = UNITS.into_iter().find_map(|(unit, times)| {
+        text.strip_suffix([unit, unit.to_ascii_lowercase()]).map(|digits| (digits, times))
+    });
+    let (digits, times) = unit.unwrap_or((text, 1.0));
+    let value = digits.replace('_', "").parse::<f64>().ok().map(|value| value * times);
+    match value.filter(|value| value.fract() == 0.0 && (0.0..MOST).contains(value)) {
+        Some(whole) => Ok(whole as u64),
+        None => Err("write a whole number, as in 50_000_000, 50M or 5e7".to_owned()),
+    }
 }
 
 /// As [`count`], but not 0.
@@ -19,9 +40,17 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let unit = UNITS.into_iter().find_map(|(unit, bits)| {
         text.strip_suffix([unit, unit.to_ascii_lowercase()]).map(|number| (number, bits))
     });
-    let (number, bits) = unit.unwrap_or((text, 0));
-    let number = count(number).map_err(|error| format!("{error} or 64G"))?;
-    number.checked_mul(1 << bits).ok_or_else(|| "more than 64 bits hold".to_owned())
+    let (digits, bits) = unit.unwrap_or((text, 0));
+    let value = number(digits).map_err(|error| format!("{error} or 64G"))?;
+    value.checked_mul(1 << bits).ok_or_else(|| "more than 64 bits hold".to_owned())
+}
+
+/// A part of one: `0.001`, `1e-3` or `0.1%`.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let (digits, parts) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits.trim_end(), 100.0));
+    let value: f64 =
+        digits.parse().map_err(|error| format!("{error}; write a rate, as in 0.001, 1e-3 or 0.1%"))?;
+    Ok(value / parts)
 }
 
 /// Seconds, perhaps with a fraction, or [`FOREVER`].
@@ -35,14 +64,56 @@ pub(super) fn wait(text: &str) -> Result<Duration, String> {
 
 pub(super) const FOREVER: &str = "forever";
 
+/// `50,000,000`
+pub(super) fn grouped(number: u64) -> String {
+    HumanCount(number).to_string()
+}
+
+/// `103.10 MiB`
+pub(super) fn bytes(number: u64) -> String {
+    BinaryBytes(number).to_string()
+}
+
+/// `2.44e-4 (1 in 4,096)`
+pub(super) fn chance(rate: f64) -> String {
+    let one_in = 1.0 / rate;
+    let rounded = if one_in < 100.0 { format!("{one_in:.1}") } else { grouped(one_in.round() as u64) };
+    if rate > 0.0 { format!("{rate:.2e} (1 in {rounded})") } else { "0".to_owned() }
+}
+
+/// `2026-05-17 18:04:12 UTC`
+pub(super) fn time(time: SystemTime) -> String {
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace('T', " ").replace('Z', " UTC")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_are_read_as_documented() {
-        assert_eq!(count("1_000"), Ok(1000));
-        assert!(count("").is_err() && count("1.5").is_err() && count("-1").is_err() && count("1K").is_err());
+        assert_eq!(number("1_000"), Ok(1000));
+        assert_eq!(number(&u64::MAX.to_string()), Ok(u64::MAX));
+        assert!(
+            number("").is_err() && number("1.5").is_err() && number("-1").is_err() && number("1K").is_err()
+        );
+        for (text, value) in [
+            ("1_000", 1000),
+            ("50M", 50_000_000),
+            ("50m", 50_000_000),
+            ("1.5K", 1500),
+            ("5e7", 50_000_000),
+            ("2.5e1", 25),
+            ("1_000G", 1_000_000_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(count(text), Ok(value), "{text}");
+        }
+        assert_eq!(count(&u64::MAX.to_string()), Ok(u64::MAX));
+        for text in ["", "1.5", "-1", "K", "1KK", "1KiB", "1e-1", "1e30", "inf", "NaN", "many"] {
+            assert!(count(text).is_err(), "{text}");
+        }
         assert_eq!(positive("7"), Ok(NonZeroU64::new(7).unwrap()));
         assert!(positive("0").is_err());
         assert_eq!(size("512"), Ok(512));
@@ -52,5 +123,26 @@ mod tests {
         assert_eq!(wait("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(wait(FOREVER), Ok(Duration::MAX));
         assert!(wait("-1").is_err() && wait("soon").is_err() && wait("NaN").is_err());
+    }
+
+    #[test]
+    fn rates_are_read_as_parts_of_one_or_of_a_hundred() {
+        assert_eq!(
+            (rate("0.001"), rate("1e-3"), rate("0.1%"), rate("1 %")),
+            (Ok(0.001), Ok(0.001), Ok(0.001), Ok(0.01))
+        );
+        assert!(rate("").is_err() && rate("%").is_err() && rate("1%%").is_err() && rate("one").is_err());
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!((grouped(50_000_000).as_str(), bytes(108_134_400).as_str()), ("50,000,000", "103.12 MiB"));
+        assert_eq!(
+            (chance(1.0 / 4096.0).as_str(), chance(0.0513).as_str()),
+            ("2.44e-4 (1 in 4,096)", "5.13e-2 (1 in 19.5)")
+        );
+        assert_eq!(chance(0.0), "0");
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        assert_eq!(time(then), "2001-09-09 01:46:40 UTC");
     }
 }

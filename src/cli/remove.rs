@@ -23,8 +23,9 @@ pub(super) struct Remove {
     /// Filter to remove from
     file: PathBuf,
 
-    /// Remove although some inserts stored nothing, because the key was found already or had the most copies. Such a
-    /// key lives on an entry of another insert, and is lost when that entry is removed
+    /// Remove although some inserts were answered "seen" and stored nothing. A few of their keys may be others than the
+    /// key whose entry they share: they are lost when that one is removed. Filters filled by `gowk insert --copies`
+    /// alone never need this
     #[arg(long = "unsafe")]
     unchecked: bool,
 
@@ -36,7 +37,7 @@ impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let (mut keys, mut absent) = (0_u64, 0_u64);
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let outcome = self.intake.run(&self.file, Options::new(), open, |writer, some, _| {
+        let outcome = self.intake.run(&self.file, Options::new(), None, open, |writer, some, _| {
             each(some, |key| {
                 let removed =
                     if self.unchecked { writer.remove_unchecked(key)? } else { writer.remove(key)? };

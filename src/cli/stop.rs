@@ -1,11 +1,12 @@
-//! Signals. The first SIGINT or SIGTERM asks the verb to finish, and the second one kills the process. SIGXFSZ becomes an
-//! error of the write that caused it.
+//! Signals. The first SIGINT, SIGTERM or SIGHUP asks the verb to finish, and the second one kills the process. One that
+//! was ignored when the process began, as by `nohup`, stays ignored. SIGXFSZ becomes an error of the write that caused
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -18,6 +19,16 @@ pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
     outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
 }
 
+/// The signals that this process ignores, the first one in the lowest bit; none where the system does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The exit code of a process whose output was closed, as a shell reports those that die of it.
+pub(super) const OUTPUT_CLOSED: u8 = 128 + SIGPIPE as u8;
+
 /// Whether a signal has come.
 pub(super) struct Stop(Arc<AtomicI32>);
 
@@ -27,11 +38,13 @@ impl Stop {
         let failed = |source| Failure::System { op: "listen to signals", source };
         let noted = Arc::new(AtomicI32::new(0));
         let stop = Self(noted.clone());
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+        let ignored = ignored();
+        let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let mut signals = Signals::new(heard).map_err(failed)?;
         let listen = move || {
             for signal in signals.forever() {
                 if noted.swap(signal, Ordering::Relaxed) != 0 {
-                    // Does not return: both signals end a process that does not handle them.
+                    // Does not return: each of them ends a process that does not handle it.
                     let _ = emulate_default_handler(signal);
                 }
                 wake();

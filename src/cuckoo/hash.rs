@@ -2,6 +2,8 @@
 //!
 //! No I/O. The rules are those of `format-spec/README.md`, section 3.
 
+use std::fmt;
+
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The bytes whose hash under the file's seed is stored as the canary.
@@ -91,13 +93,41 @@ pub enum HashKind {
     Caller,
 }
 
+/// The seed of a filter's hash. Whoever knows it can craft keys that collide, so `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed(u64);
+
+impl Seed {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The seed as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
 /// The hash function of one file: its kind and its seed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
     /// What keys of eight bytes are combined with, by exclusive or. The seed affects them in no other way.
     flip: u64,
+}
+
+/// Without the seed, and without what is computed from it.
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHasher").field("kind", &self.kind).finish_non_exhaustive()
+    }
 }
 
 impl KeyHasher {

@@ -210,6 +210,7 @@ pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
 
 fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File> {
     if let Some(file) = open(files, true)? {
+        model.keep(&file);
         return Ok(file);
     }
     let file = rights::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;

@@ -114,7 +114,7 @@ impl UnpublishedFile {
         check_room(files, &**disk, identity.geometry)?;
         let file = files.temporary(&**disk, model)?;
         let path = file.path();
-        let presence = Presence::claim(file.as_file(), path)?;
+        let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
         let handle = file.as_file();
         let sums = scope(|scope| -> Result<Vec<u32>> {
@@ -222,6 +222,20 @@ impl UnpublishedFile {
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
         Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy);
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
+    }
+
+    /// The same for a file that nobody will have open for writing any more.
+    #[cfg(feature = "store")]
+    pub(crate) fn seal_idle(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
+        self.seal(superblock, copy)?;
+        self.write(&crate::format::STATE_IDLE, LIVE + LIVE_STATE)
+    }
+
+    /// Leaves the file alone, after it was renamed.
+    #[cfg(feature = "store")]
+    pub(crate) fn into_sealed(self) {
+        // Nothing has the temporary name any longer, so nothing is to be removed.
+        let _ = self.file.into_temp_path().keep();
     }
 
     pub(crate) fn sync(&self) -> Result<()> {

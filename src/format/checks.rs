@@ -140,9 +140,11 @@ impl<'a> Sealed<'a> {
         let (ours, theirs) = (&self.raw, &other.raw);
         // The error shows the first half of the uuid, as a field's value has 64 bits.
         let uuid = u128::from_le_bytes(ours.uuid) as u64;
+        // Half of the canary stands for the seed, which no message shows.
+        let canary = ours.canary.get() as u64;
         let common = [
             ("uuid", ours.uuid == theirs.uuid, uuid),
-            ("seed", ours.seed == theirs.seed, ours.seed.get()),
+            ("seed", ours.seed == theirs.seed, canary),
             ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
             ("n", ours.slots == theirs.slots, ours.slots.get().into()),
             ("g", ours.generation == theirs.generation, ours.generation.get().into()),

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use crate::{Growth, Options, SlotsPerBucket};
+use crate::{Growth, Options, Seed, SlotsPerBucket};
 
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
@@ -14,7 +14,8 @@ pub(super) struct Creation {
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,
     pub(super) slots_per_bucket: Option<Spanned<u32>>,
-    seed: Option<u64>,
+    #[serde(default, deserialize_with = "seed")]
+    seed: Option<Seed>,
     #[serde(default)]
     growth: RawGrowth,
     max_file_size: Option<u64>,
@@ -27,6 +28,10 @@ enum RawGrowth {
     #[default]
     Auto,
     Never,
+}
+
+fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seed>, D::Error> {
+    Ok(Some(Seed::new(u64::deserialize(from)?)))
 }
 
 impl Creation {
@@ -48,7 +53,7 @@ impl Creation {
             options = options.slots_per_bucket(slots);
         }
         if let Some(seed) = self.seed {
-            options = options.seed(seed);
+            options = options.seed(seed.get());
         }
         if let Some(bytes) = self.max_file_size {
             options = options.max_file_size(bytes);

@@ -15,6 +15,9 @@ const VERSION: u8 = 1;
 const ALL_READ: u8 = 1;
 const HAS_OUTPUT: u8 = 2;
 const HAS_CURRENT: u8 = 4;
+const HAS_REFUSED: u8 = 8;
+const HAS_REFUSED_OUTPUT: u8 = 16;
+const KNOWN: u8 = ALL_READ | HAS_OUTPUT | HAS_CURRENT | HAS_REFUSED | HAS_REFUSED_OUTPUT;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
 /// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
@@ -26,7 +29,10 @@ const WITHIN: u64 = 1 << 63;
 pub(super) struct Cursor {
     pub(super) all_read: bool,
     pub(super) total: Tally,
+    /// The output of new keys.
     pub(super) output: Option<Written>,
+    /// The output of refused keys.
+    pub(super) refused: Option<Written>,
     pub(super) current: Option<Current>,
     pub(super) finished: BTreeMap<InputId, Finished>,
 }
@@ -82,11 +88,19 @@ impl Cursor {
         bytes.push(
             flag(self.all_read, ALL_READ)
                 | flag(self.output.is_some(), HAS_OUTPUT)
-                | flag(self.current.is_some(), HAS_CURRENT),
+                | flag(self.current.is_some(), HAS_CURRENT)
+                | flag(self.total.refused > 0, HAS_REFUSED)
+                | flag(self.refused.is_some(), HAS_REFUSED_OUTPUT),
         );
         let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         put(&numbers(&self.total));
         if let Some(Written { path, length, tail }) = self.output {
+            put(&[path.0, length, tail]);
+        }
+        if self.total.refused > 0 {
+            put(&[self.total.refused]);
+        }
+        if let Some(Written { path, length, tail }) = self.refused {
             put(&[path.0, length, tail]);
         }
         if let Some(Current { name, read, tally, options }) = &self.current {
@@ -97,7 +111,7 @@ impl Cursor {
             let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
             put(&[read.base, read.offset, read.digest, read.lines, *options]);
             put(&numbers(tally));
-            put(&[0]);
+            put(&[tally.refused]);
         }
         for (id, Finished { length, fingerprint, within_record }) in &self.finished {
             let length = length | if *within_record { WITHIN } else { 0 };
@@ -112,13 +126,21 @@ impl Cursor {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = Rest(bytes);
         let [version, flags] = *rest.take(2)? else { return None };
-        if version != VERSION || flags & !(ALL_READ | HAS_OUTPUT | HAS_CURRENT) != 0 {
+        if version != VERSION || flags & !KNOWN != 0 {
             return None;
         }
         let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.tally()?, ..Self::default() };
         if flags & HAS_OUTPUT != 0 {
-            cursor.output =
-                Some(Written { path: InputId(rest.number()?), length: rest.amount()?, tail: rest.number()? });
+            cursor.output = Some(rest.written()?);
+        }
+        if flags & HAS_REFUSED != 0 {
+            cursor.total.refused = rest.amount()?;
+            if cursor.total.refused == 0 || cursor.total.refused > cursor.total.new {
+                return None;
+            }
+        }
+        if flags & HAS_REFUSED_OUTPUT != 0 {
+            cursor.refused = Some(rest.written()?);
         }
         if flags & HAS_CURRENT != 0 {
             cursor.current = Some(rest.current()?);
@@ -139,6 +161,8 @@ impl Cursor {
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
+        // Keys may be refused from now on.
+        all.total.refused = 1;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {
             more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
@@ -176,10 +200,15 @@ impl<'a> Rest<'a> {
         self.number().and_then(amount)
     }
 
+    fn written(&mut self) -> Option<Written> {
+        Some(Written { path: InputId(self.number()?), length: self.amount()?, tail: self.number()? })
+    }
+
+    /// Without the keys refused, which lie elsewhere.
     fn tally(&mut self) -> Option<Tally> {
         let (keys, new) = (self.amount()?, self.amount()?);
         let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
-        (new <= keys).then_some(Tally { keys, new, empty, too_long, no_field })
+        (new <= keys).then_some(Tally { keys, new, refused: 0, empty, too_long, no_field })
     }
 
     fn current(&mut self) -> Option<Current> {
@@ -187,10 +216,10 @@ impl<'a> Rest<'a> {
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
         let (digest, lines, options) = (self.number()?, self.amount()?, self.number()?);
-        let tally = self.tally()?;
-        let zero = self.number()?;
+        let mut tally = self.tally()?;
+        tally.refused = self.amount()?;
         let read = Position { base, offset, digest, lines };
-        (zero == 0).then_some(Current { name, read, tally, options })
+        (tally.refused <= tally.new).then_some(Current { name, read, tally, options })
     }
 }
 
@@ -199,7 +228,7 @@ mod tests {
     use super::*;
 
     fn full() -> Cursor {
-        let tally = Tally { keys: 5, new: 4, empty: 3, too_long: 2, no_field: 1 };
+        let tally = Tally { keys: 5, new: 4, refused: 2, empty: 3, too_long: 2, no_field: 1 };
         let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
         let finished = |n: u64| Finished {
             length: n << 40,
@@ -210,6 +239,7 @@ mod tests {
             all_read: true,
             total: tally,
             output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
+            refused: Some(Written { path: InputId(17), length: 18, tail: 19 }),
             current: Some(Current { name: "urls/a.gz".into(), read, tally, options: 10 }),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
@@ -219,7 +249,7 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 40 + 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
+        assert_eq!(full.encode().len(), 2 + 40 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
         assert_eq!(empty.encode().len(), 42);
@@ -232,7 +262,7 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
             assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
         }
-        for (at, value) in [(0, 2), (1, 15), (2, 3)] {
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (66, 5), (66, 0)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(Cursor::decode(&changed), None, "{at}");
@@ -245,12 +275,14 @@ mod tests {
     #[test]
     fn counts_and_lengths_that_nothing_can_have_are_rejected() {
         for number in [u64::MAX, MOST] {
-            let tally = Tally { keys: number, new: 1, empty: number, too_long: number, no_field: number };
+            let tally =
+                Tally { keys: number, new: 1, refused: 1, empty: number, too_long: number, no_field: number };
             let read = Position { base: number, offset: number, digest: number, lines: number };
-            let changes: [fn(&mut Cursor, Tally, Position); 8] = [
+            let changes: [fn(&mut Cursor, Tally, Position); 9] = [
                 |cursor, tally, _| cursor.total.keys = tally.keys,
                 |cursor, tally, _| cursor.total.no_field = tally.no_field,
                 |cursor, tally, _| cursor.output.as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.refused.as_mut().unwrap().length = tally.keys,
                 |cursor, tally, _| cursor.current.as_mut().unwrap().tally.empty = tally.empty,
                 |cursor, tally, _| cursor.current.as_mut().unwrap().tally.too_long = tally.too_long,
                 |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,

@@ -33,7 +33,10 @@ pub(super) struct Engine<'a> {
     entry: String,
     options: u64,
     writer: Writer,
+    /// Of new keys.
     output: Option<Output>,
+    /// Of refused keys.
+    refused: Option<Output>,
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
     inputs: Vec<InputSummary>,
@@ -48,7 +51,8 @@ pub(super) struct Engine<'a> {
     bytes: u64,
     of_bytes: u64,
     started: Instant,
-    stored: Vec<bool>,
+    /// Of the keys of a batch, which are new.
+    new: Vec<bool>,
 }
 
 /// The input that messages are about.
@@ -63,7 +67,7 @@ impl<'a> Engine<'a> {
         job: &'a Job,
         writer: Writer,
         cursor: Cursor,
-        output: Option<Output>,
+        [output, refused]: [Option<Output>; 2],
         tasks: Arc<[Task]>,
     ) -> Self {
         let of_bytes = tasks.iter().map(Task::bytes).sum();
@@ -75,6 +79,7 @@ impl<'a> Engine<'a> {
             options: job.rules.hash(),
             writer,
             output,
+            refused,
             cursor,
             tasks,
             inputs: Vec::new(),
@@ -85,7 +90,7 @@ impl<'a> Engine<'a> {
             bytes: 0,
             of_bytes,
             started: Instant::now(),
-            stored: Vec::new(),
+            new: Vec::new(),
         }
     }
 
@@ -149,7 +154,7 @@ impl<'a> Engine<'a> {
                 }
                 (Next::Message(Message::Keys { batch, skipped, read, raw, commit }), Some(reached)) => {
                     reached.bytes = raw.saturating_sub(reached.task.from.base);
-                    self.keys(&batch, skipped, reached.task, read)?;
+                    self.keys(&batch, skipped, reached.task, read, watch)?;
                     if commit || self.clock.has_rung() {
                         self.commit(watch)?;
                     }
@@ -178,16 +183,33 @@ impl<'a> Engine<'a> {
         self.inputs.push(InputSummary { path: task.input.path.clone(), tally, finished: false });
     }
 
-    fn keys(&mut self, batch: &Batch, skipped: Tally, task: &Task, read: Position) -> Result<(), Error> {
+    fn keys(
+        &mut self,
+        batch: &Batch,
+        skipped: Tally,
+        task: &Task,
+        read: Position,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
-        // A refused key ends the run, and the writer is dropped with everything since the last commit.
-        keys::insert_unique(&mut self.writer, &keys, &mut self.stored).map_err(|refused| refused.cause)?;
-        let mut tally = Tally { keys: keys.len() as u64, ..skipped };
-        for key in keys::stored(&keys, &self.stored) {
+        // An error ends the run, and the writer is dropped with everything since the last commit.
+        let refused = keys::insert_unique(&mut self.writer, &keys, &mut self.new)?;
+        let mut tally = Tally { keys: keys.len() as u64, refused: refused.len() as u64, ..skipped };
+        for key in keys::selected(&keys, &self.new) {
             tally.new += 1;
             if let Some(output) = &mut self.output {
                 output.key(key)?;
             }
+        }
+        let before = self.inputs.last().map_or(0, |input| input.tally.keys);
+        for (index, cause) in &refused {
+            let Some(key) = keys.get(*index) else { continue };
+            if let Some(output) = &mut self.refused {
+                output.key(key)?;
+            }
+            let number = before + *index as u64 + 1;
+            // Whoever wants to stop is asked again at once.
+            let _ = watch(Event::Refused { input: &task.input.path, number, key, cause });
         }
         self.clock.take(tally.keys);
         self.tally.add(&tally);
@@ -205,6 +227,9 @@ impl<'a> Engine<'a> {
     pub(super) fn commit(&mut self, watch: &mut Watch<'_>) -> Result<(), Error> {
         if let Some(output) = &mut self.output {
             self.cursor.output = Some(output.commit()?);
+        }
+        if let Some(refused) = &mut self.refused {
+            self.cursor.refused = Some(refused.commit()?);
         }
         self.writer.metadata_mut()?.set(self.entry.clone(), self.cursor.encode());
         let (number, outcome) = match self.writer.commit() {

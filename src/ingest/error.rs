@@ -44,7 +44,7 @@ pub enum Error {
     /// The metadata of the filter has no room for what the job would have to remember.
     #[error(
         "{}: remembering the inputs of job `{job}` needs {needed} bytes of metadata, but there is room for {limit}; \
-         {}; drop finished inputs that are gone with --forget-missing, or a job with --forget",
+         {}; let it forget finished inputs that are gone, or a whole job",
         filter.display(), holders(jobs)
     )]
     CursorFull {
@@ -63,7 +63,7 @@ pub enum Error {
     /// The cursor in the filter is not one that this build can read.
     #[error(
         "{}: what it remembers of job `{job}` is unreadable or written by a newer gowk; use that one, or begin the \
-         job anew after --forget {job}",
+         job anew once that is forgotten",
         filter.display()
     )]
     Cursor {
@@ -254,7 +254,7 @@ pub enum InputProblem {
     /// Shorter than what was read of it.
     #[error(
         "{read} bytes were read, but {found} are there now: cut or replaced; \
-         restore it, or read it from its start with --restart"
+         restore it, or read it from its start: restart it"
     )]
     Shrunken {
         /// Bytes read.
@@ -265,18 +265,18 @@ pub enum InputProblem {
     /// Not what was read.
     #[error(
         "was replaced or changed within the first {read} bytes, which were read already; \
-         restore it, or read it from its start with --restart"
+         restore it, or read it from its start: restart it"
     )]
     Changed {
         /// Bytes read.
         read: u64,
     },
     /// Grown in the middle of a record.
-    #[error("has grown, but ended within a record when it was read; read it from its start with --restart")]
+    #[error("has grown, but ended within a record when it was read; read it from its start: restart it")]
     GrownWithinRecord,
     /// Read in part, and no longer an input.
     #[error(
-        "was read up to byte {read} and is no longer among the inputs; put it back, or give it up with --restart"
+        "was read up to byte {read} and is no longer among the inputs; put it back, or give it up: restart it"
     )]
     Gone {
         /// Bytes read.
@@ -285,7 +285,7 @@ pub enum InputProblem {
     /// Read in part by other rules.
     #[error(
         "was read up to byte {read} under other [input] options; \
-         change them back until it is finished, or read it from its start with --restart"
+         change them back until it is finished, or read it from its start: restart it"
     )]
     OtherOptions {
         /// Bytes read.
@@ -311,13 +311,15 @@ pub enum OutputProblem {
     /// A file of the filter, or one that the filter would take for its own.
     #[error("belongs to the filter itself and cannot be the output; choose another name")]
     Own,
+    /// The file is to get the new keys and the refused ones.
+    #[error("is named as `new_keys` and as `refused`; give each a file of its own")]
+    Twice,
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,
     /// Gone, or shorter than it was.
     #[error(
-        "{committed} bytes were written, but {found} are there now; put the file back, or begin a new one with \
-         --new-output"
+        "{committed} bytes were written, but {found} are there now; put the file back, or begin a new one"
     )]
     Short {
         /// Bytes committed.
@@ -328,7 +330,7 @@ pub enum OutputProblem {
     /// Not what was written.
     #[error(
         "its first {committed} bytes are not what this job wrote; \
-         put the file back, or move this one away and begin a new one with --new-output"
+         put the file back, or move this one away and begin a new one"
     )]
     Changed {
         /// Bytes committed.
@@ -337,7 +339,7 @@ pub enum OutputProblem {
     /// The job file names another one than before.
     #[error(
         "the job began with another output and is not finished; \
-         name that one again, or leave it as it is and begin this one with --new-output"
+         name that one again, or leave it as it is and begin this one as a new output"
     )]
     Other,
 }

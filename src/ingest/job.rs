@@ -28,6 +28,8 @@ pub struct Job {
     pub(super) every: Duration,
     /// Relative to `base` where it is not absolute.
     pub(super) new_keys: Option<PathBuf>,
+    /// As `new_keys`.
+    pub(super) refused: Option<PathBuf>,
 }
 
 impl Job {
@@ -51,7 +53,12 @@ impl Job {
         self.new_keys.as_ref().map(|path| self.base.join(path))
     }
 
-    /// What ends a key in the output.
+    /// Where keys go that the filter has no room for.
+    pub fn refused(&self) -> Option<PathBuf> {
+        self.refused.as_ref().map(|path| self.base.join(path))
+    }
+
+    /// What ends a key in the outputs.
     pub(super) const fn separator(&self) -> u8 {
         match self.rules.format {
             Format::Lines(separator) => separator,
@@ -110,6 +117,7 @@ mod tests {
             every_seconds = 0
             [output]
             new_keys = "n"
+            refused = "r"
         "#;
         Job::parse(text, "j").unwrap();
         let mentioned =

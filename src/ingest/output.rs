@@ -1,4 +1,4 @@
-//! The file of keys seen for the first time.
+//! The files of keys seen for the first time, and of keys that the filter had no room for.
 //!
 //! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so that
 //! whole frames are left when the file is cut to this length.
@@ -23,6 +23,13 @@ const BUFFER: usize = 256 * 1024;
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 
+/// What a file is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    New,
+    Refused,
+}
+
 /// Where writing will begin. Finding it changes nothing.
 pub(super) struct Begin {
     path: PathBuf,
@@ -34,9 +41,13 @@ pub(super) struct Begin {
 }
 
 impl Begin {
-    /// `None` for a job without an output.
-    pub(super) fn find(job: &Job, cursor: &Cursor, anew: bool) -> Result<Option<Self>, Error> {
-        let (Some(name), Some(path)) = (&job.new_keys, job.output()) else { return Ok(None) };
+    /// `None` for a job without an output of this kind.
+    pub(super) fn find(job: &Job, kind: Kind, cursor: &Cursor, anew: bool) -> Result<Option<Self>, Error> {
+        let (name, path, written) = match kind {
+            Kind::New => (&job.new_keys, job.output(), cursor.output),
+            Kind::Refused => (&job.refused, job.refused(), cursor.refused),
+        };
+        let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
         let refused = |problem| Error::output(&path, problem);
         let id = InputId::of(name);
         let metadata = match path.metadata() {
@@ -46,7 +57,7 @@ impl Begin {
         };
         let regular = metadata.as_ref().is_none_or(std::fs::Metadata::is_file);
         let found = metadata.map_or(0, |metadata| metadata.len());
-        let from = match cursor.output {
+        let from = match written {
             _ if anew => None,
             Some(written) if written.path == id => Some(written),
             Some(_) if !cursor.all_read => return Err(refused(OutputProblem::Other)),
@@ -236,7 +247,7 @@ mod tests {
             tail: xxh3_64(COMMITTED),
         };
         let cursor = Cursor { output: Some(output), ..Cursor::default() };
-        let begin = Begin::find(&job, &cursor, false).unwrap().unwrap();
+        let begin = Begin::find(&job, Kind::New, &cursor, false).unwrap().unwrap();
         meanwhile(&path);
         let outcome = Output::open(begin).map(drop).map_err(|error| error.to_string());
         (outcome, std::fs::read(&path).ok())
@@ -278,7 +289,7 @@ mod tests {
         let path = dir.path().join("new");
         let text = "[filter]\npath = 'f'\n[output]\nnew_keys = 'new'\n[input]\npaths = ['a']";
         let job = Job::parse(text, dir.path().join("job.toml")).unwrap();
-        let begin = Begin::find(&job, &Cursor::default(), false).unwrap().unwrap();
+        let begin = Begin::find(&job, Kind::New, &Cursor::default(), false).unwrap().unwrap();
         std::fs::write(&path, "precious").unwrap();
         let message = Output::open(begin).map(drop).unwrap_err().to_string();
         assert!(message.contains("exists already, and this job did not write it"), "{message}");

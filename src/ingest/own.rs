@@ -34,7 +34,10 @@ impl Own {
     pub(super) fn of(job: &Job) -> Self {
         let mut own = Self::of_filter(job);
         own.inodes.extend(
-            [Some(job.path.clone()), job.output()].into_iter().flatten().filter_map(|path| inode(&path)),
+            [Some(job.path.clone()), job.output(), job.refused()]
+                .into_iter()
+                .flatten()
+                .filter_map(|path| inode(&path)),
         );
         own
     }
@@ -45,14 +48,20 @@ impl Own {
     }
 }
 
-/// Fails if the output is a file of the filter, or has a name that the filter uses while it doubles.
-pub(super) fn check_output(job: &Job) -> Result<(), Error> {
-    match job.output() {
-        Some(path) if Own::of_filter(job).has(&path, path.metadata().ok().as_ref()) => {
-            Err(Error::output(&path, OutputProblem::Own))
+/// Fails if an output is a file of the filter, or has a name that the filter uses while it doubles, or if both outputs
+/// are one file.
+pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
+    let own = Own::of_filter(job);
+    for path in [job.output(), job.refused()].into_iter().flatten() {
+        if own.has(&path, path.metadata().ok().as_ref()) {
+            return Err(Error::output(&path, OutputProblem::Own));
         }
-        _ => Ok(()),
     }
+    let (Some(new), Some(refused)) = (job.output(), job.refused()) else { return Ok(()) };
+    if resolved(&new) == resolved(&refused) || inode(&new).is_some_and(|new| Some(new) == inode(&refused)) {
+        return Err(Error::output(&refused, OutputProblem::Twice));
+    }
+    Ok(())
 }
 
 fn inode(path: &Path) -> Option<Inode> {

@@ -27,6 +27,8 @@ pub struct Plan {
     pub filter_exists: bool,
     /// The output, if there is one, and how many of its bytes stay.
     pub output: Option<(PathBuf, u64)>,
+    /// The output of refused keys, if there is one, and how many of its bytes stay.
+    pub refused: Option<(PathBuf, u64)>,
 }
 
 /// One input, and how much of it was read.

@@ -8,7 +8,7 @@ use super::engine::{Engine, Watch};
 use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
 use super::job::Job;
-use super::output::{Begin, Output};
+use super::output::{Begin, Kind, Output};
 use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
@@ -70,7 +70,7 @@ impl<'a> Ingest<'a> {
 
     /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
     pub fn plan(&self) -> Result<Plan, Error> {
-        own::check_output(self.job)?;
+        own::check_outputs(self.job)?;
         let metadata = match self.options.read(&self.job.filter) {
             Ok(reader) => Some(reader.metadata()?),
             Err(crate::Error::NotFound { .. }) => None,
@@ -81,7 +81,7 @@ impl<'a> Ingest<'a> {
             Some(metadata) => self.cursor(metadata, &inputs)?.0,
             None => self.cursor(&Metadata::default(), &inputs)?.0,
         };
-        let output = Begin::find(self.job, &cursor, self.new_output)?;
+        let [output, refused] = self.outputs(&cursor)?;
         let tasks = plan::tasks(self.job, &cursor, inputs)?;
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
@@ -91,6 +91,7 @@ impl<'a> Ingest<'a> {
             inputs: tasks.into_iter().map(planned).collect(),
             filter_exists: metadata.is_some(),
             output: output.and_then(|begin| Some((self.job.output()?, begin.length()))),
+            refused: refused.and_then(|begin| Some((self.job.refused()?, begin.length()))),
         })
     }
 
@@ -101,25 +102,27 @@ impl<'a> Ingest<'a> {
     /// commit is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Most mistakes show here, before the filter is waited for or created.
-        own::check_output(self.job)?;
+        own::check_outputs(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
-            Begin::find(self.job, &Cursor::default(), self.new_output)?;
+            self.outputs(&Cursor::default())?;
             plan::tasks(self.job, &Cursor::default(), inputs)?;
         }
         let writer = self.job.creation.apply(self.options.clone()).open(&self.job.filter)?;
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(writer.metadata()?, &inputs)?;
-        let begin = Begin::find(self.job, &cursor, self.new_output)?;
+        let [new, refused] = self.outputs(&cursor)?;
         let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
+        let before = (cursor.output, cursor.refused);
+        cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
+        cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
         check_room(self.job, writer.metadata()?, &cursor, &tasks)?;
-        let claimed = begin.as_ref().map(Begin::written);
-        let output = begin.map(Output::open).transpose()?;
+        let new = new.map(Output::open).transpose()?;
+        let refused = refused.map(Output::open).transpose()?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
-        let is_claimed = is_known && (claimed.is_none() || claimed == cursor.output);
-        cursor.output = claimed.or(cursor.output);
-        let mut engine = Engine::new(self.job, writer, cursor, output, tasks);
+        let is_claimed = is_known && before == (cursor.output, cursor.refused);
+        let mut engine = Engine::new(self.job, writer, cursor, [new, refused], tasks);
         // The first word is given as soon as the filter is ours.
         let _ = engine.tell(None, watch);
         if !is_claimed {
@@ -128,6 +131,12 @@ impl<'a> Ingest<'a> {
         }
         engine.cursor.all_read = !has_work;
         engine.run(watch)
+    }
+
+    /// Where the outputs of new and of refused keys begin.
+    fn outputs(&self, cursor: &Cursor) -> Result<[Option<Begin>; 2], Error> {
+        let find = |kind| Begin::find(self.job, kind, cursor, self.new_output);
+        Ok([find(Kind::New)?, find(Kind::Refused)?])
     }
 
     /// The cursor as the job is to see it, and whether there was one.

@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Info;
+use crate::{Error, Info};
 
 /// Records and what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Keys inserted.
+    /// Keys taken.
     pub keys: u64,
     /// Of these, keys not seen before.
     pub new: u64,
+    /// Of the new keys, those that the filter has no room for. They are in the outputs, and not in the filter.
+    pub refused: u64,
     /// Records skipped because their key is empty.
     pub empty: u64,
     /// Records skipped because their key is too long.
@@ -40,6 +42,7 @@ impl Tally {
     pub(super) fn add(&mut self, more: &Self) {
         self.keys += more.keys;
         self.new += more.new;
+        self.refused += more.refused;
         self.empty += more.empty;
         self.too_long += more.too_long;
         self.no_field += more.no_field;
@@ -58,6 +61,18 @@ pub enum Event<'a> {
         number: u64,
         /// Keys taken from the inputs so far in this run.
         keys: u64,
+    },
+    /// The filter has no room for a key. The run goes on with the next one, and does not try this one again.
+    Refused {
+        /// The input.
+        input: &'a Path,
+        /// The key's number among those taken from the input, from 1; of an input that has grown, among those that
+        /// were added.
+        number: u64,
+        /// The key.
+        key: &'a [u8],
+        /// Why.
+        cause: &'a Error,
     },
 }
 

@@ -1,41 +1,30 @@
 //! Keys into a filter, some of which it may refuse.
 
-use crate::{Error, Writer};
+use crate::{Error, Result, Writer};
 
-/// Why not all of some keys were taken.
-#[derive(Debug)]
-pub struct Refused<E> {
-    /// Keys taken, from the first on.
-    pub taken: usize,
-    /// Why the next one was not.
-    pub cause: E,
-}
-
-impl<E> Refused<E> {
-    /// The same with another kind of error, as `?` would make of it.
-    pub fn into<F: From<E>>(self) -> Refused<F> {
-        Refused { taken: self.taken, cause: self.cause.into() }
-    }
-}
-
-/// Inserts keys that are not there yet, as [`Writer::insert_unique_batch`] does; `stored` gets one answer a key.
+/// Inserts keys that are not there yet, as [`Writer::insert_unique_batch`] does, and returns those for which there was
+/// no room, by their index and with the reason.
 ///
-/// Fails with the first key that is refused: those before it were taken. Keys behind it may have been inserted as
-/// well, as `stored` says; they are found when they come again. Where the filter as a whole failed, none counts as
-/// taken.
-pub fn insert_unique(
+/// `new` gets one answer a key: whether it is new, which is to say not found before. A key without room is new each
+/// time that it comes, as nothing remembers it. All other keys are in the filter now.
+///
+/// Fails where the filter as a whole does. The answers then say which keys were stored before that; the others are
+/// false, and their keys may be given again.
+pub fn insert_unique<K: AsRef<[u8]> + Sync>(
     writer: &mut Writer,
-    keys: &[&[u8]],
-    stored: &mut Vec<bool>,
-) -> Result<(), Refused<Error>> {
-    match writer.insert_unique_batch(keys, stored).map(|refused| refused.into_iter().next()) {
-        Ok(None) => Ok(()),
-        Ok(Some((taken, cause))) => Err(Refused { taken, cause }),
-        Err(cause) => Err(Refused { taken: 0, cause }),
+    keys: &[K],
+    new: &mut Vec<bool>,
+) -> Result<Vec<(usize, Error)>> {
+    let refused = writer.insert_unique_batch(keys, new)?;
+    for (index, _) in &refused {
+        if let Some(new) = new.get_mut(*index) {
+            *new = true;
+        }
     }
+    Ok(refused)
 }
 
-/// The keys that [`insert_unique`] has stored, in their order.
-pub fn stored<'a>(keys: &[&'a [u8]], stored: &[bool]) -> impl Iterator<Item = &'a [u8]> {
-    keys.iter().zip(stored).filter(|(_, stored)| **stored).map(|(key, _)| *key)
+/// The keys that [`insert_unique`] has found new, in their order.
+pub fn selected<'a, K>(keys: &'a [K], new: &'a [bool]) -> impl Iterator<Item = &'a K> {
+    keys.iter().zip(new).filter(|(_, new)| **new).map(|(key, _)| key)
 }

@@ -76,7 +76,9 @@ impl Reader {
         let view = open(&files, options)?.of_reader(number);
         let hasher = view.hasher();
         let view = Arc::new(view);
-        view.watch_name();
+        if options.follow {
+            view.watch_name();
+        }
         let (view, reopening) = (ArcSwap::new(view), Mutex::new(()));
         let options = options.clone();
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
@@ -286,7 +288,7 @@ impl Reader {
     /// Fails with whatever is wrong with the other file; lookups do so too until the name leads to a good one.
     pub fn refresh(&self) -> Result<bool> {
         let view = self.shared.view.load_full();
-        if !view.is_elsewhere(&self.shared.files)? {
+        if !self.shared.options.follow || !view.is_elsewhere(&self.shared.files)? {
             return Ok(false);
         }
         view.leave();
@@ -350,7 +352,9 @@ impl Reader {
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
             let view = Arc::new(view);
-            view.watch_name();
+            if self.shared.options.follow {
+                view.watch_name();
+            }
             self.shared.view.store(view);
             // For threads that keep it.
             seen.leave();

@@ -66,6 +66,14 @@ pub trait Disk: Debug + Send + Sync {
             error
         })
     }
+    /// Gives a file one more name, in one step; fails with `AlreadyExists` if a file has that name.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+    /// Creates a folder, which must not exist.
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::create_dir(dir)
+    }
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)

@@ -14,6 +14,8 @@ pub(crate) struct Files {
     pub(crate) journal: PathBuf,
     pub(crate) lock: PathBuf,
     pub(crate) dir: PathBuf,
+    /// Nobody else opens the filter, so nothing of it is locked.
+    pub(crate) private: bool,
 }
 
 /// Device and inode: two files are the same if these are.
@@ -49,7 +51,14 @@ impl Files {
             Err(error) => return Err(error).at(path, "open"),
         };
         let dir = data.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { journal: with_suffix(&data, "-journal"), lock: with_suffix(&data, "-lock"), dir, data })
+        let (journal, lock) = (with_suffix(&data, "-journal"), with_suffix(&data, "-lock"));
+        Ok(Self { journal, lock, dir, data, private: false })
+    }
+
+    /// The same, of a filter that nobody else opens.
+    #[cfg(feature = "store")]
+    pub(crate) fn private(self) -> Self {
+        Self { private: true, ..self }
     }
 
     /// The file that the name leads to now.

@@ -226,12 +226,16 @@ mod byte {
     }
 }
 
-/// The file of the writer lock. If it does not exist yet, it is created with the rights of `model`.
+/// The file of the writer lock, with the rights of `model`. It is created if it does not exist yet.
 pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<File> {
     loop {
         match OpenOptions::new().read(true).write(true).open(&files.lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            outcome => return outcome.at(&files.lock, "open"),
+            outcome => {
+                let file = outcome.at(&files.lock, "open")?;
+                model.into_iter().for_each(|model| model.keep(&file));
+                return Ok(file);
+            }
         }
         match rights::create(disk, &files.lock, model) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -14,7 +14,7 @@ use std::path::Path;
 use super::disk::Disk;
 
 /// The rights of one file.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
     mode: u32,
     uid: u32,
@@ -31,6 +31,14 @@ impl Rights {
     fn new(metadata: &Metadata, acl: Option<Acl>) -> Self {
         let mode = metadata.permissions().mode() & 0o777;
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
+    }
+
+    /// Gives them to a file that may have others: as where the filter's were changed since that file was made. Who
+    /// does not own it leaves it as it is.
+    pub(crate) fn keep(&self, file: &File) {
+        if Self::of(file).is_ok_and(|own| own != *self) {
+            let _ = self.give(file);
+        }
     }
 
     /// Gives them to a new file, which only its creator can use so far.

@@ -31,7 +31,8 @@ pub(super) struct WriterState {
     pub(super) policy: Policy,
     /// `None` until recovery or the first commit has opened it.
     pub(super) journal: Option<Journal>,
-    pub(super) lock: Held,
+    /// `None` for a draft, which nobody else can open.
+    pub(super) lock: Option<Held>,
 }
 
 #[derive(Clone, Debug)]

@@ -71,7 +71,7 @@ impl Writer {
         let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
         let work = Work::Published(Box::new(published), Pending::default());
         let transaction = Transaction::new(work, counts, metadata);
-        let open = WriterState { transaction, committed, policy, journal, lock };
+        let open = WriterState { transaction, committed, policy, journal, lock: Some(lock) };
         Self { files, options: options.clone(), open: Some(Box::new(open)) }
     }
 
@@ -111,7 +111,7 @@ impl Writer {
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
-        let open = WriterState { transaction, committed, policy, journal: None, lock };
+        let open = WriterState { transaction, committed, policy, journal: None, lock: Some(lock) };
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
     }
 

@@ -136,10 +136,18 @@ impl Writer {
     }
 
     pub(super) fn check_removals(&self) -> Result<()> {
-        match self.open()?.transaction.counts().unrecorded {
-            0 => Ok(()),
-            unrecorded => Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded }),
+        let Transaction { work, .. } = &self.open()?.transaction;
+        let counts = self.open()?.transaction.counts();
+        if counts.unrecorded == 0 {
+            return Ok(());
         }
+        let geometry = work.identity().geometry;
+        let rate = counts.expected_false_positive_rate(geometry.slots, geometry.slots_in_all());
+        // New keys that share the entry of another one, for `inserted` that do not.
+        let others = rate / (1.0 - rate) * counts.inserted as f64;
+        let unrecorded = counts.unrecorded;
+        let other_keys = others.min(unrecorded as f64);
+        Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded, other_keys })
     }
 
     /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are

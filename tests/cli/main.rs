@@ -1,16 +1,24 @@
 //! The `gowk` tool as its users see it: real processes, their output, and their exit codes.
 //!
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
+//! - `fields`: keys that are fields of records, or lines without what does not matter in them.
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
+//! - `progress`: what is told of a run, on a terminal and elsewhere.
+//! - `refused`: a key that finds no room stops nothing, and is told of.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
+//! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
 //! - `whole_filters`: verbs that look at or make a whole filter.
 #![cfg(feature = "cli")]
 
 mod doubt;
+mod fields;
 mod keys;
 mod processes;
+mod progress;
 mod refusals;
+mod refused;
 mod run;
+mod traps;
 mod whole_filters;

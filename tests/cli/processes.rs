@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{DEADLINE, Folder, Unprivileged, in_a_shell, lines, run, set_mode};
+use crate::run::{DEADLINE, Folder, Running, Unprivileged, in_a_shell, lines, run, set_mode};
 
 fn keys_of(event: &str) -> u32 {
     let event: Value = serde_json::from_str(event).unwrap();
@@ -73,7 +73,9 @@ fn a_waiting_writer_can_be_interrupted() {
 #[test]
 fn signals_commit_what_was_taken_although_input_is_awaited() {
     // Awaited until the next commit is due, or with nothing to commit for ever.
-    for (name, code, commit_every) in [("INT", 130, "9"), ("TERM", 143, "9"), ("INT", 130, "2")] {
+    for (name, code, commit_every) in
+        [("INT", 130, "9"), ("TERM", 143, "9"), ("HUP", 129, "9"), ("INT", 130, "2")]
+    {
         let folder = Folder::with_filter(&["--capacity", "1000"]);
         let mut dedup = folder.start(&["dedup", "f", "--commit-every", commit_every]);
         let out = dedup.out_lines();
@@ -91,6 +93,45 @@ fn signals_commit_what_was_taken_although_input_is_awaited() {
         folder.assert_holds("f", "a\nb\n");
         assert_eq!(folder.info("f")["journal_length"], 0);
     }
+}
+
+#[test]
+fn check_and_count_answer_at_once_as_a_coprocess() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
+    folder.run(&["insert", "f", "a"], "").done();
+    for (args, answers) in [
+        (&["check", "f", "--mask"][..], ["1", "0", "1"]),
+        (&["check", "f", "--mask", "-v"], ["0", "1", "0"]),
+        (&["count", "f"], ["1\ta", "0\tb", "1\ta"]),
+    ] {
+        let mut asked = folder.start(args);
+        let out = asked.out_lines();
+        for (key, answer) in ["a", "b", "a"].into_iter().zip(answers) {
+            asked.give(&format!("{key}\n"));
+            assert_eq!(out.next(), answer);
+        }
+        // As a script gives it, whose last line need not be whole.
+        asked.give("a");
+        drop(asked.stdin.take());
+        assert_eq!(out.next(), answers[0]);
+        assert_eq!(asked.wait().code(), Some(0));
+    }
+}
+
+/// As `nohup` starts it, and as a script starts what runs in its background.
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let line = "trap '' HUP INT; exec \"$@\"";
+    let mut dedup = Running::start(&mut in_a_shell(&folder, line, &["dedup", "f"]));
+    let out = dedup.out_lines();
+    for (key, signal) in [("a", "HUP"), ("b", "INT"), ("c", "TERM")] {
+        dedup.give(&format!("{key}\n"));
+        assert_eq!(out.next(), key);
+        dedup.signal(signal);
+    }
+    assert_eq!(dedup.wait().code(), Some(143));
+    folder.assert_holds("f", "a\nb\nc\n");
 }
 
 /// How a writer ends that is sent SIGTERM again and again, while nobody reads what it prints.
@@ -140,7 +181,7 @@ fn a_closed_output_rolls_back_what_was_not_committed() {
     assert_eq!(four, *b"a\nb\n");
     drop(dedup.stdout.take());
     dedup.give("c\n");
-    assert_eq!(dedup.wait().code(), Some(2));
+    assert_eq!(dedup.wait().code(), Some(141));
     assert_eq!(err.rest(), Vec::<String>::new());
     folder.assert_holds("f", "a\nb\n");
     folder.assert_lacks("f", "c\n");
@@ -160,7 +201,7 @@ fn readers_end_quietly_too_when_their_output_is_closed() {
         let (reader, closed) = std::io::pipe().unwrap();
         drop(reader);
         let ended = run(folder.command(args).stdout(closed), lines(0..10_000).as_bytes());
-        assert_eq!((ended.code, ended.err.as_str()), (Some(2), ""), "{args:?}");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(141), ""), "{args:?}");
     }
 }
 
@@ -245,13 +286,13 @@ fn a_thread_that_cannot_be_started_is_an_error() {
     for (args, words) in [
         (&["dedup", "f"][..], "cannot start the reading thread: "),
         (&["check", "f"], "cannot start the reading thread: "),
-        (&["insert", "f", "a"], "cannot listen to signals: "),
+        (&["insert", "f", "key"], "cannot listen to signals: "),
         (&["ingest", "job.toml"], "cannot start a thread: "),
     ] {
         let ended = run(&mut unprivileged.shell(&folder, "ulimit -u 1; exec \"$@\"", args), b"a\n");
         ended.refused(&[words, "try again when the system has more to give"]);
     }
-    folder.assert_lacks("f", "a\n");
+    folder.assert_lacks("f", "a\nkey\n");
     folder.run(&["ingest", "job.toml"], "").done();
     folder.assert_holds("f", "a\n");
 }
@@ -271,7 +312,9 @@ fn output_is_flushed_and_keys_are_committed_while_input_is_awaited() {
     assert_eq!(out.next(), "c");
     drop(dedup.stdin.take());
     assert!(dedup.wait().success());
-    assert_eq!(err.rest().iter().map(|line| keys_of(line)).collect::<Vec<_>>(), [3]);
+    let [last, summary] = &err.rest()[..] else { panic!("a commit and a summary") };
+    assert_eq!(keys_of(last), 3);
+    assert!(summary.contains("\"event\":\"summary\",\"read\":3"), "{summary}");
 }
 
 #[test]

@@ -62,6 +62,10 @@ fn a_copy_has_its_own_uuid_and_the_same_answers() {
     assert_ne!(original["uuid"].take(), copy["uuid"].take());
     assert_ne!(original["commit"].take(), serde_json::Value::Null);
     assert_ne!(copy["commit"].take(), serde_json::Value::Null);
+    for of_file in ["file", "file_made", "last_written"] {
+        original[of_file].take();
+        copy[of_file].take();
+    }
     assert_eq!(original, copy);
     let questions = lines(0..300_000);
     assert_eq!(
@@ -234,10 +238,101 @@ fn info_has_every_promised_field() {
 }
 
 #[test]
+fn info_describes_several_filters_for_people_and_for_programs() {
+    let folder = Folder::with_filter(&["--capacity", "100_000"]);
+    folder.run(&["create", "g", "--capacity", "5M"], "").done();
+    folder.run(&["insert", "f", "--copies"], lines(0..12_345)).done();
+    let text = folder.run(&["info", "f", "g"], "").done();
+    let info = folder.info("f");
+    let length = info["file_length"].as_u64().unwrap();
+    assert!(length == 458_752, "{length}");
+    for words in [
+        "path                    f\n",
+        "\n\npath                    g\n",
+        "created for             5,000,000 keys at a",
+        "file                    448.00 KiB (458,752 bytes)\n",
+        "(12,345 inserted, 0 removed; ",
+        "tail: ",
+        "void entry: ",
+        "quarantined bucket: ",
+    ] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    // Two times, of which at least the second is known everywhere.
+    let written = text.lines().find_map(|line| line.strip_prefix("last written            ")).unwrap();
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    assert!(written.ends_with(" UTC") && written[..4] == now[..4], "{written}");
+    assert_eq!(info["last_written"].as_str().unwrap().len(), "2026-05-17T18:04:12Z".len());
+
+    // One that cannot be read does not hide the others.
+    let ended = folder.run(&["info", "--json", "f", "none", "g"], "");
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("none: no such filter") && ended.err.lines().count() == 1, "{ended:?}");
+    let files: Vec<serde_json::Value> =
+        ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&files[0]["file"], &files[1]["file"], files.len()), (&"f".into(), &"g".into(), 2));
+}
+
+/// Name, file and value of each sample; fails where the text is not as the format asks.
+fn samples(text: &str) -> Vec<(String, String, f64)> {
+    let (mut samples, mut current, mut seen) = (Vec::new(), "", std::collections::HashSet::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            current = help.split(' ').next().unwrap();
+            assert!(seen.insert(current), "{current} comes twice");
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            assert!(kind == format!("{current} gauge") || kind == format!("{current} counter"), "{line}");
+            assert_eq!(kind.ends_with(" counter"), current.ends_with("_total"), "{line}");
+        } else {
+            let (name, rest) = line.split_once("{file=\"").unwrap();
+            let (file, value) = rest.rsplit_once("\"} ").unwrap();
+            assert_eq!(name, current);
+            samples.push((name.to_owned(), file.to_owned(), value.parse().unwrap()));
+        }
+    }
+    samples
+}
+
+#[test]
+fn info_gives_metrics_to_prometheus() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M"]);
+    folder.run(&["insert", "f"], lines(0..100)).done();
+    let strange = "a \"strange\" \\name";
+    folder.run(&["create", strange, "--capacity", "5000"], "").done();
+    let found = samples(&folder.run(&["info", "--prometheus", "f", strange], "").done());
+    let info = folder.info("f");
+    let value = |name: &str, file: &str| {
+        found.iter().find(|(found, of, _)| found == name && of == file).map(|(_, _, value)| *value)
+    };
+    for (metric, field) in [
+        ("gowk_entries", "entries"),
+        ("gowk_load_ratio", "load"),
+        ("gowk_expected_false_positive_ratio", "expected_false_positive_rate"),
+        ("gowk_file_bytes", "file_length"),
+        ("gowk_max_file_bytes", "max_file_size"),
+        ("gowk_inserted_total", "inserted"),
+    ] {
+        assert_eq!(value(metric, "f"), info[field].as_f64(), "{metric}");
+    }
+    let escaped = "a \\\"strange\\\" \\\\name";
+    assert_eq!(value("gowk_capacity_keys", escaped), Some(5000.0));
+    assert!(value("gowk_max_file_bytes", escaped).unwrap().is_nan());
+    assert!(value("gowk_last_written_timestamp_seconds", "f").unwrap() > 1.7e9);
+
+    // One that cannot be read is told of, and hides nothing.
+    let ended = folder.run(&["info", "--prometheus", "none", "f"], "");
+    assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
+    let found = samples(&ended.text());
+    let up: Vec<_> = found.iter().filter(|(name, ..)| name == "gowk_up").map(|(.., value)| *value).collect();
+    assert_eq!(up, [0.0, 1.0]);
+    assert!(found.iter().any(|(name, file, value)| (name.as_str(), file.as_str(), *value) == ("gowk_entries", "f", 100.0)));
+}
+
+#[test]
 fn info_says_how_far_a_filter_may_grow() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "1M", "--growth", "never"]);
     let text = folder.run(&["info", "f"], "").done();
-    assert!(text.contains("only by `gowk grow`, to 1048576 bytes at most\n"), "{text}");
+    assert!(text.contains("only by `gowk grow`, to 1.00 MiB (1,048,576 bytes) at most\n"), "{text}");
     let doublings = folder.info("f")["forecast"].as_array().unwrap().len();
     assert!(text.contains(&format!("doublings               {doublings} left within its limits")), "{text}");
     for _ in 0..doublings {
@@ -257,9 +352,45 @@ fn completions_name_the_verbs() {
 }
 
 #[test]
+fn manual_pages_are_written_for_gowk_and_each_verb() {
+    let folder = Folder::new();
+    folder.run(&["man", "share/man1"], "").done();
+    let pages: Vec<_> = folder.path("share/man1").read_dir().unwrap().map(|page| page.unwrap()).collect();
+    assert!(pages.len() > 14, "{pages:?}");
+    for page in pages {
+        let name = page.file_name().into_string().unwrap();
+        let text = std::fs::read_to_string(page.path()).unwrap();
+        let verb =
+            name.strip_suffix(".1").unwrap().trim_start_matches("gowk").trim_start_matches('-').to_owned();
+        assert!(text.contains(".TH gowk") && text.contains("Example"), "{name}: {text}");
+        assert!(verb.is_empty() || text.contains(&format!("gowk {verb}")), "{name}: {text}");
+    }
+    let dedup = std::fs::read_to_string(folder.path("share/man1/gowk-dedup.1")).unwrap();
+    assert!(dedup.contains("gowk\\-dedup \\- Print keys"), "{dedup}");
+    assert!(dedup.contains("max\\-false\\-positive\\-rate") && dedup.contains("zcat urls.gz"), "{dedup}");
+    folder.run(&["man", "share/man1/gowk.1"], "").refused(&["gowk.1: cannot create"]);
+}
+
+#[test]
 fn help_has_examples_and_usage_errors_exit_with_2() {
     let folder = Folder::new();
-    for verb in ["create", "insert", "remove", "check", "count", "dedup", "info", "verify", "copy", "grow"] {
+    for verb in [
+        "create",
+        "insert",
+        "remove",
+        "check",
+        "count",
+        "dedup",
+        "info",
+        "verify",
+        "copy",
+        "grow",
+        "set",
+        "ingest",
+        "repair",
+        "completions",
+        "man",
+    ] {
         let help = folder.run(&[verb, "--help"], "").done();
         assert!(help.contains("Example") && help.contains(&format!("gowk {verb}")), "{help}");
     }
@@ -287,4 +418,108 @@ fn a_repaired_filter_verifies_and_still_knows_its_keys() {
     assert_eq!(folder.run(&["check", "f"], &keys).out, keys.as_bytes());
     assert_eq!(folder.info("f")["quarantined_buckets"], 512);
     assert!(repair().contains("nothing to repair"));
+}
+
+#[test]
+fn create_tells_what_it_creates_and_tells_it_before_too() {
+    let folder = Folder::new();
+    let create = ["create", "f", "--capacity", "5e6", "--false-positive-rate", "0.1%"];
+    let would = folder.run(&[&create[..], &["--dry-run"]].concat(), "").done();
+    assert!(folder.snapshot().is_empty());
+    for words in [
+        "f: would be created for 5,000,000 keys: 10.",
+        " MiB (2.2",
+        "4 slots per bucket",
+        "2.44e-4 (1 in 4,096)",
+    ] {
+        assert!(would.contains(words), "no {words:?} in {would}");
+    }
+    assert_eq!(folder.run(&create, "").done(), would.replace("would be created", "created"));
+    let told = folder.run(&[&create[..], &["--json", "--force"]].concat(), "").json();
+    let info = folder.info("f");
+    assert_eq!((&told["created"], &told["near"]), (&true.into(), &serde_json::Value::Null));
+    for field in ["capacity", "file_length", "slots_per_bucket", "slots", "regions"] {
+        assert_eq!(told[field], info[field], "{field}");
+    }
+    assert_eq!(
+        (&info["capacity"], &info["requested_false_positive_rate"]),
+        (&5_000_000.into(), &0.001.into())
+    );
+    assert!(
+        folder.run(&create, "").code == Some(2)
+            && folder.run(&["create", "g", "--capacity", "5.5"], "").code == Some(2)
+    );
+}
+
+#[test]
+fn create_points_out_a_rate_nearby_that_takes_less_room() {
+    let folder = Folder::new();
+    let create = |rate| {
+        folder
+            .run(&["create", "f", "--capacity", "50M", "--dry-run", "--false-positive-rate", rate], "")
+            .done()
+    };
+    let told = create("1e-6");
+    assert!(told.contains("(5.01 bytes a key), 2 slots per bucket"), "{told}");
+    assert!(told.contains("with a false-positive rate of 5.72e-6 (1 in 174,763) it would take 2.97 bytes a key: --slots-per-bucket 3"), "{told}");
+    // Not where it is far away, or cannot be less.
+    for rate in ["1e-7", "5e-4", "50%"] {
+        assert_eq!(create(rate).lines().count(), 1, "{rate}");
+    }
+    let told = folder.run(
+        &["create", "f", "--capacity", "50M", "--dry-run", "--false-positive-rate", "1e-6", "--json"],
+        "",
+    );
+    assert_eq!(told.json()["near"]["false_positive_rate"], 12.0 / 2_097_152.0);
+}
+
+#[test]
+fn journal_and_lock_take_the_mode_of_the_filter() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    for mode in [0o600, 0o664, 0o640] {
+        crate::run::set_mode(&folder.path("f"), mode);
+        folder.run(&["insert", "f", "a"], "").done();
+        for name in ["f", "f-journal", "f-lock"] {
+            let found = folder.path(name).metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(found, mode, "{name}: {found:o}, not {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn set_changes_how_a_filter_may_grow_and_nothing_else() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--max-file-size", "256K"]);
+    folder.run(&["insert", "f"], lines(0..1000)).done();
+    folder.run(&["grow", "f"], "").refused(&["limit of 262144", "`gowk set --max-file-size` raises it"]);
+    let before = folder.info("f");
+    assert_eq!(
+        folder.run(&["set", "f", "--max-file-size", "1G", "--max-false-positive-rate", "1%"], "").done(),
+        "f: grows when full, to 1.00 GiB (1,073,741,824 bytes) at most, to an expected false-positive rate of 0.01 at \
+         most\n"
+    );
+    let mut after = folder.info("f");
+    assert_eq!(
+        (&after["max_file_size"], &after["max_false_positive_rate"]),
+        (&(1 << 30).into(), &0.01.into())
+    );
+    for changed in ["max_file_size", "max_false_positive_rate", "forecast", "last_written"] {
+        after[changed] = before[changed].clone();
+    }
+    assert_eq!(after, before);
+    folder.run(&["grow", "f"], "").done();
+    folder.run(&["set", "f", "--growth", "never", "--max-file-size", "none"], "").done();
+    let info = folder.info("f");
+    assert_eq!((&info["growth"], &info["max_file_size"]), (&"never".into(), &serde_json::Value::Null));
+    assert_eq!(info["max_false_positive_rate"], 0.01);
+    folder.assert_holds("f", &lines(0..1000));
+    folder.run(&["verify", "f"], "").done();
+
+    let before = folder.snapshot();
+    folder
+        .run(&["set", "f", "--max-file-size", "256K"], "")
+        .refused(&["f: maximal file size is 262144", "no less"]);
+    folder.run(&["set", "f", "--max-false-positive-rate", "2"], "").refused(&["rate is 2, but must be"]);
+    assert_eq!(folder.run(&["set", "f"], "").code, Some(2));
+    assert!(folder.snapshot() == before);
 }

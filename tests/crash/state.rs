@@ -40,7 +40,7 @@ impl Contents {
             return Err(format!("{} entries counted, but {entries} found", info.entries));
         }
         Ok(Self {
-            seed: info.seed,
+            seed: info.seed.get(),
             commit: info.commit,
             generation: info.generation,
             copies,

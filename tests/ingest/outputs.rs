@@ -1,8 +1,8 @@
 //! Invariants: the output holds each new key once, in the order of the inputs; what the job did not write is
-//! never cut or overwritten.
+//! never cut or overwritten. Keys without room go to both outputs, also when the job is killed meanwhile.
 
-use crate::run::Folder;
-use crate::sample::unzstd;
+use crate::run::{Folder, lines};
+use crate::sample::{gzip, unzstd};
 
 fn prepared() -> Folder {
     let folder = Folder::new();
@@ -92,4 +92,92 @@ fn keys_of_nul_inputs_end_with_nul() {
     folder.job("paths = ['a']\nformat = 'nul'", 2);
     folder.ingest();
     assert_eq!(folder.text("new"), "1\n1\x002\x00");
+}
+
+/// A filter of one region that does not grow, and more keys than it has room for.
+fn overfull(folder: &Folder) {
+    folder.write("a", lines(0..18_000));
+    folder.write("b.gz", gzip(lines(12_000..25_000).as_bytes()));
+    folder.job("paths = ['a', 'b.gz']", 1_000);
+    let job = folder.text("job.toml");
+    let job = job.replace("seed = 7", "seed = 7\ngrowth = 'never'") + "refused = \"refused\"\n";
+    folder.write("job.toml", job);
+}
+
+#[test]
+fn keys_without_room_go_to_both_outputs_and_stop_nothing() {
+    let folder = Folder::new();
+    overfull(&folder);
+    let ended = folder.run(&["ingest", "job.toml", "--json"], "");
+    assert_eq!(ended.code, Some(2));
+    let summary: serde_json::Value = serde_json::from_slice(&ended.out).unwrap();
+    let refused = folder.text("refused");
+    let count = refused.lines().count();
+    let held = folder.run(&["check", "f"], lines(0..25_000)).done();
+    let lost = |key: &&str| !held.contains(&format!("{key}\n")) && !refused.contains(&format!("{key}\n"));
+    assert_eq!(lines(0..25_000).lines().filter(lost).count(), 0);
+    // A key without room is new each time that it comes, and all others are once.
+    assert_eq!(folder.text("new").lines().count(), held.lines().count() + count);
+    let run = &summary["run"];
+    assert_eq!((&run["refused"], &summary["total"]["refused"]), (&count.into(), &count.into()));
+    assert_eq!((&run["keys"], &run["new"]), (&31_000.into(), &folder.text("new").lines().count().into()));
+    let told: Vec<_> = ended.err.lines().collect();
+    let first: serde_json::Value = told
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .find(|event: &serde_json::Value| event["event"] == "refused")
+        .unwrap();
+    let number = first["number"].as_u64().unwrap();
+    assert_eq!((&first["input"], &first["key"]), (&"a".into(), &format!("key {}", number - 1).into()));
+    let last = told.last().unwrap();
+    for words in [&format!("{count} of this run's 31000 keys found no room"), "but in refused", "`gowk grow`"]
+    {
+        assert!(last.contains(words), "no {words:?} in {last}");
+    }
+
+    // Nothing is left to read, and the refused keys are not tried again until somebody inserts them.
+    let again = folder.ingest();
+    assert_eq!((&again["run"]["keys"], &again["total"]["refused"]), (&0.into(), &count.into()));
+    folder.run(&["grow", "f"], "").done();
+    folder.run(&["insert", "f", "--input", "refused"], "").done();
+    assert_eq!(folder.run(&["check", "f"], lines(0..25_000)).done(), lines(0..25_000));
+}
+
+#[test]
+fn a_job_with_keys_without_room_that_is_killed_leaves_what_an_uninterrupted_one_leaves() {
+    let whole = Folder::new();
+    overfull(&whole);
+    let start = std::time::Instant::now();
+    assert_eq!(whole.run(&["ingest", "job.toml"], "").code, Some(2));
+    let takes = start.elapsed();
+    let folder = Folder::new();
+    overfull(&folder);
+    let mut kills = 0;
+    for part in 1..=12 {
+        let mut job = folder.start(&["ingest", "job.toml"]);
+        std::thread::sleep(takes * part / 13);
+        kills += u32::from(job.has_ended().is_none());
+        job.kill();
+    }
+    assert!(kills > 2, "{kills}");
+    folder.run(&["ingest", "job.toml"], "");
+    whole.left("new").assert_same(&folder.left("new"));
+    assert!(whole.text("refused") == folder.text("refused"), "the refused keys differ");
+}
+
+#[test]
+fn one_file_for_new_and_for_refused_keys_is_refused() {
+    let folder = prepared();
+    let job = folder.text("job.toml");
+    for refused in ["new", "./new", "link"] {
+        let _ = std::os::unix::fs::symlink("new", folder.path("link"));
+        folder.write("job.toml", format!("{job}refused = '{refused}'\n"));
+        folder.run(&["ingest", "job.toml"], "").refused(&[refused, "`new_keys` and as `refused`"]);
+    }
+    folder.write("job.toml", format!("{job}refused = 'f-journal'\n"));
+    folder.run(&["ingest", "job.toml"], "").refused(&["f-journal: belongs to the filter itself"]);
+    folder.write("job.toml", job.replace("new_keys = \"new\"", "refused = 'r'"));
+    folder.ingest();
+    assert_eq!(folder.text("r"), "");
+    assert!(!folder.path("new").exists());
 }

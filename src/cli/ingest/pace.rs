@@ -57,6 +57,11 @@ impl Pace {
         Duration::try_from_secs_f64(self.started.elapsed().as_secs_f64() * left).ok()
     }
 
+    /// Lets `write` write to standard error, without the bar in between.
+    pub(super) fn aside(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+
     pub(super) fn doubling(&self, done: u64, all: u64) {
         if !self.bar.is_hidden() {
             self.bar.set_message(format!("doubling the filter, region {done} of {all}"));

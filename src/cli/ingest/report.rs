@@ -16,6 +16,7 @@ struct Found {
     keys: u64,
     new: u64,
     seen: u64,
+    refused: u64,
     skipped: u64,
     skipped_empty: u64,
     skipped_too_long: u64,
@@ -29,6 +30,7 @@ impl From<&Tally> for Found {
             keys: tally.keys,
             new: tally.new,
             seen: tally.seen(),
+            refused: tally.refused,
             skipped: tally.skipped(),
             skipped_empty: tally.empty,
             skipped_too_long: tally.too_long,
@@ -164,6 +166,10 @@ fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failur
         let (read, new, seen, skipped) = (tally.read(), tally.new, tally.seen(), tally.skipped());
         output.line(format_args!("{name:width$}  {read:>12}  {new:>12}  {seen:>12}  {skipped:>12}"))?;
     }
+    if summary.total.refused > 0 {
+        let (now, all) = (summary.run.refused, summary.total.refused);
+        output.line(format_args!("keys without room: {now} in this run, {all} in all runs"))?;
+    }
     if summary.finished_before > 0 {
         output.line(format_args!("inputs finished before this run: {}", summary.finished_before))?;
     }
@@ -185,6 +191,8 @@ struct Planned {
     inputs: Vec<PlannedLine>,
     output: Option<String>,
     output_keeps: Option<u64>,
+    refused: Option<String>,
+    refused_keeps: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -218,6 +226,8 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
             inputs: plan.inputs.iter().map(PlannedLine::from).collect(),
             output: plan.output.as_ref().map(|(path, _)| text(path)),
             output_keeps: plan.output.as_ref().map(|(_, length)| *length),
+            refused: plan.refused.as_ref().map(|(path, _)| text(path)),
+            refused_keeps: plan.refused.as_ref().map(|(_, length)| *length),
         };
         return output.line(json::line(&planned));
     }
@@ -240,11 +250,14 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
             _ => output.line(format_args!("{path}: would read {length} bytes"))?,
         }
     }
-    match &plan.output {
-        Some((path, 0)) => output.line(format_args!("{}: would get the new keys", path.display())),
-        Some((path, length)) => {
-            output.line(format_args!("{}: would get the new keys after byte {length}", path.display()))
+    for (begin, which) in [(&plan.output, "new keys"), (&plan.refused, "keys without room")] {
+        match begin {
+            Some((path, 0)) => output.line(format_args!("{}: would get the {which}", path.display()))?,
+            Some((path, length)) => {
+                output.line(format_args!("{}: would get the {which} after byte {length}", path.display()))?;
+            }
+            None => {}
         }
-        None => Ok(()),
     }
+    Ok(())
 }

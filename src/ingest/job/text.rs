@@ -32,7 +32,8 @@ struct RawJob {
     input: RawInput,
     #[serde(default)]
     commit: RawCommit,
-    output: Option<RawOutput>,
+    #[serde(default)]
+    output: RawOutput,
 }
 
 #[derive(Deserialize)]
@@ -78,10 +79,11 @@ struct RawCommit {
     every_seconds: Option<Spanned<f64>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawOutput {
-    new_keys: PathBuf,
+    new_keys: Option<PathBuf>,
+    refused: Option<PathBuf>,
 }
 
 /// A problem, and the byte of the text at which it is.
@@ -157,7 +159,8 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         rules: raw.input.rules()?,
         every_keys,
         every,
-        new_keys: raw.output.map(|output| output.new_keys),
+        new_keys: raw.output.new_keys,
+        refused: raw.output.refused,
     })
 }
 

@@ -1,0 +1,45 @@
+//! `gowk man`
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Command};
+use clap_mangen::Man;
+
+use super::failure::Failure;
+use super::outcome::Outcome;
+
+/// Write the manual pages of gowk and its verbs into a folder
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk man ~/.local/share/man/man1 && man gowk-dedup")]
+pub(super) struct Manual {
+    /// Folder to write them to; it is made if it is not there
+    folder: PathBuf,
+}
+
+impl Manual {
+    pub(super) fn run(self, mut command: Command) -> Result<Outcome, Failure> {
+        let failed = |path: &Path, op| {
+            let path = path.to_owned();
+            move |source: io::Error| Failure::File { path, op, source }
+        };
+        fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "create"))?;
+        // From here on each verb knows its whole name.
+        command.build();
+        let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help").cloned();
+        let verbs = verbs.map(|verb| {
+            let name = format!("gowk-{}", verb.get_name());
+            (name.clone(), verb.display_name(name))
+        });
+        for (name, command) in [("gowk".to_owned(), command.clone())].into_iter().chain(verbs) {
+            let path = self.folder.join(format!("{name}.1"));
+            let mut page = Vec::new();
+            Man::new(command).title(name).render(&mut page).map_err(failed(&path, "write"))?;
+            fs::write(&path, page).map_err(failed(&path, "write"))?;
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,93 @@
+//! Descriptions of filters as Prometheus reads them: its text format, version 0.0.4.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use gowk::Info;
+
+use super::failure::Failure;
+use super::output::Output;
+
+/// A filter that is to be told of.
+pub(super) struct Told<'a> {
+    pub(super) file: &'a Path,
+    /// `None` where it cannot be read.
+    pub(super) info: Option<Info>,
+    pub(super) last_written: Option<SystemTime>,
+}
+
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&Info) -> f64,
+}
+
+const fn gauge(name: &'static str, help: &'static str, value: fn(&Info) -> f64) -> Metric {
+    Metric { name, kind: "gauge", help, value }
+}
+
+const fn counter(name: &'static str, help: &'static str, value: fn(&Info) -> f64) -> Metric {
+    Metric { name, kind: "counter", help, value }
+}
+
+const METRICS: [Metric; 15] = [
+    gauge("gowk_entries", "Slots that hold an entry.", |info| info.entries as f64),
+    gauge("gowk_slots", "Slots of all buckets.", |info| info.slots as f64),
+    gauge("gowk_load_ratio", "Slots in use, divided by all slots.", |info| info.load),
+    gauge("gowk_capacity_keys", "Keys asked for at creation.", |info| info.capacity as f64),
+    gauge(
+        "gowk_expected_false_positive_ratio",
+        "Chance that a key is found that was never inserted.",
+        |info| info.expected_false_positive_rate,
+    ),
+    gauge(
+        "gowk_max_false_positive_ratio",
+        "Expected rate beyond which the filter does not double; NaN for no limit.",
+        |info| info.max_false_positive_rate.unwrap_or(f64::NAN),
+    ),
+    gauge("gowk_file_bytes", "Length of the filter file.", |info| info.file_length as f64),
+    gauge("gowk_max_file_bytes", "Length to which the file may grow; NaN for no limit.", |info| {
+        info.max_file_size.map_or(f64::NAN, |bytes| bytes as f64)
+    }),
+    gauge("gowk_journal_bytes", "Bytes of commits in the journal.", |info| info.journal_length as f64),
+    gauge("gowk_doublings", "How often the filter has doubled.", |info| f64::from(info.generation)),
+    gauge("gowk_doublings_left", "Doublings left within the limits; 8 stands for 8 or more.", |info| {
+        info.forecast.len() as f64
+    }),
+    gauge("gowk_quarantined_buckets", "Buckets given up by repair.", |info| info.quarantined_buckets as f64),
+    counter("gowk_inserted_total", "Entries ever stored by inserts.", |info| info.inserted as f64),
+    counter("gowk_removed_total", "Entries removed.", |info| info.removed as f64),
+    counter("gowk_unrecorded_inserts_total", "Inserts that stored no entry.", |info| info.unrecorded as f64),
+];
+
+/// All metrics of all filters; those of one name together, as the format asks.
+pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
+    head("gowk_up", "gauge", "Whether the filter can be read.", output)?;
+    for Told { file, info, .. } in filters {
+        sample("gowk_up", file, f64::from(u8::from(info.is_some())), output)?;
+    }
+    for Metric { name, kind, help, value } in METRICS {
+        head(name, kind, help, output)?;
+        for Told { file, info, .. } in filters {
+            info.as_ref().map_or(Ok(()), |info| sample(name, file, value(info), output))?;
+        }
+    }
+    let name = "gowk_last_written_timestamp_seconds";
+    head(name, "gauge", "When the filter was last written to.", output)?;
+    for Told { file, last_written, .. } in filters {
+        let since = last_written.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.map_or(Ok(()), |since| sample(name, file, since.as_secs_f64().floor(), output))?;
+    }
+    Ok(())
+}
+
+fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), Failure> {
+    output.line(format_args!("# HELP {name} {help}"))?;
+    output.line(format_args!("# TYPE {name} {kind}"))
+}
+
+fn sample(name: &str, file: &Path, value: f64, output: &mut Output) -> Result<(), Failure> {
+    let file = file.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    output.line(format_args!("{name}{{file=\"{file}\"}} {value}"))
+}

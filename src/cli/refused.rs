@@ -1,0 +1,155 @@
+//! Keys that the filter has no room for: named on standard error, written to a file where that is asked for, and
+//! counted.
+//!
+//! Invariant: what is written for a key is synced before the commit behind it, as what is printed is.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gowk::Error;
+
+use super::arguments::{KeyArgs, Place};
+use super::failure::{Failure, WithRemedy};
+use super::json;
+use super::output::{self, Output};
+
+/// Keys that are named one by one; the others are counted.
+const NAMED: u64 = 10;
+/// Characters of a key that a message shows.
+const SHOWN: usize = 200;
+
+pub(super) struct Refusals {
+    /// The filter.
+    file: PathBuf,
+    json: bool,
+    output: Option<Output>,
+    named: u64,
+    count: u64,
+    /// Why there was no room for the first of them, and what helps.
+    first: Option<String>,
+}
+
+impl Refusals {
+    /// Fails if the file for the keys cannot be opened, or is one that another part of the command reads or writes.
+    pub(super) fn open(
+        path: Option<&Path>,
+        keys: &KeyArgs,
+        file: &Path,
+        json: bool,
+    ) -> Result<Self, Failure> {
+        let output = path.map(|path| open(path, keys, file)).transpose()?;
+        Ok(Self { output, ..Self::told(file, json) })
+    }
+
+    /// They are named and counted only.
+    pub(super) fn told(file: &Path, json: bool) -> Self {
+        Self { file: file.to_owned(), json, output: None, named: 0, count: 0, first: None }
+    }
+
+    /// Notes a key, which the input has at this place.
+    pub(super) fn take(&mut self, key: &[u8], place: &Place, cause: &Error) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), |output| output.key(key))?;
+        self.tell(key, place, cause);
+        Ok(())
+    }
+
+    /// As [`take`](Self::take), for a key that is written elsewhere.
+    pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
+        self.first.get_or_insert_with(|| WithRemedy(cause).to_string());
+        self.count += 1;
+        if self.named == NAMED {
+            return;
+        }
+        self.named += 1;
+        let text = String::from_utf8_lossy(key);
+        if self.json {
+            let reason = cause.to_string();
+            let input = &*place.input;
+            let event = json::Refused { event: "refused", input, number: place.number, key: &text, reason };
+            return output::event(json::line(&event));
+        }
+        let short: String = text.chars().take(SHOWN).collect();
+        let cut = if short.len() < text.len() { "..." } else { "" };
+        output::note(format_args!("{}: no room for {place}: {short}{cut}", self.file.display()));
+        if self.named == NAMED {
+            output::note(format_args!("{}: further keys without room are counted only", self.file.display()));
+        }
+    }
+
+    /// Flushes, and makes what was written survive a power cut.
+    pub(super) fn sync(&mut self) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), Output::sync)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), Output::flush)
+    }
+
+    /// The failure at the end of a run whose `keys` keys are committed, but for those without room; `None` if there was
+    /// room for all.
+    pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
+        let (cause, refused) = (self.first.take()?, self.count);
+        let written = self.output.as_ref().and_then(Output::path).map(Path::to_owned).or(written);
+        Some(Failure::NoRoom { cause, refused, keys, written })
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Tells how many they were, where another failure ends the run.
+    pub(super) fn tell_total(&self) {
+        if self.count == 0 {
+            return;
+        }
+        if self.json {
+            let event = json::RefusedTotal { event: "refused_total", keys: self.count };
+            output::event(json::line(&event));
+        } else {
+            output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
+        }
+    }
+}
+
+fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
+    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is };
+    if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
+        return Err(refused(format!("{}, a file of the filter itself", own.display())));
+    }
+    let output = Output::appending(path, keys.separator())?;
+    // A key written to an input would be read again, without end.
+    let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+    let own = path.metadata().ok().and_then(id);
+    let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
+        stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
+    };
+    let is_own = |found: Option<_>| found.is_some() && found == own;
+    for input in keys.files() {
+        if is_own(input.metadata().ok().and_then(id)) {
+            return Err(refused(format!("the input {}", input.display())));
+        }
+    }
+    if keys.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
+        return Err(refused("standard input".to_owned()));
+    }
+    if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
+        return Err(refused("standard output".to_owned()));
+    }
+    Ok(output)
+}
+
+/// Whether both names lead to one file, which need not be there yet.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    if let Some(one) = id(one) {
+        return id(other) == Some(one);
+    }
+    let whole = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    whole(one).is_some() && whole(one) == whole(other)
+}

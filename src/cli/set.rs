@@ -1,0 +1,73 @@
+//! `gowk set`
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use gowk::{Limits, Options};
+
+use super::arguments::LockArgs;
+use super::creation::{Growth, refused};
+use super::failure::Failure;
+use super::info;
+use super::outcome::Outcome;
+use super::output::Output;
+use super::quantity;
+
+/// Change how far a filter may grow
+///
+/// What is not named stays as it is, and so do the keys.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk set seen.gowk --max-file-size 8G
+  gowk set seen.gowk --growth never --max-file-size none")]
+#[group(skip)]
+#[command(group(ArgGroup::new("change").required(true).multiple(true)))]
+pub(super) struct Set {
+    /// Filter to change
+    file: PathBuf,
+
+    /// Whether the filter doubles itself when it is full
+    #[arg(long, value_enum, group = "change")]
+    growth: Option<Growth>,
+
+    /// Bytes that the file may grow to, or none; K, M, G and T mean powers of 1024
+    #[arg(long, value_name = "BYTES", value_parser = limit_of(quantity::size), group = "change")]
+    max_file_size: Option<Limit<u64>>,
+
+    /// Expected false-positive rate that the filter may grow to, or none; above 0, below 1
+    #[arg(long, value_name = "P", value_parser = limit_of(quantity::rate), group = "change")]
+    max_false_positive_rate: Option<Limit<f64>>,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+/// A limit that is given, or given up.
+#[derive(Clone, Copy)]
+struct Limit<T>(Option<T>);
+
+fn limit_of<T>(parse: fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<Limit<T>, String> + Clone {
+    move |text| if text == "none" { Ok(Limit(None)) } else { parse(text).map(|limit| Limit(Some(limit))) }
+}
+
+impl Set {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
+        let now = writer.limits()?;
+        let limits = Limits {
+            growth: self.growth.map_or(now.growth, Into::into),
+            max_file_size: self.max_file_size.map_or(now.max_file_size, |Limit(limit)| limit),
+            max_false_positive_rate: self
+                .max_false_positive_rate
+                .map_or(now.max_false_positive_rate, |Limit(limit)| limit),
+        };
+        writer.set_limits(limits).map_err(|error| refused(&self.file, error))?;
+        let growth = info::growth(&writer.info()?);
+        writer.close()?;
+        let mut output = Output::standard(b'\n')?;
+        output.line(format_args!("{}: grows {growth}", self.file.display()))?;
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}

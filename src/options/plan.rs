@@ -1,0 +1,77 @@
+//! What a filter would be, before it is created.
+
+use super::Options;
+use crate::cuckoo::SlotsPerBucket;
+use crate::error::Result;
+use crate::format::Geometry;
+
+/// The filter that [`Options`] would create. Nothing is created for it, and no file is looked at.
+///
+/// ```
+/// let plan = gowk::Options::new().capacity(50_000_000).false_positive_rate(1e-3).plan()?;
+/// assert_eq!(plan.slots_per_bucket.get(), 4);
+/// assert!(plan.bytes_per_key > 2.1 && plan.bytes_per_key < 2.2);
+/// # Ok::<(), gowk::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Slots in each bucket.
+    pub slots_per_bucket: SlotsPerBucket,
+    /// Regions; each has 8192 buckets.
+    pub regions: u64,
+    /// Slots of all buckets.
+    pub slots: u64,
+    /// Bytes of the file. The journal beside it holds up to 64 MiB of commits, or one commit that is larger.
+    pub file_length: u64,
+    /// The distinct keys it was asked to take before it has to double.
+    pub capacity: u64,
+    /// Bytes of the file, divided by the capacity.
+    pub bytes_per_key: f64,
+    /// The expected false-positive rate at full load, before any doubling: what the slots per bucket give. It is at
+    /// most the rate that was asked for.
+    pub false_positive_rate: f64,
+}
+
+impl Options {
+    /// The filter that these options would create. Fails with [`Error::Option`](crate::Error::Option) as creating it
+    /// would.
+    pub fn plan(&self) -> Result<Plan> {
+        let geometry = self.geometry()?;
+        let Geometry { slots, .. } = geometry;
+        let file_length = geometry.file_length();
+        Ok(Plan {
+            slots_per_bucket: slots,
+            regions: geometry.regions(),
+            slots: geometry.slots_in_all(),
+            file_length,
+            capacity: self.capacity,
+            bytes_per_key: file_length as f64 / self.capacity as f64,
+            false_positive_rate: slots.false_positive_rate(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_created_as_it_was_planned() {
+        let dir = tempfile::tempdir().unwrap();
+        for (number, rate) in [2e-9, 1e-5, 1e-3, 1e-2, 0.03, 0.1].into_iter().enumerate() {
+            let options = Options::new().capacity(30_000 * (1 + number as u64)).false_positive_rate(rate);
+            let plan = options.plan().unwrap();
+            let path = dir.path().join(number.to_string());
+            let mut writer = options.create(&path).unwrap();
+            writer.commit().unwrap();
+            let info = writer.info().unwrap();
+            assert_eq!((plan.regions, plan.slots), (info.regions, info.slots));
+            assert_eq!((plan.slots_per_bucket, plan.capacity), (info.slots_per_bucket, info.capacity));
+            assert_eq!(plan.file_length, path.metadata().unwrap().len());
+            assert!(plan.false_positive_rate <= rate);
+        }
+        assert!(Options::new().capacity(0).plan().is_err());
+        assert!(Options::new().false_positive_rate(1.0).plan().is_err());
+    }
+}

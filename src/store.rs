@@ -1,0 +1,90 @@
+//! Many filters under versions: a set past one file, one machine, or one file system with locks.
+//!
+//! A store is a folder of filters, the *shards*, that divide all keys among themselves. None of its files ever changes.
+//! An update writes new files for the shards that it changes, and then publishes a *version*, which names a file for
+//! each shard. So readers see one version whole, any number of processes on any number of machines may commit at the
+//! same time, and no locks are needed. `format-spec/STORE.md` specifies the files and the steps.
+//!
+//! Invariants:
+//!
+//! 1. A version is published in one step, `link(2)` to its number; of two that want the same number one gets it. It
+//!    names files that are synced, under names that are synced.
+//! 2. A version has all changes of the version with the number below, but for the shards that it changes itself.
+//! 3. Only a vacuum removes anything. Before it does, it publishes a version that says below which numbers it removes.
+
+mod commit;
+mod create;
+mod description;
+mod divide;
+mod error;
+mod files;
+mod history;
+mod join;
+#[cfg(test)]
+mod model;
+mod partition;
+mod reader;
+mod sealed;
+mod text;
+mod update;
+mod vacuum;
+mod version;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use commit::{Change, Committed, Transaction};
+pub use description::Description;
+pub use error::{Error, Result};
+pub use reader::{StoreInfo, StoreReader};
+pub use sealed::Sealed;
+pub use update::Update;
+pub use vacuum::{Vacuum, Vacuumed};
+pub use version::{Done, ShardFile, Version};
+
+use crate::Options;
+use crate::disk::Disk;
+use files::Files;
+
+/// A folder of filters under versions. Clones are cheap; all methods may be called from any thread.
+#[derive(Clone, Debug)]
+pub struct Store {
+    files: Files,
+    description: Description,
+    options: Options,
+}
+
+impl Store {
+    /// Opens a store, with [`Options::new`]: see [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &Options::new())
+    }
+
+    /// Opens a store. Of the options those count that say how its filters are read and written, such as
+    /// [`threads`](Options::threads), [`verify`](Options::verify) and [`on_damage`](Options::on_damage).
+    ///
+    /// Fails with [`Error::NotAStore`] where there is none, and with whatever is wrong with its `store.toml`.
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        history::open(path.as_ref(), options)
+    }
+
+    /// Whether a folder is a store, as far as its names tell.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let files = Files::new(path.as_ref().to_owned());
+        files.description.is_file() && files.versions.is_dir()
+    }
+
+    /// Its folder, by its canonical path.
+    pub fn path(&self) -> &Path {
+        &self.files.root
+    }
+
+    /// What it is: fixed when it was created.
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn disk(&self) -> &Arc<dyn Disk> {
+        &self.options.disk
+    }
+}

@@ -1,0 +1,251 @@
+//! Publishing a version (`format-spec/STORE.md`, section 7).
+//!
+//! Invariants:
+//!
+//! 1. A version gets its number by `link(2)`, which fails if the number is taken. So a version is built on the one with
+//!    the number below it, and on no other.
+//! 2. Before the link, the text of the version is synced, and so are the files that it names and their names.
+//! 3. Nothing is published on top of a version whose name could still come undone.
+//! 4. The draft of a version is made before the newest number is looked at for the last time, and a vacuum removes drafts
+//!    before it removes versions. So a number that was vacuumed is never given again, however long a committer
+//!    was stopped: its draft is gone, and the link fails.
+//!
+//! Crash cases: until the link, nothing is there but a draft. From the link on, the version is whole. If the name was not
+//! synced, a power cut takes the whole version or leaves it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::Store;
+use super::error::{Error, Result};
+use super::files::Name;
+use super::sealed::Sealed;
+use super::version::{Done, ShardFile, Version};
+use crate::disk::Disk;
+use crate::error::IoContext;
+use crate::system::new_uuid;
+
+/// What makes a commit happen once, however often it is tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transaction {
+    /// Who makes it: any name. Transactions of one application come one after the other.
+    pub application: String,
+    /// Higher than that of the application's transaction before.
+    pub number: u64,
+    /// What the application wants to find again with its last transaction; may be empty.
+    pub state: String,
+}
+
+impl Transaction {
+    /// The transaction of this application and number, without a state.
+    pub fn new(application: impl Into<String>, number: u64) -> Self {
+        Self { application: application.into(), number, state: String::new() }
+    }
+}
+
+/// What a commit changes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// The number of the version that the update was made on.
+    pub base: u64,
+    /// What it is, in a word, for the log: `insert`.
+    pub operation: String,
+    /// What makes it happen once.
+    pub transaction: Option<Transaction>,
+    /// The new files of the shards that change.
+    pub sealed: Vec<Sealed>,
+}
+
+/// How a commit that did not fail came out.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Committed {
+    /// It made this version.
+    New(Version),
+    /// Its transaction, or a later one of the same application, was committed before. Nothing was changed.
+    Already(Done),
+    /// There was nothing to change.
+    Unchanged,
+}
+
+impl Store {
+    /// Publishes a version with these changes.
+    ///
+    /// If other versions have come since the base, they stay: the changes are put on top of them, unless one of them
+    /// has changed the same shard ([`Error::Conflict`]). [`Error::Expired`] says that the base is so old that a vacuum
+    /// has given the update up. [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
+    /// that it is not.
+    pub fn commit(&self, change: &Change) -> Result<Committed> {
+        self.check_sealed(change)?;
+        loop {
+            let newest = self.newest()?;
+            if let Some(done) = change.already(&newest) {
+                return Ok(Committed::Already(done));
+            }
+            self.check_base(change, &newest)?;
+            let id = new_uuid(&self.files.root)?;
+            if let Some(version) = self.try_publish(change.on(&newest, id), newest.number)? {
+                return Ok(Committed::New(version));
+            }
+        }
+    }
+
+    /// That each sealed shard belongs into this commit, and that its file is there.
+    fn check_sealed(&self, change: &Change) -> Result<()> {
+        let misfit = |what, found: String, expected: String| Error::Misfit {
+            path: self.files.root.clone(),
+            what,
+            found,
+            expected,
+        };
+        let mut seen = BTreeSet::new();
+        for sealed in &change.sealed {
+            let Sealed { store, shard, base, .. } = sealed;
+            if *store != self.description.uuid {
+                let [found, expected] = [*store, self.description.uuid].map(|uuid| super::text::hex(&uuid));
+                return Err(misfit("store", found, expected));
+            }
+            if *base != change.base {
+                return Err(misfit("base", base.to_string(), change.base.to_string()));
+            }
+            if *shard >= self.description.shards {
+                return Err(misfit("shard", shard.to_string(), format!("below {}", self.description.shards)));
+            }
+            if !seen.insert(*shard) {
+                return Err(misfit("shard", shard.to_string(), "each shard once".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_base(&self, change: &Change, newest: &Version) -> Result<()> {
+        let (path, base) = (self.files.root.clone(), change.base);
+        if base > newest.number {
+            return Err(Error::NoSuchVersion { path, number: base, newest: newest.number });
+        }
+        let since = |sealed: &Sealed| newest.shards.get(&sealed.shard).map_or(0, |file| file.since);
+        if let Some(lost) = change.sealed.iter().find(|sealed| since(sealed) > base) {
+            return Err(Error::Conflict { path, shard: lost.shard, base, version: since(lost) });
+        }
+        if base < newest.fence {
+            return Err(Error::Expired { path, base, fence: newest.fence });
+        }
+        for sealed in &change.sealed {
+            let path = self.files.shard(sealed.shard, &sealed.name());
+            let length = path.metadata().at(&path, "look at")?.len();
+            if length != sealed.bytes {
+                let (found, expected) = (length.to_string(), sealed.bytes.to_string());
+                return Err(Error::WrongFile { path, what: "length", found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a version on top of `newest`; `None` if another one got the number.
+    pub(super) fn try_publish(&self, version: Version, newest: u64) -> Result<Option<Version>> {
+        let disk = &**self.disk();
+        let path = self.files.version(version.number);
+        let text = version.encode(&path, self.description.uuid)?;
+        let draft = self.files.incoming.join(Name { base: newest, uuid: version.id }.draft());
+        write_draft(disk, &draft, &text)?;
+        // Looked at again now that the draft is there: a vacuum that has removed versions before now has published one
+        // that is seen here, and a vacuum that removes some later removes the draft first.
+        let outcome =
+            if self.newest_number()? == Some(newest) { disk.link(&draft, &path) } else { Err(taken()) };
+        let outcome = match outcome {
+            Ok(()) => Ok(true),
+            // A network file system may report the failure of a repeated call whose first try succeeded.
+            Err(error) => match self.load(version.number)? {
+                Some(found) => Ok(found.id == version.id),
+                None if is_taken(&error) || is_gone(&error) => Ok(false),
+                None => Err(error),
+            },
+        };
+        let _ = disk.remove(&draft);
+        if !outcome.at(&path, "link")? {
+            return Ok(None);
+        }
+        // Protects: the name of the version, before anybody is told of it.
+        let synced = disk.sync_dir(&self.files.versions).at(&self.files.versions, "sync");
+        synced.map_err(|source| Error::Unknown {
+            path: self.files.root.clone(),
+            version: version.number,
+            source: Box::new(source),
+        })?;
+        Ok(Some(version))
+    }
+}
+
+impl Change {
+    /// The transaction of this one's application in `newest`, if it is this one or a later one.
+    fn already(&self, newest: &Version) -> Option<Done> {
+        let Transaction { application, number, .. } = self.transaction.as_ref()?;
+        newest.transactions.get(application).filter(|done| done.number >= *number).cloned()
+    }
+
+    /// The version that has these changes on top of `newest`.
+    fn on(&self, newest: &Version, id: [u8; 16]) -> Version {
+        let number = newest.number + 1;
+        let mut next = Version {
+            number,
+            id,
+            time: SystemTime::now(),
+            operation: self.operation.clone(),
+            base: self.base,
+            ..newest.clone()
+        };
+        for sealed in &self.sealed {
+            let file = ShardFile {
+                name: sealed.name(),
+                commit: sealed.commit,
+                bytes: sealed.bytes,
+                entries: sealed.entries,
+                expected_false_positive_rate: sealed.rate,
+                since: number,
+            };
+            next.shards.insert(sealed.shard, file);
+        }
+        if let Some(Transaction { application, number: of, state }) = &self.transaction {
+            let done = Done { number: *of, version: number, base: self.base, state: state.clone() };
+            next.transactions.insert(application.clone(), done);
+        }
+        next
+    }
+}
+
+fn taken() -> io::Error {
+    io::ErrorKind::AlreadyExists.into()
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Writes a new file and syncs it.
+fn write_draft(disk: &dyn Disk, draft: &Path, text: &str) -> Result<()> {
+    let file = disk.create(draft, 0o666).at(draft, "create")?;
+    let written = disk.write_at(&file, text.as_bytes(), 0).at(draft, "write");
+    // Protects: the text, before it has the name under which it is read.
+    let synced = written.and_then(|()| disk.sync(&file).at(draft, "sync"));
+    if synced.is_err() {
+        let _ = disk.remove(draft);
+    }
+    Ok(synced?)
+}
+
+/// Gives a text its name in one step; false if that name is taken.
+pub(super) fn publish(disk: &dyn Disk, text: &str, draft: &Path, path: &Path) -> Result<bool> {
+    write_draft(disk, draft, text)?;
+    let outcome = match disk.link(draft, path) {
+        Ok(()) => Ok(true),
+        Err(error) if is_taken(&error) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let _ = disk.remove(draft);
+    Ok(outcome.at(path, "link")?)
+}

@@ -1,0 +1,268 @@
+//! `store.toml`: what a store is, written once, when it is created (`format-spec/STORE.md`, section 4).
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, Result};
+use super::text::{self, from_hex, hex};
+use crate::cuckoo::KeyHasher;
+use crate::{Growth, HashKind, KeyHash, Options, SlotsPerBucket};
+
+/// Shards that a store has at most.
+pub(super) const MAX_SHARDS: u32 = 65_536;
+
+/// What a store is: fixed when it is created.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Description {
+    /// The store's own number, random.
+    pub uuid: [u8; 16],
+    /// How many shards divide all keys: 1 to 65536.
+    pub shards: u32,
+    /// Who hashes the keys.
+    pub hash: HashKind,
+    /// The seed of the hash, in all shards.
+    pub seed: u64,
+    /// Slots in each bucket, in all shards.
+    pub slots_per_bucket: SlotsPerBucket,
+    /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
+    pub requested_false_positive_rate: Option<f64>,
+    /// Keys asked for at creation, in all shards together.
+    pub capacity: u64,
+    /// Whether shards double themselves.
+    pub growth: Growth,
+    /// The bytes that the file of a shard may have at most; `None` for no limit.
+    pub max_file_size: Option<u64>,
+    /// The expected rate beyond which a shard does not double; `None` for no limit.
+    pub max_false_positive_rate: Option<f64>,
+}
+
+/// The fields as they are in the file, none of them checked.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    uuid: String,
+    shards: u32,
+    hash: String,
+    seed: String,
+    slots: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<f64>,
+    capacity: u64,
+    growth: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_file_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_rate: Option<f64>,
+}
+
+impl Description {
+    /// A new store of so many shards, which together hold what one filter of these options would.
+    pub(super) fn design(path: &Path, shards: u32, options: &Options) -> Result<Self> {
+        if shards == 0 || shards > MAX_SHARDS {
+            let (found, expected) = (shards.to_string(), "from 1 to 65536");
+            return Err(crate::Error::Option { option: "number of shards", found, expected }.into());
+        }
+        let (identity, policy) = options.design(path)?;
+        let description = Self {
+            uuid: identity.uuid,
+            shards,
+            hash: identity.hasher.kind,
+            seed: identity.hasher.seed,
+            slots_per_bucket: identity.geometry.slots,
+            requested_false_positive_rate: (policy.requested_rate != 0.0).then_some(policy.requested_rate),
+            capacity: policy.capacity,
+            growth: policy.growth,
+            max_file_size: (policy.max_file_size != 0).then_some(policy.max_file_size),
+            max_false_positive_rate: (policy.max_rate != 0.0).then_some(policy.max_rate),
+        };
+        // All that can be wrong with a shard is told now.
+        description.options(0).design(path)?;
+        Ok(description)
+    }
+
+    pub(super) fn encode(&self, path: &Path) -> Result<String> {
+        let raw = Raw {
+            uuid: hex(&self.uuid),
+            shards: self.shards,
+            hash: hash_name(self.hash).to_owned(),
+            seed: self.seed.to_string(),
+            slots: self.slots_per_bucket.get(),
+            rate: self.requested_false_positive_rate,
+            capacity: self.capacity,
+            growth: growth_name(self.growth).to_owned(),
+            max_file_size: self.max_file_size,
+            max_rate: self.max_false_positive_rate,
+        };
+        text::encode(path, &raw)
+    }
+
+    pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
+        text::decode::<Raw>(path, bytes)?.check(path)
+    }
+
+    /// How the filter of a shard is created that has none yet.
+    pub(super) fn options(&self, shard: u32) -> Options {
+        let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
+        let options = Options::new().capacity(capacity).seed(self.seed).hash(self.hash).growth(self.growth);
+        let options = options.shard(shard.into(), self.shards.into());
+        let options = match self.requested_false_positive_rate {
+            Some(rate) => options.false_positive_rate(rate),
+            None => options.slots_per_bucket(self.slots_per_bucket),
+        };
+        let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
+        self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate)
+    }
+
+    pub(super) const fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(self.hash, self.seed)
+    }
+
+    /// The shard that a key belongs to.
+    pub const fn shard_of(&self, hash: KeyHash) -> u32 {
+        hash.shard(self.shards as u64) as u32
+    }
+}
+
+const fn hash_name(hash: HashKind) -> &'static str {
+    match hash {
+        HashKind::Xxh3 => "xxh3",
+        HashKind::Caller => "caller",
+    }
+}
+
+const fn growth_name(growth: Growth) -> &'static str {
+    match growth {
+        Growth::Auto => "auto",
+        Growth::Never => "never",
+    }
+}
+
+impl Raw {
+    fn check(self, path: &Path) -> Result<Description> {
+        let field = |field, found: String, expected: &str| Error::Field {
+            path: path.to_owned(),
+            field,
+            found,
+            expected: expected.to_owned(),
+        };
+        let rate_is_right = |rate: Option<f64>| rate.is_none_or(|rate| rate > 0.0 && rate < 1.0);
+        let uuid = from_hex(&self.uuid)
+            .ok_or_else(|| field("uuid", self.uuid.clone(), "32 hexadecimal digits in lower case"))?;
+        if self.shards == 0 || self.shards > MAX_SHARDS {
+            return Err(field("shards", self.shards.to_string(), "1 to 65536"));
+        }
+        let hash = [HashKind::Xxh3, HashKind::Caller].into_iter().find(|hash| hash_name(*hash) == self.hash);
+        let hash = hash.ok_or_else(|| field("hash", self.hash.clone(), "`xxh3` or `caller`"))?;
+        let seed = self.seed.parse::<u64>().ok().filter(|seed| seed.to_string() == self.seed);
+        let seed = seed.ok_or_else(|| field("seed", self.seed.clone(), "a number from 0 to 2^64 - 1"))?;
+        let slots = SlotsPerBucket::new(self.slots)
+            .ok_or_else(|| field("slots", self.slots.to_string(), "2 to 7"))?;
+        let fits = |rate| rate > 0.0 && rate < 1.0 && SlotsPerBucket::for_rate(rate) == Some(slots);
+        if let Some(rate) = self.rate.filter(|rate| !fits(*rate)) {
+            return Err(field("rate", rate.to_string(), "one that the slots are right for"));
+        }
+        if self.capacity == 0 {
+            return Err(field("capacity", "0".to_owned(), "at least 1"));
+        }
+        let growth =
+            [Growth::Auto, Growth::Never].into_iter().find(|growth| growth_name(*growth) == self.growth);
+        let growth = growth.ok_or_else(|| field("growth", self.growth.clone(), "`auto` or `never`"))?;
+        if self.max_file_size == Some(0) {
+            return Err(field("max_file_size", "0".to_owned(), "at least 1"));
+        }
+        if let Some(rate) = self.max_rate.filter(|rate| !rate_is_right(Some(*rate))) {
+            return Err(field("max_rate", rate.to_string(), "above 0 and below 1"));
+        }
+        let description = Description {
+            uuid,
+            shards: self.shards,
+            hash,
+            seed,
+            slots_per_bucket: slots,
+            requested_false_positive_rate: self.rate,
+            capacity: self.capacity,
+            growth,
+            max_file_size: self.max_file_size,
+            max_false_positive_rate: self.max_rate,
+        };
+        // So that no shard is found to be impossible when its first key comes.
+        match description.options(0).design(path) {
+            Ok(_) => Ok(description),
+            Err(crate::Error::Option { option, found, .. }) => {
+                Err(field(option, found, "one that a filter can have"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> &'static Path {
+        Path::new("/tmp/store.toml")
+    }
+
+    #[test]
+    fn what_was_designed_is_read_back() {
+        for options in [
+            Options::new().capacity(1000).false_positive_rate(1e-6).max_file_size(1 << 40),
+            Options::new().slots_per_bucket(SlotsPerBucket::Seven).seed(u64::MAX).growth(Growth::Never),
+            Options::new().hash(HashKind::Caller).max_false_positive_rate(0.5),
+        ] {
+            for shards in [1, 3, 65_536] {
+                let description = Description::design(path(), shards, &options).unwrap();
+                let text = description.encode(path()).unwrap();
+                assert_eq!(Description::decode(path(), text.as_bytes()).unwrap(), description);
+            }
+        }
+        for shards in [0, 65_537] {
+            assert!(Description::design(path(), shards, &Options::new()).is_err());
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_allowed_are_refused_by_name() {
+        let raw = || Raw {
+            uuid: hex(&[7; 16]),
+            shards: 4,
+            hash: "xxh3".to_owned(),
+            seed: "1".to_owned(),
+            slots: 4,
+            rate: Some(0.001),
+            capacity: 1000,
+            growth: "auto".to_owned(),
+            max_file_size: None,
+            max_rate: None,
+        };
+        assert!(raw().check(path()).is_ok());
+        type Change = fn(&mut Raw);
+        let wrong: [(&str, Change); 12] = [
+            ("uuid", |raw| raw.uuid.push('0')),
+            ("shards", |raw| raw.shards = 0),
+            ("shards", |raw| raw.shards = 65_537),
+            ("hash", |raw| raw.hash.clear()),
+            ("seed", |raw| raw.seed = "+1".to_owned()),
+            ("slots", |raw| raw.slots = 8),
+            ("rate", |raw| raw.rate = Some(f64::NAN)),
+            ("rate", |raw| raw.rate = Some(0.5)),
+            ("capacity", |raw| raw.capacity = 0),
+            ("growth", |raw| raw.growth = "AUTO".to_owned()),
+            ("max_file_size", |raw| raw.max_file_size = Some(0)),
+            ("max_rate", |raw| raw.max_rate = Some(1.0)),
+        ];
+        for (name, change) in wrong {
+            let mut raw = raw();
+            change(&mut raw);
+            match raw.check(path()) {
+                Err(Error::Field { field, .. }) => assert_eq!(field, name),
+                outcome => panic!("{name}: {outcome:?}"),
+            }
+        }
+        let raw = Raw { capacity: u64::MAX, ..raw() };
+        assert!(matches!(raw.check(path()), Err(Error::Field { field: "capacity", .. })));
+    }
+}

@@ -1,0 +1,88 @@
+//! A store out of one filter: its regions cut apart, into one file a shard.
+
+use std::path::{Path, PathBuf};
+
+use super::Store;
+use super::commit::{Change, Committed};
+use super::description::Description;
+use super::error::{Error, Result};
+use super::files::Name;
+use super::sealed::Sealed;
+use super::version::FIRST;
+use crate::error::IoContext;
+use crate::system::new_uuid;
+use crate::{Options, Reader};
+
+impl Store {
+    /// Creates a store of so many shards that answers as `filter` does, false positives included: see
+    /// [`Reader::divide_to`]. The filter must be a whole one, not a shard.
+    ///
+    /// If this fails after the store was created, the store is empty; calling it again goes on.
+    pub fn create_from(
+        path: impl AsRef<Path>,
+        shards: u32,
+        filter: &Reader,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let path = path.as_ref();
+        let info = filter.info()?;
+        if info.shards != 1 {
+            let found = format!("shard {} of {}", info.shard, info.shards);
+            let expected = "a filter of all keys";
+            return Err(crate::Error::Option { option: "the filter to divide", found, expected }.into());
+        }
+        let mut like = Options::like(filter)?;
+        like.disk = options.disk.clone();
+        // Each file keeps its part of the filter's limit. No shard will ever be created anew.
+        let description = Description { max_file_size: None, ..Description::design(path, shards, &like)? };
+        let store = match Self::create_described(path, description, options) {
+            Err(Error::Exists { path }) => {
+                let store = Self::open_with(&path, options)?;
+                let found = store.description;
+                let same = Description { uuid: found.uuid, ..description } == found;
+                if !same || store.newest()?.number != FIRST {
+                    return Err(Error::Exists { path });
+                }
+                store
+            }
+            outcome => outcome?,
+        };
+        store.fill_from(filter, progress)?;
+        Ok(store)
+    }
+
+    /// Puts the parts of a filter into an empty store.
+    fn fill_from(&self, filter: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let base = FIRST;
+        let shards = 0..self.description.shards;
+        let path =
+            |_| Ok(self.files.incoming.join(Name { base, uuid: new_uuid(&self.files.root)? }.filter()));
+        let paths: Vec<PathBuf> = shards.clone().map(path).collect::<Result<_>>()?;
+        filter.divide_to(&paths, progress)?;
+        let sealed = shards.zip(&paths).map(|(shard, path)| self.take_in(shard, base, path));
+        let sealed = sealed.collect::<Result<_>>()?;
+        let change = Change { base, operation: "divide".to_owned(), transaction: None, sealed };
+        match self.commit(&change)? {
+            Committed::New(_) => Ok(()),
+            // Without a transaction, and with a file for each shard, a commit is new.
+            Committed::Already(_) | Committed::Unchanged => Ok(()),
+        }
+    }
+
+    /// Moves a closed filter to its place.
+    fn take_in(&self, shard: u32, base: u64, path: &Path) -> Result<Sealed> {
+        let disk = &**self.disk();
+        let info = self.options.clone().sealed(true).read(path)?.info()?;
+        for suffix in ["-journal", "-lock"] {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(suffix);
+            // If it stays, it does no harm, and a vacuum removes it.
+            let _ = disk.remove(Path::new(&beside));
+        }
+        let name = Name { base, uuid: info.uuid };
+        let place = self.files.shard(shard, &name);
+        disk.rename(path, &place, true).at(&place, "rename")?;
+        self.sealed(shard, name, &info)
+    }
+}

@@ -1,0 +1,201 @@
+//! What can be wrong with a store. Each message is one line that names the file, the place and the remedy.
+
+use std::path::PathBuf;
+
+/// The result of every call on a store that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call on a store failed. Unless a variant says otherwise, the store is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A filter of the store, or the operating system, refused.
+    #[error(transparent)]
+    Filter(#[from] crate::Error),
+
+    /// The folder is no store.
+    #[error("{}: not a store: it has no `store.toml`; check the path, or create it with `gowk store create`", path.display())]
+    NotAStore {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// Creation found something in its way.
+    #[error("{}: is there already, and not empty; choose another name", path.display())]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// A store has no version at all.
+    #[error("{}: holds no version; restore the store from a copy, or remove it and create it again", path.display())]
+    NoVersions {
+        /// The folder of the versions.
+        path: PathBuf,
+    },
+
+    /// `store.toml` or a version file is not what was written.
+    #[error(
+        "{}: its checksum does not match, so it was cut short or changed; restore it from a copy of the store",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// `store.toml` or a version file was written in a format that this build cannot read.
+    #[error(
+        "{}: format {found}, but this build reads format {supported} alone; use a newer gowk",
+        path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format of the file.
+        found: u64,
+        /// The format of this build.
+        supported: u64,
+    },
+
+    /// `store.toml` or a version file has a right checksum, but does not read as one.
+    #[error("{}: {problem}; restore it from a copy of the store", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What the parser found, on one line.
+        problem: String,
+    },
+
+    /// A field of `store.toml` or of a version file holds a value that is not allowed.
+    #[error("{}: field `{field}` is {found}, not {expected}; restore it from a copy of the store", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field's name in the specification.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What it would have to be.
+        expected: String,
+    },
+
+    /// There is no version of this number.
+    #[error(
+        "{}: no version {number}; it was vacuumed, or never made; take the newest version, {newest}",
+        path.display()
+    )]
+    NoSuchVersion {
+        /// The store.
+        path: PathBuf,
+        /// The number asked for.
+        number: u64,
+        /// The number of the newest version.
+        newest: u64,
+    },
+
+    /// Another commit has changed the same shard since the version that the update is based on.
+    #[error(
+        "{}: shard {shard} was changed by version {version}, after version {base} on which this update is based; \
+         nothing was committed; make the update again on the newest version",
+        path.display()
+    )]
+    Conflict {
+        /// The store.
+        path: PathBuf,
+        /// The shard that both changed.
+        shard: u32,
+        /// The version that the update is based on.
+        base: u64,
+        /// The version that won.
+        version: u64,
+    },
+
+    /// A vacuum has given up all updates that are based on versions as old as this.
+    #[error(
+        "{}: this update is based on version {base}, and a vacuum has given up updates of versions below {fence}; \
+         nothing was committed; make the update again, or vacuum with a longer --grace",
+        path.display()
+    )]
+    Expired {
+        /// The store.
+        path: PathBuf,
+        /// The version that the update is based on.
+        base: u64,
+        /// Updates based on versions below this are void.
+        fence: u64,
+    },
+
+    /// A shard's file is not there, although a version names it.
+    #[error(
+        "{}: missing, although version {version} names it, and no vacuum has removed that version; \
+         restore it from a copy of the store",
+        path.display()
+    )]
+    MissingFile {
+        /// The file.
+        path: PathBuf,
+        /// The version that names it.
+        version: u64,
+    },
+
+    /// A version that is being read has been vacuumed, and with it a file that it names.
+    #[error(
+        "{}: removed by a vacuum, as version {version} is older than the store keeps; refresh to the newest version",
+        path.display()
+    )]
+    Vacuumed {
+        /// The file that is gone.
+        path: PathBuf,
+        /// The version that is being read.
+        version: u64,
+    },
+
+    /// A file is not the one that a version, or a sealed shard, names.
+    #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
+    WrongFile {
+        /// The file.
+        path: PathBuf,
+        /// What differs: `length`, `uuid`, `commit`, `shard` or the like.
+        what: &'static str,
+        /// What was found.
+        found: String,
+        /// What the version names.
+        expected: String,
+    },
+
+    /// A sealed shard does not belong into this commit.
+    #[error("{}: a sealed shard has {what} {found}, but this commit takes {expected}", path.display())]
+    Misfit {
+        /// The store.
+        path: PathBuf,
+        /// What differs: `store`, `base`, `shard`.
+        what: &'static str,
+        /// What the sealed shard has.
+        found: String,
+        /// What it would have to have.
+        expected: String,
+    },
+
+    /// A commit failed, and nobody knows whether its version is durable.
+    #[error(
+        "{source}; whether version {version} of {} is durable is unknown; commit again with the same transaction, or \
+         look for the version with `gowk store log`",
+        path.display()
+    )]
+    Unknown {
+        /// The store.
+        path: PathBuf,
+        /// The number of the version.
+        version: u64,
+        /// What failed.
+        source: Box<crate::Error>,
+    },
+
+    /// Versions came and went faster than they could be read.
+    #[error("{}: versions keep being removed while they are read; vacuum with a longer --grace", path.display())]
+    Busy {
+        /// The folder of the versions.
+        path: PathBuf,
+    },
+}

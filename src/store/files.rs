@@ -1,0 +1,147 @@
+//! The names of a store's folders and files (`format-spec/STORE.md`, section 2).
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::text::{from_hex, hex};
+use crate::error::{IoContext, Result};
+
+/// Digits that numbers of versions are padded to, so that names sort as numbers do.
+const DIGITS: usize = 12;
+/// The highest number that a version can have: the highest that a TOML integer holds.
+pub(super) const MAX_VERSION: u64 = i64::MAX as u64;
+
+/// The folders of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) root: PathBuf,
+    pub(super) description: PathBuf,
+    pub(super) versions: PathBuf,
+    pub(super) shards: PathBuf,
+    pub(super) incoming: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self {
+            description: root.join("store.toml"),
+            versions: root.join("versions"),
+            shards: root.join("shards"),
+            incoming: root.join("incoming"),
+            root,
+        }
+    }
+
+    pub(super) fn version(&self, number: u64) -> PathBuf {
+        self.versions.join(format!("{number:0DIGITS$}.toml"))
+    }
+
+    pub(super) fn shard_folder(&self, shard: u32) -> PathBuf {
+        self.shards.join(format!("{shard:04}"))
+    }
+
+    pub(super) fn shard(&self, shard: u32, name: &Name) -> PathBuf {
+        self.shard_folder(shard).join(name.filter())
+    }
+
+    /// The numbers of all versions that a listing shows, in no order.
+    pub(super) fn version_numbers(&self) -> Result<Vec<u64>> {
+        let names = names(&self.versions)?;
+        Ok(names.iter().filter_map(|name| version_number(name.to_str()?)).collect())
+    }
+}
+
+/// The names in a folder.
+pub(super) fn names(folder: &Path) -> Result<Vec<OsString>> {
+    let entries = folder.read_dir().at(folder, "list")?;
+    let names: io::Result<Vec<OsString>> =
+        entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
+    names.at(folder, "list")
+}
+
+fn version_number(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".toml")?.parse().ok()?;
+    (format!("{number:0DIGITS$}.toml") == name && number <= MAX_VERSION).then_some(number)
+}
+
+/// What a file is called that an update has made: by the number of the version that the update is based on, and a
+/// uuid. A vacuum knows by the number whether the update can still be committed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Name {
+    pub(super) base: u64,
+    pub(super) uuid: [u8; 16],
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0DIGITS$}-{}", self.base, hex(&self.uuid))
+    }
+}
+
+impl Name {
+    /// The name of a filter.
+    pub(super) fn filter(&self) -> String {
+        format!("{self}.gowk")
+    }
+
+    /// The name of the text of a version that is not published yet.
+    pub(super) fn draft(&self) -> String {
+        format!("{self}.toml")
+    }
+
+    /// The name whose text a file name begins with, and what follows it.
+    pub(super) fn begin_of(file: &str) -> Option<(Self, &str)> {
+        let (base, rest) = file.split_once('-')?;
+        let (uuid, rest) = rest.split_at_checked(32)?;
+        let name = Self { base: base.parse().ok()?, uuid: from_hex(uuid)? };
+        (file.strip_suffix(rest)? == name.to_string() && name.base <= MAX_VERSION).then_some((name, rest))
+    }
+
+    /// The name whose filter is called so.
+    pub(super) fn of_filter(file: &str) -> Option<Self> {
+        Self::begin_of(file).and_then(|(name, rest)| (rest == ".gowk").then_some(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_no_others_are() {
+        for base in [0, 17, 999_999_999_999, 1_000_000_000_000, MAX_VERSION] {
+            let name = Name { base, uuid: [0xab; 16] };
+            assert_eq!(Name::of_filter(&name.filter()), Some(name));
+            let longer = format!("{name}.gowk-lock");
+            assert_eq!(Name::begin_of(&longer), Some((name, ".gowk-lock")));
+            let number = Files::new(PathBuf::new()).version(base);
+            assert_eq!(version_number(number.file_name().unwrap().to_str().unwrap()), Some(base));
+        }
+        let uuid = "abababababababababababababababab";
+        for wrong in [
+            "",
+            "17",
+            "17-",
+            &format!("17-{uuid}.gowk"),
+            &format!("+00000000017-{uuid}.gowk"),
+            &format!("000000000017-{uuid}"),
+            &format!("000000000017-{uuid}.gowk-lock"),
+            &format!("000000000017-{}.gowk", uuid.to_uppercase()),
+            "000000000017-ababababababababababababababab\u{e9}.gowk",
+        ] {
+            assert_eq!(Name::of_filter(wrong), None, "{wrong}");
+        }
+        for wrong in [
+            "",
+            "17.toml",
+            "000000000017",
+            "+00000000017.toml",
+            "000000000017.toml.tmp",
+            "99999999999999999999.toml",
+        ] {
+            assert_eq!(version_number(wrong), None, "{wrong}");
+        }
+    }
+}

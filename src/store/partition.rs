@@ -1,0 +1,91 @@
+//! The keys of a batch, divided by shard.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use super::Store;
+use super::error::Result;
+use crate::KeyHash;
+use crate::system::on_threads;
+
+/// Hashes sorted by shard, those of a shard in the order of their keys; with the index of each key.
+#[derive(Debug)]
+pub(super) struct Partition {
+    pub(super) hashes: Vec<KeyHash>,
+    pub(super) indices: Vec<u32>,
+    /// The shards that have any, ascending, each with the place of its hashes.
+    pub(super) shards: Vec<(u32, Range<usize>)>,
+}
+
+impl Partition {
+    /// The place of a shard's hashes.
+    fn of(&self, shard: u32) -> Range<usize> {
+        let found = self.shards.binary_search_by_key(&shard, |(shard, _)| *shard);
+        found.ok().and_then(|at| self.shards.get(at)).map_or(0..0, |(_, range)| range.clone())
+    }
+
+    pub(super) fn hashes_of(&self, shard: u32) -> &[KeyHash] {
+        self.hashes.get(self.of(shard)).unwrap_or_default()
+    }
+
+    pub(super) fn indices_of(&self, shard: u32) -> &[u32] {
+        self.indices.get(self.of(shard)).unwrap_or_default()
+    }
+}
+
+impl Store {
+    /// The hash of a key under the store's seed; [`CallerHashes`](crate::Error::CallerHashes) if the caller hashes.
+    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+        let hash = self.description.hasher().hash(key);
+        Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.files.root.clone() })?)
+    }
+
+    /// Divides keys, at most 2^32 of them, by shard.
+    pub(super) fn partition<K>(
+        &self,
+        keys: &[K],
+        hash: &(impl Fn(&K) -> Result<KeyHash> + Sync),
+    ) -> Result<Partition> {
+        let hashed: Vec<KeyHash> = keys.iter().map(hash).collect::<Result<_>>()?;
+        let mut places = vec![0_usize; self.description.shards as usize + 1];
+        let shard_of = |hash: &KeyHash| self.description.shard_of(*hash) as usize;
+        hashed.iter().for_each(|hash| places[shard_of(hash) + 1] += 1);
+        let mut shards = Vec::new();
+        for shard in 1..places.len() {
+            let (start, count) = (places[shard - 1], places[shard]);
+            places[shard] = start + count;
+            if count > 0 {
+                shards.push(((shard - 1) as u32, start..start + count));
+            }
+        }
+        let mut sorted = vec![KeyHash::new(0); hashed.len()];
+        let mut indices = vec![0; hashed.len()];
+        for (index, hash) in (0..).zip(&hashed) {
+            let place = &mut places[shard_of(hash)];
+            (sorted[*place], indices[*place]) = (*hash, index);
+            *place += 1;
+        }
+        Ok(Partition { hashes: sorted, indices, shards })
+    }
+}
+
+/// Does `work` for each of `all` on so many threads, each taking the next one when it is done with one. Gives the
+/// outcomes in no order, or the first error.
+pub(super) fn divided<T: Send, R: Send>(
+    all: Vec<T>,
+    threads: usize,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = threads.min(all.len()).max(1);
+    let waiting = Mutex::new(all.into_iter());
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let outcomes = on_threads(vec![(); threads], |()| {
+        let mut outcomes = Vec::new();
+        while let Some(one) = take() {
+            outcomes.push(work(one)?);
+        }
+        Ok(outcomes)
+    });
+    let outcomes: Vec<Vec<R>> = outcomes.into_iter().collect::<Result<_>>()?;
+    Ok(outcomes.into_iter().flatten().collect())
+}

@@ -1,0 +1,279 @@
+//! A version: the whole of a store at one moment, as a file that is written once (`format-spec/STORE.md`, section 5).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::description::Description;
+use super::error::{Error, Result};
+use super::files::{MAX_VERSION, Name};
+use super::text::{self, from_hex, hex};
+
+/// The file of a shard, as a version names it.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ShardFile {
+    pub(super) name: Name,
+    /// The number of the filter's last commit.
+    pub commit: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Entries in the filter.
+    pub entries: u64,
+    /// The chance that a key of this shard is found that was never inserted.
+    pub expected_false_positive_rate: f64,
+    /// The number of the version in which the file came into the store.
+    pub since: u64,
+}
+
+impl ShardFile {
+    /// The uuid of the filter.
+    pub const fn uuid(&self) -> [u8; 16] {
+        self.name.uuid
+    }
+
+    /// The name of the file in the folder of its shard.
+    pub fn file_name(&self) -> String {
+        self.name.filter()
+    }
+}
+
+/// The last transaction of an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Done {
+    /// The number of the transaction.
+    pub number: u64,
+    /// The number of the version that it made.
+    pub version: u64,
+    /// The number of the version that it was based on: as the store was before it.
+    pub base: u64,
+    /// What the application keeps with it.
+    pub state: String,
+}
+
+/// A version of a store: which file each shard has, and which transactions are in it.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Version {
+    /// Its number. Each version follows the one with the number below.
+    pub number: u64,
+    pub(super) id: [u8; 16],
+    /// When it was made, by the clock of whoever made it; to a millisecond.
+    pub time: SystemTime,
+    /// What made it, in a word: `create`, `insert`, `vacuum`.
+    pub operation: String,
+    /// The number of the version that the changes were made on.
+    pub base: u64,
+    /// The lowest number of a version that a vacuum may have left.
+    pub first: u64,
+    /// Updates that are based on versions below this cannot be committed any more.
+    pub fence: u64,
+    /// The last transaction of each application.
+    pub transactions: BTreeMap<String, Done>,
+    /// The file of each shard; a shard that is not here is empty.
+    pub shards: BTreeMap<u32, ShardFile>,
+}
+
+impl Version {
+    /// Entries in all shards.
+    pub fn entries(&self) -> u64 {
+        self.shards.values().map(|shard| shard.entries).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of all files of shards.
+    pub fn bytes(&self) -> u64 {
+        self.shards.values().map(|shard| shard.bytes).fold(0, u64::saturating_add)
+    }
+}
+
+/// The fields as they are in the file, none of them checked.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
+    number: u64,
+    id: String,
+    time: u64,
+    operation: String,
+    base: u64,
+    first: u64,
+    fence: u64,
+    #[serde(default, rename = "transaction", skip_serializing_if = "Vec::is_empty")]
+    transactions: Vec<RawTransaction>,
+    #[serde(default, rename = "shard", skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<RawShard>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTransaction {
+    application: String,
+    number: u64,
+    version: u64,
+    base: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    state: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawShard {
+    shard: u32,
+    file: String,
+    commit: u64,
+    bytes: u64,
+    entries: u64,
+    rate: f64,
+    since: u64,
+}
+
+/// The number of the version that a store begins with. It is the same for whoever creates the store, and so it does
+/// not name it.
+pub(super) const FIRST: u64 = 1;
+/// The operation of that version.
+pub(super) const CREATE: &str = "create";
+
+impl Version {
+    /// The version that every store begins with, without anything.
+    pub(super) fn first(id: [u8; 16]) -> Self {
+        Self {
+            number: FIRST,
+            id,
+            time: SystemTime::now(),
+            operation: CREATE.to_owned(),
+            base: 0,
+            first: FIRST,
+            fence: 0,
+            transactions: BTreeMap::new(),
+            shards: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn encode(&self, path: &Path, store: [u8; 16]) -> Result<String> {
+        let time = self.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let transactions = self.transactions.iter().map(|(application, done)| RawTransaction {
+            application: application.clone(),
+            number: done.number,
+            version: done.version,
+            base: done.base,
+            state: done.state.clone(),
+        });
+        let shards = self.shards.iter().map(|(shard, file)| RawShard {
+            shard: *shard,
+            file: file.name.filter(),
+            commit: file.commit,
+            bytes: file.bytes,
+            entries: file.entries,
+            rate: file.expected_false_positive_rate,
+            since: file.since,
+        });
+        let raw = Raw {
+            store: (self.number != FIRST).then(|| hex(&store)),
+            number: self.number,
+            id: hex(&self.id),
+            time: u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(MAX_VERSION),
+            operation: self.operation.clone(),
+            base: self.base,
+            first: self.first,
+            fence: self.fence,
+            transactions: transactions.collect(),
+            shards: shards.collect(),
+        };
+        text::encode(path, &raw)
+    }
+
+    /// The version of this number that the bytes of a file hold.
+    pub(super) fn decode(path: &Path, bytes: &[u8], number: u64, store: &Description) -> Result<Self> {
+        let raw = text::decode::<Raw>(path, bytes)?;
+        raw.check(path, number, store)
+    }
+}
+
+/// Refuses fields, by name, for one file.
+struct Checker<'a>(&'a Path);
+
+impl Checker<'_> {
+    fn refuse(&self, field: &'static str, found: impl ToString, expected: impl Into<String>) -> Error {
+        let (found, expected) = (found.to_string(), expected.into());
+        Error::Field { path: self.0.to_owned(), field, found, expected }
+    }
+
+    /// That a number lies between two others.
+    fn within(&self, field: &'static str, found: u64, low: u64, high: u64) -> Result<()> {
+        if (low..=high).contains(&found) {
+            return Ok(());
+        }
+        Err(self.refuse(field, found, format!("{low} to {high}")))
+    }
+}
+
+impl Raw {
+    fn check(self, path: &Path, number: u64, store: &Description) -> Result<Version> {
+        let fields = Checker(path);
+        let expected = (number != FIRST).then(|| hex(&store.uuid));
+        if self.store != expected {
+            let absent = || "absent".to_owned();
+            let (found, expected) = (self.store.unwrap_or_else(absent), expected.unwrap_or_else(absent));
+            return Err(fields.refuse("store", found, expected));
+        }
+        fields.within("number", self.number, number, number)?;
+        fields.within("base", self.base, 0, number.saturating_sub(1))?;
+        fields.within("first", self.first, 1, number)?;
+        fields.within("fence", self.fence, 0, number)?;
+        let digits = "32 hexadecimal digits in lower case";
+        let id = from_hex(&self.id).ok_or_else(|| fields.refuse("id", &self.id, digits))?;
+        let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.time));
+        let time = time.ok_or_else(|| fields.refuse("time", self.time, "a time that this system knows"))?;
+        let mut transactions = BTreeMap::new();
+        for RawTransaction { application, number: of, version, base, state } in self.transactions {
+            fields.within("transaction.version", version, FIRST + 1, number)?;
+            fields.within("transaction.base", base, 0, version - 1)?;
+            let done = Done { number: of, version, base, state };
+            if transactions.insert(application.clone(), done).is_some() {
+                return Err(fields.refuse(
+                    "transaction.application",
+                    application,
+                    "different in each transaction",
+                ));
+            }
+        }
+        let mut shards = BTreeMap::new();
+        for RawShard { shard, file, commit, bytes, entries, rate, since } in self.shards {
+            fields.within("shard.shard", shard.into(), 0, u64::from(store.shards) - 1)?;
+            fields.within("shard.since", since, FIRST + 1, number)?;
+            let name = Name::of_filter(&file)
+                .ok_or_else(|| fields.refuse("shard.file", &file, "a name of a filter"))?;
+            if name.base >= since {
+                return Err(fields.refuse("shard.file", &file, format!("of a version below {since}")));
+            }
+            if !(0.0..=1.0).contains(&rate) {
+                return Err(fields.refuse("shard.rate", rate, "0 to 1"));
+            }
+            let file = ShardFile { name, commit, bytes, entries, expected_false_positive_rate: rate, since };
+            if shards.insert(shard, file).is_some() {
+                return Err(fields.refuse("shard.shard", shard, "different in each"));
+            }
+        }
+        if number == FIRST && (!transactions.is_empty() || !shards.is_empty()) {
+            return Err(fields.refuse("number", number, "above 1 for a version that is not empty"));
+        }
+        Ok(Version {
+            number,
+            id,
+            time,
+            operation: self.operation,
+            base: self.base,
+            first: self.first,
+            fence: self.fence,
+            transactions,
+            shards,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

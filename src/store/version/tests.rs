@@ -1,0 +1,109 @@
+use super::*;
+use crate::Options;
+
+fn path() -> &'static Path {
+    Path::new("/tmp/versions/000000000017.toml")
+}
+
+fn store() -> Description {
+    Description::design(path(), 4, &Options::new()).unwrap()
+}
+
+fn version() -> Version {
+    let file = |base, since| ShardFile {
+        name: Name { base, uuid: [base as u8; 16] },
+        commit: 1,
+        bytes: 262_144,
+        entries: 1000,
+        expected_false_positive_rate: 2.5e-4,
+        since,
+    };
+    let done = Done { number: 118, version: 16, base: 14, state: "line 3\n\"x\"".to_owned() };
+    Version {
+        number: 17,
+        id: [9; 16],
+        time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_781_645_123),
+        operation: "insert".to_owned(),
+        base: 15,
+        first: 3,
+        fence: 4,
+        transactions: BTreeMap::from([("crawl".to_owned(), done)]),
+        shards: BTreeMap::from([(0, file(1, 2)), (3, file(15, 17))]),
+    }
+}
+
+#[test]
+fn what_was_encoded_is_read_back() {
+    let store = store();
+    let text = version().encode(path(), store.uuid).unwrap();
+    println!("{text}");
+    assert_eq!(Version::decode(path(), text.as_bytes(), 17, &store).unwrap(), version());
+    let first = Version::first([3; 16]);
+    let text = first.encode(path(), store.uuid).unwrap();
+    let read = Version::decode(path(), text.as_bytes(), 1, &store).unwrap();
+    assert_eq!((read.number, read.shards.len(), read.id), (1, 0, [3; 16]));
+    // Under the name of another number, or in another store, it is refused.
+    let text = version().encode(path(), store.uuid).unwrap();
+    assert!(matches!(
+        Version::decode(path(), text.as_bytes(), 18, &store),
+        Err(Error::Field { field: "number", .. })
+    ));
+    let other = Description { uuid: [7; 16], ..store };
+    assert!(matches!(
+        Version::decode(path(), text.as_bytes(), 17, &other),
+        Err(Error::Field { field: "store", .. })
+    ));
+}
+
+#[test]
+fn values_that_are_not_allowed_are_refused_by_name() {
+    type Change = fn(&mut Version);
+    let wrong: [(&str, Change); 12] = [
+        ("base", |version| version.base = 17),
+        ("first", |version| version.first = 0),
+        ("first", |version| version.first = 18),
+        ("fence", |version| version.fence = 18),
+        ("transaction.version", |version| version.transactions.get_mut("crawl").unwrap().version = 18),
+        ("transaction.version", |version| version.transactions.get_mut("crawl").unwrap().version = 1),
+        ("transaction.base", |version| version.transactions.get_mut("crawl").unwrap().base = 16),
+        ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 18),
+        ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 1),
+        ("shard.file", |version| version.shards.get_mut(&3).unwrap().since = 15),
+        ("shard.rate", |version| version.shards.get_mut(&3).unwrap().expected_false_positive_rate = f64::NAN),
+        ("shard.shard", |version| {
+            let file = version.shards[&3].clone();
+            version.shards.insert(4, file);
+        }),
+    ];
+    let store = store();
+    for (name, change) in wrong {
+        let mut version = version();
+        change(&mut version);
+        let text = version.encode(path(), store.uuid).unwrap();
+        match Version::decode(path(), text.as_bytes(), 17, &store) {
+            Err(Error::Field { field, .. }) => assert_eq!(field, name),
+            outcome => panic!("{name}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_text_with_a_right_checksum_makes_it_panic() {
+    let store = store();
+    let text = version().encode(path(), store.uuid).unwrap();
+    let body = text.rsplit_once("# crc32").unwrap().0;
+    let sealed = |body: &[u8]| {
+        let seal = format!("# crc32 = {:08x}\n", crc32fast::hash(body));
+        [body, seal.as_bytes()].concat()
+    };
+    let mut refused = 0;
+    for at in 0..body.len() {
+        for to in [b'0', b'9', b'-', b'"', b'\n', b'[', 0xff, 0] {
+            let mut changed = body.as_bytes().to_vec();
+            changed[at] = to;
+            refused += usize::from(Version::decode(path(), &sealed(&changed), 17, &store).is_err());
+        }
+        let _ = Version::decode(path(), &sealed(&body.as_bytes()[..at]), 17, &store);
+    }
+    assert!(refused > 1000);
+}

@@ -1,0 +1,86 @@
+//! Invariants checked: the key is the field or what is left of the line, and what is printed is the whole record; two
+//! records are one key if these parts agree, whatever else differs.
+
+use crate::run::Folder;
+
+const CSV: &str = "id,url,note\n\
+                   1,http://a,\"first, with a comma\"\n\
+                   2,http://b,\"on\ntwo lines\"\r\n\
+                   \n\
+                   3,http://a,again\n\
+                   4,\"http://\"\"c\"\"\",quotes\n\
+                   5\n\
+                   6,\"http://b\",last";
+
+#[test]
+fn a_column_is_the_key_and_whole_records_are_printed() {
+    let folder = Folder::new();
+    let ended = folder.run(&["dedup", "f", "--csv", "url"], CSV);
+    let new =
+        "1,http://a,\"first, with a comma\"\n2,http://b,\"on\ntwo lines\"\r\n4,\"http://\"\"c\"\"\",quotes\n";
+    assert_eq!((ended.code, ended.text().as_str()), (Some(0), new));
+    assert_eq!(
+        ended.err,
+        "gowk: standard input: 1 records were skipped that lack the field, or hold no single value in it\n"
+    );
+    folder.assert_holds("f", "http://a\nhttp://b\nhttp://\"c\"\n");
+    folder.assert_lacks("f", "url\n1\n");
+    // By its number there is no header, and other characters may lie between.
+    let tabs = "url\tx\nhttp://a\ty\nurl\tz\r\n";
+    let ended = folder.run(&["dedup", "g", "--csv", "1", "--delimiter", "\\t"], tabs);
+    assert_eq!((ended.text().as_str(), ended.err.as_str()), ("url\tx\nhttp://a\ty\n", ""));
+    let ended = folder.run(&["dedup", "g", "--csv=2", "--delimiter=;"], "a;b\r\nc;b\r\n");
+    assert_eq!(ended.text(), "a;b\r\n");
+    // Other verbs take the same keys.
+    let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
+    assert_eq!(found.text(), "http://new,1\n");
+    folder.run(&["create", "h", "--capacity", "1000"], "").done();
+    folder.run(&["insert", "h", "--csv", "b", "--copies"], "a,b\n1,k\n2,k\n").done();
+    assert_eq!(folder.run(&["count", "h", "k"], "").done(), "2\tk\n");
+    folder.run(&["remove", "h", "--csv", "2"], "x,k\n").done();
+    assert_eq!(folder.run(&["count", "h", "k"], "").done(), "1\tk\n");
+}
+
+#[test]
+fn a_field_of_json_is_the_key_and_whole_lines_are_printed() {
+    let folder = Folder::new();
+    let input = "\u{feff}{\"url\": \"http://a\", \"n\": 1}\n{\"n\": 2, \"url\":\"http:\\/\\/a\"}\n{\"url\":17}\n\
+                 {\"url\":null}\n{\"other\":1}\n{\"url\":[1]}\n{\"url\":true,\"x\":{}}\n\n";
+    let ended = folder.run(&["dedup", "f", "--json-field", "url"], input);
+    let new = "{\"url\": \"http://a\", \"n\": 1}\n{\"url\":17}\n{\"url\":true,\"x\":{}}\n";
+    assert_eq!((ended.code, ended.text().as_str()), (Some(0), new));
+    assert!(ended.err.contains("standard input: 3 records were skipped"), "{ended:?}");
+    folder.assert_holds("f", "http://a\n17\ntrue\n");
+    let ended = folder.run(&["dedup", "f", "--json-field", "url"], "{\"url\":\"b\"}\n{\"url\":\n");
+    ended.refused(&["standard input: line 2: ", "correct it"]);
+}
+
+#[test]
+fn white_space_and_case_can_be_left_out_of_keys() {
+    let folder = Folder::new();
+    let input = "Key\n  key \r\nKEY\n\u{c4}pfel\n\u{e4}PFEL\n";
+    assert_eq!(folder.run(&["dedup", "f", "--trim"], input).done(), input);
+    assert_eq!(folder.run(&["dedup", "g", "--trim", "-i"], input).done(), "Key\n\u{c4}pfel\n\u{e4}PFEL\n");
+    assert_eq!(folder.run(&["dedup", "h", "--trim", "-i=unicode"], input).done(), "Key\n\u{c4}pfel\n");
+    assert_eq!(folder.run(&["check", "h", "-i", "KeY", "other"], "").done(), "KeY\n");
+    folder.assert_holds("h", "key\n\u{e4}pfel\n");
+    folder.assert_lacks("h", "Key\n");
+    assert_eq!(folder.run(&["dedup", "i", "-i", "--csv", "1"], "A,1\na,2\n").done(), "A,1\n");
+}
+
+#[test]
+fn what_is_wrong_with_records_is_named() {
+    let folder = Folder::new();
+    folder.run(&["dedup", "f", "--csv", "link"], CSV).refused(&["standard input: has no column link"]);
+    folder.run(&["dedup", "f", "--csv", "0"], CSV).refused(&["has no column 0"]);
+    let ended = folder.run(&["dedup", "f", "--csv", "a"], "a,b\n1,2\n3,\"open\n5,6\n");
+    ended.refused(&["standard input: line 3: a quoted field does not end", "the first 1 are committed"]);
+    for options in [
+        &["--csv", "a", "-0"][..],
+        &["--csv", "a", "--json-field", "a"],
+        &["--delimiter", ";"],
+        &["--csv", "a", "key"],
+    ] {
+        assert_eq!(folder.run(&[&["dedup", "f"], options].concat(), "").code, Some(2), "{options:?}");
+    }
+}

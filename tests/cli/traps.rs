@@ -1,0 +1,156 @@
+//! Invariants checked: what looks like one thing and is another is told, or taken for what was meant. No silent trap:
+//! the name of a file is no key without a word about it, a number behind `--wait` is no key, compressed inputs are
+//! decompressed, tips do not lead astray, and options without effect are named.
+
+use crate::run::{Folder, lines};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_key_that_is_the_name_of_a_file_is_pointed_out() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("urls"), "a\nb\n").unwrap();
+    let ended = folder.run(&["dedup", "f", "urls"], "");
+    assert_eq!((ended.code, ended.text().as_str()), (Some(0), "urls\n"));
+    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
+    for words in ["gowk: urls: ", "--input urls", "-- urls"] {
+        assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
+    }
+    for verb in [&["check", "f"][..], &["count", "f"], &["insert", "f"], &["remove", "f", "--unsafe"]] {
+        let ended = folder.run(&[verb, &["urls"]].concat(), "");
+        assert!(ended.err.contains("--input urls"), "{verb:?} {ended:?}");
+    }
+    // Not where it is meant so, is not alone, or is no file.
+    folder.run(&["dedup", "f", "--", "urls"], "").done();
+    folder.run(&["dedup", "f", "urls", "other"], "").done();
+    folder.run(&["dedup", "f", "no file"], "").done();
+    folder.run(&["dedup", "f", "."], "").done();
+}
+
+#[test]
+fn a_hyphen_alone_is_standard_input() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["dedup", "f", "-"], "a\nb\n").done(), "a\nb\n");
+    assert_eq!(folder.run(&["check", "f", "-"], "b\nc\n").done(), "b\n");
+    assert_eq!(folder.run(&["dedup", "f", "--", "-"], "c\n").done(), "-\n");
+    assert_eq!(folder.run(&["dedup", "f", "x", "-"], "d\n").done(), "x\n");
+    folder.assert_lacks("f", "c\nd\n");
+}
+
+#[test]
+fn a_number_behind_wait_belongs_to_it() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["dedup", "f", "--wait", "2"], "a\n").done(), "a\n");
+    assert_eq!(folder.run(&["dedup", "f", "--wait", "0.5", "b"], "").done(), "b\n");
+    assert_eq!(folder.run(&["dedup", "--wait", "f", "c"], "").done(), "c\n");
+    assert_eq!(folder.run(&["dedup", "f", "d", "--wait"], "").done(), "d\n");
+    assert_eq!(folder.run(&["dedup", "f", "--", "--wait", "3"], "").done(), "--wait\n3\n");
+    folder.assert_lacks("f", "2\n0.5\n");
+    assert_eq!(folder.run(&["dedup", "f", "--wait", "-1", "e"], "").code, Some(2));
+}
+
+#[test]
+fn compressed_inputs_are_recognised_by_their_content() {
+    let folder = Folder::new();
+    let keys = lines(0..50_000);
+    let (first, second) = keys.split_at(keys.len() / 2 + 1);
+    let members = [gzip(first.as_bytes()), gzip(second.as_bytes())].concat();
+    let frames = [first, second].map(|part| zstd::stream::encode_all(part.as_bytes(), 1).unwrap()).concat();
+    std::fs::write(folder.path("gz"), &members).unwrap();
+    std::fs::write(folder.path("zst"), &frames).unwrap();
+    let dedup = ["dedup", "f", "--slots-per-bucket", "2", "--input"];
+    assert!(folder.run(&[&dedup[..], &["gz"]].concat(), "").done() == keys);
+    assert!(folder.run(&[&dedup[..], &["zst"]].concat(), "").done().is_empty());
+    assert!(folder.run(&["check", "f"], &members).done() == keys);
+    assert!(folder.run(&["check", "f", "-v", "--input", "-", "--input", "zst"], &frames).text().is_empty());
+    assert_eq!(folder.run(&["count", "f", "--input", "gz"], "").done().lines().count(), 50_000);
+    folder.run(&["create", "g", "--capacity", "100_000"], "").done();
+    folder.run(&["insert", "g", "--copies", "--input", "zst"], "").done();
+    folder.run(&["remove", "g", "--input", "gz"], "").done();
+    assert_eq!(folder.info("g")["entries"], 0);
+
+    // As it is, where that is asked for; and what only begins like something compressed.
+    let plain = folder.run(&["dedup", "h", "--plain", "-0"], &members);
+    assert!(plain.out.len() > members.len() / 2 && plain.code == Some(0));
+    for key in ["\x1f", "\x1f\n", "(", "(\n\n", "P*", "x"] {
+        assert_eq!(folder.run(&["dedup", "i", key], "").done(), format!("{key}\n"));
+        assert_eq!(folder.run(&["check", "i", "-0"], key).done(), format!("{key}\0"));
+    }
+}
+
+#[test]
+fn compressed_inputs_that_are_cut_or_damaged_are_named_and_keys_before_that_are_kept() {
+    let folder = Folder::new();
+    let keys = lines(0..200_000);
+    let whole =
+        [("gzip", gzip(keys.as_bytes())), ("zstd", zstd::stream::encode_all(keys.as_bytes(), 1).unwrap())];
+    for (format, bytes) in whole {
+        // Where another member or frame would have to begin.
+        let damaged = [&bytes[..], &[0xff; 99]].concat();
+        for (bytes, words) in [(&bytes[..bytes.len() / 2], "truncated"), (&damaged[..], "damaged")] {
+            let _ = std::fs::remove_file(folder.path("f"));
+            std::fs::write(folder.path("in"), bytes).unwrap();
+            let ended = folder.run(&["dedup", "f", "--slots-per-bucket", "2", "--input", "in"], "");
+            ended.refused(&["in: ", &format!("{words} {format} data"), " are committed"]);
+            assert!(keys.starts_with(&ended.text()) && ended.out.len() > 10_000, "{format} {words}");
+            folder.assert_holds("f", &ended.text());
+        }
+    }
+}
+
+#[test]
+fn tips_do_not_lead_astray_and_other_names_of_verbs_work() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let ended = folder.run(&["dedup", "f", "--cvs"], "");
+    assert_eq!(ended.code, Some(2));
+    assert!(!ended.err.contains("-- --cvs"), "{ended:?}");
+    let ended = folder.run(&["dedup", "f", "-key"], "");
+    assert!(ended.err.contains("-- -key"), "{ended:?}");
+    for verb in ["merge", "list", "open"] {
+        let ended = folder.run(&[verb, "f"], "");
+        assert!(ended.code == Some(2) && !ended.err.contains("similar"), "{ended:?}");
+    }
+    let ended = folder.run(&["chek", "f", "a"], "");
+    assert!(ended.err.contains("'check'"), "{ended:?}");
+    folder.run(&["add", "f", "--copies", "a", "b"], "").done();
+    assert_eq!(folder.run(&["contains", "f", "a"], "").done(), "a\n");
+    folder.run(&["rm", "f", "a"], "").done();
+    assert!(folder.run(&["stats", "f", "--json"], "").json()["entries"] == 1);
+}
+
+#[test]
+fn options_without_effect_on_an_existing_filter_are_named() {
+    let folder =
+        Folder::with_filter(&["--capacity", "1000", "--false-positive-rate", "0.001", "--seed", "7"]);
+    let same = ["--capacity", "1000", "--false-positive-rate", "0.001", "--seed", "7", "--growth", "auto"];
+    assert_eq!(folder.run(&[&["dedup", "f"], &same[..]].concat(), "a\n").done(), "a\n");
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--max-file-size", "1G"], &["--max-file-size is without limit"]),
+        (&["--max-false-positive-rate", "0.1"], &["--max-false-positive-rate is without limit"]),
+        (&["--capacity", "2000"], &["--capacity is 1000"]),
+        (&["--false-positive-rate", "0.01", "--growth", "never"], &["rate is 0.001", "--growth is auto"]),
+        (&["--slots-per-bucket", "5"], &["--slots-per-bucket is 4"]),
+        (&["--seed", "8"], &["--seed is another"]),
+    ];
+    for (options, words) in cases {
+        let ended = folder.run(&[&["dedup", "f"], options].concat(), "a\n");
+        assert_eq!(
+            (ended.code, ended.text().as_str(), ended.err.lines().count()),
+            (Some(0), "", 1),
+            "{ended:?}"
+        );
+        assert!(ended.err.starts_with("gowk: f: exists already"), "{ended:?}");
+        for words in words {
+            assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
+        }
+    }
+    // Neither for a new filter, nor without such options.
+    let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
+    folder.run(&new, "a\n").done();
+    folder.run(&["dedup", "new"], "a\n").done();
+}

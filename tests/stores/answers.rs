@@ -1,0 +1,121 @@
+//! Invariants checked: a store of S shards answers as one filter of the same seed and S times the regions that was fed
+//! the same keys, by every way to insert and to look up, on one thread or several; it counts as that filter counts, and
+//! false positives come at the rate that `info` says.
+
+use gowk::store::{Committed, Store};
+use gowk::{Growth, Options, Reader, SlotsPerBucket};
+
+use crate::thorough;
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
+    range.map(key).collect()
+}
+
+/// Keys that the filter of one region takes, of four slots a bucket: 8192 * 4 * 0.93.
+const REGION: u64 = 30_474;
+
+#[test]
+fn a_store_answers_as_one_filter_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let shards = 16;
+    let regions = thorough::size("regions of each of 16 shards", 1, 11);
+    let capacity = shards * regions * REGION;
+    let slots = SlotsPerBucket::new(4).unwrap();
+    let options =
+        Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never).threads(2);
+    Store::create(dir.path().join("s"), shards as u32, &options).unwrap();
+    let store = Store::open_with(dir.path().join("s"), &options).unwrap();
+    let mut writer = options.create(dir.path().join("f.gowk")).unwrap();
+    assert_eq!(writer.info().unwrap().regions, shards * regions);
+    let (mut found, mut also) = (Vec::new(), Vec::new());
+    let part = capacity / 5;
+    for round in 0..4 {
+        // Half of each round's keys are there already.
+        let keys = keys(round * part..(round + 1) * part + part / 2);
+        let mut update = store.update().unwrap();
+        assert!(update.insert_unique_batch(&keys, &mut found).unwrap().is_empty());
+        assert!(matches!(update.commit("insert", None).unwrap(), Committed::New(_)));
+        assert!(writer.insert_unique_batch(&keys, &mut also).unwrap().is_empty());
+        assert!(found == also, "round {round}");
+    }
+    writer.commit().unwrap();
+    let filter = Reader::open(dir.path().join("f.gowk")).unwrap();
+    let reader = store.read().unwrap();
+    assert_eq!(reader.version().number, 5);
+    let info = reader.info();
+    assert_eq!(info.entries, filter.info().unwrap().entries);
+    // Joined, it is that filter, lookup for lookup; divided again, it is that store.
+    let joined = dir.path().join("joined.gowk");
+    reader.join_to(&joined, &mut |_, _| {}).unwrap();
+    let joined = Reader::open(&joined).unwrap();
+    assert_eq!(joined.info().unwrap().regions, shards * regions);
+    assert!(joined.verify(&mut |_, _| {}).unwrap().is_clean());
+    let divided = Store::create_from(dir.path().join("d"), 8, &joined, &options, &mut |_, _| {}).unwrap();
+    let again = divided.read().unwrap();
+    assert_eq!((again.info().files, again.info().entries), (8, info.entries));
+    let inserted = 4 * part + part / 2;
+    let absent = capacity * 2;
+    for (from, to) in [(0, inserted), (1 << 40, (1 << 40) + absent)] {
+        let keys = keys(from..to);
+        reader.contains_batch(&keys, &mut found).unwrap();
+        filter.contains_batch(&keys, &mut also).unwrap();
+        assert!(found == also);
+        joined.contains_batch(&keys, &mut also).unwrap();
+        assert!(found == also);
+        again.contains_batch(&keys, &mut also).unwrap();
+        assert!(found == also);
+        for (key, found) in keys.iter().zip(&found).step_by(997) {
+            assert_eq!(reader.contains(key).unwrap(), *found);
+            assert_eq!(reader.count(key).unwrap(), filter.count(key).unwrap());
+        }
+        assert!(from > 0 || found.iter().all(|found| *found));
+    }
+    let count = found.iter().filter(|found| **found).count() as f64;
+    let expected = info.expected_false_positive_rate * absent as f64;
+    println!("{count} of {absent} absent keys found, {expected:.1} expected");
+    assert!((count - expected).abs() < 5.0 * expected.sqrt() + 5.0);
+}
+
+#[test]
+fn shards_double_on_their_own_and_are_joined_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().capacity(1000).false_positive_rate(1e-6).threads(2);
+    Store::create(dir.path().join("s"), 3, &options).unwrap();
+    let store = Store::open_with(dir.path().join("s"), &options).unwrap();
+    // Shard 0 gets many keys, shard 1 a few, and shard 2 none.
+    let shard_of = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap());
+    let chosen = |key: &[u8; 8]| match shard_of(key) {
+        0 => true,
+        1 => u64::from_le_bytes(*key) < 1000,
+        _ => false,
+    };
+    let all: Vec<_> = keys(0..300_000).into_iter().filter(chosen).collect();
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(&all).unwrap().is_empty());
+    assert_eq!(update.touched(), 2);
+    update.commit("insert", None).unwrap();
+    let reader = store.read().unwrap();
+    let generation = |shard| reader.shard(shard).unwrap().map(|filter| filter.info().unwrap().generation);
+    assert!(generation(0) >= Some(2) && generation(1) == Some(0) && generation(2).is_none());
+    let mut found = Vec::new();
+    reader.contains_batch(&all, &mut found).unwrap();
+    assert!(found.iter().all(|found| *found));
+    let joined = dir.path().join("joined.gowk");
+    reader.join_to(&joined, &mut |_, _| {}).unwrap();
+    Reader::open(&joined).unwrap().contains_batch(&all, &mut found).unwrap();
+    assert!(found.iter().all(|found| *found));
+    assert!(
+        Store::create_from(
+            dir.path().join("s"),
+            3,
+            &Reader::open(&joined).unwrap(),
+            &options,
+            &mut |_, _| {}
+        )
+        .is_err()
+    );
+}

@@ -1,0 +1,176 @@
+//! Invariants checked: a reader of a version gives the same answers while later versions are committed and vacuumed; past
+//! the grace it says that it must refresh, and never "absent"; the version before a transaction is the one that its first
+//! try saw.
+
+use std::time::Duration;
+
+use gowk::Options;
+use gowk::store::{Committed, Error, Store, Transaction, Vacuum};
+
+fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
+    range.map(u64::to_le_bytes).collect()
+}
+
+fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
+    Store::create(dir.path().join("s"), shards, &Options::new().capacity(1000).false_positive_rate(1e-8))
+        .unwrap()
+}
+
+fn insert(store: &Store, keys: &[[u8; 8]]) {
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(keys).unwrap().is_empty());
+    update.commit("insert", None).unwrap();
+}
+
+#[test]
+fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 4);
+    insert(&store, &keys(0..100));
+    let mut reader = store.read().unwrap();
+    let slow = store.read().unwrap();
+    let asked = keys(0..1000);
+    let (mut found, mut first) = (Vec::new(), Vec::new());
+    reader.contains_batch(&asked, &mut first).unwrap();
+    assert_eq!(first.iter().filter(|found| **found).count(), 100);
+    for round in 0..50 {
+        insert(&store, &keys(100 + round * 5..105 + round * 5));
+        let told = store.vacuum(&Vacuum::default().grace(Duration::from_secs(3600))).unwrap();
+        assert_eq!((told.version, told.versions, told.files), (None, 0, 0));
+        for reader in [&reader, &slow] {
+            reader.contains_batch(&asked, &mut found).unwrap();
+            assert_eq!(found, first, "round {round}");
+        }
+    }
+    // A reader of the same version that has opened nothing yet.
+    let late = store.read_version(reader.version().clone());
+    let half = store.read_version(reader.version().clone());
+    assert!(half.contains(&asked[0]).unwrap());
+    let told = store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    assert_eq!((told.version, told.versions), (Some(53), 52));
+    assert!(told.files >= 50, "{told:?}");
+    // What is open stays.
+    reader.contains_batch(&asked, &mut found).unwrap();
+    assert_eq!(found, first);
+    assert!(half.contains(&asked[0]).unwrap());
+    let error = late.contains_batch(&asked, &mut found).unwrap_err();
+    assert!(matches!(error, Error::Vacuumed { version: 2, .. }), "{error:?}");
+    assert!(error.to_string().contains("refresh"), "{error}");
+    for key in &asked {
+        match half.contains(key) {
+            Ok(found) => assert_eq!(found, asked[..100].contains(key)),
+            Err(error) => assert!(matches!(error, Error::Vacuumed { .. }), "{error:?}"),
+        }
+    }
+    assert!(reader.refresh().unwrap());
+    assert!(!reader.refresh().unwrap());
+    reader.contains_batch(&asked, &mut found).unwrap();
+    assert_eq!(found.iter().filter(|found| **found).count(), 350);
+}
+
+/// What was compared with the version is what is read, whatever takes its name.
+#[test]
+fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1);
+    insert(&store, &keys(0..10));
+    let old = store.newest().unwrap().shards[&0].file_name();
+    insert(&store, &keys(10..20));
+    let reader = store.read().unwrap();
+    let asked = keys(0..20);
+    let mut found = Vec::new();
+    reader.contains_batch(&asked, &mut found).unwrap();
+    let folder = store.path().join("shards/0000");
+    let new = folder.join(reader.version().shards[&0].file_name());
+    std::fs::rename(folder.join(old), &new).unwrap();
+    std::thread::sleep(Duration::from_millis(1200));
+    reader.contains_batch(&asked, &mut found).unwrap();
+    assert!(found.iter().all(|found| *found));
+    assert!(asked.iter().all(|key| reader.contains(key).unwrap()));
+    // Whoever opens it now is told.
+    let error = store.read().unwrap().contains(&asked[19]).unwrap_err();
+    assert!(matches!(error, Error::WrongFile { what: "uuid", .. }), "{error:?}");
+}
+
+#[test]
+fn the_version_before_a_transaction_is_the_one_that_its_first_try_saw() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 4);
+    let transaction = |number: u64, keys: &[[u8; 8]]| {
+        let mut update = store.update_of(store.before("crawl", number).unwrap());
+        update.insert_batch(keys).unwrap();
+        update.commit("dedup", Some(Transaction::new("crawl", number))).unwrap()
+    };
+    assert_eq!(store.before("crawl", 1).unwrap().number, 1);
+    assert!(matches!(transaction(1, &keys(0..10)), Committed::New(version) if version.number == 2));
+    insert(&store, &keys(100..110));
+    assert!(matches!(transaction(4, &keys(10..20)), Committed::New(version) if version.number == 4));
+    insert(&store, &keys(110..120));
+    for (number, before) in [(0, 1), (1, 1), (2, 3), (4, 3), (5, 5)] {
+        assert_eq!(store.before("crawl", number).unwrap().number, before, "{number}");
+    }
+    assert_eq!(store.before("other", 1).unwrap().number, 5);
+    // Repeated, it changes nothing.
+    for number in [1, 3, 4] {
+        match transaction(number, &keys(0..10)) {
+            Committed::Already(done) => assert_eq!((done.number, done.version, done.base), (4, 4, 3)),
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    assert_eq!(store.newest().unwrap().number, 5);
+    assert_eq!(store.newest().unwrap().entries(), 40);
+    // A vacuum that keeps the versions needed keeps the answers.
+    store.vacuum(&Vacuum::default().keep(4).grace(Duration::ZERO)).unwrap();
+    assert_eq!(store.before("crawl", 4).unwrap().number, 3);
+    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    assert!(matches!(store.before("crawl", 4), Err(Error::NoSuchVersion { number: 3, .. })));
+    assert_eq!(store.before("crawl", 5).unwrap().number, store.newest().unwrap().number);
+}
+
+#[test]
+fn commits_are_rebased_or_told_of_a_conflict() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2);
+    let of = |shard: u32| -> Vec<[u8; 8]> {
+        let is_there = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == shard;
+        keys(0..100).into_iter().filter(is_there).collect()
+    };
+    let (one, two) = (of(0), of(1));
+    let update = |keys: &[[u8; 8]]| {
+        let mut update = store.update().unwrap();
+        update.insert_batch(keys).unwrap();
+        update
+    };
+    let (first, other, same) = (update(&one[..5]), update(&two[..5]), update(&one[5..6]));
+    first.commit("insert", None).unwrap();
+    let Committed::New(version) = other.commit("insert", None).unwrap() else { panic!("not new") };
+    assert_eq!((version.number, version.base), (3, 1));
+    let error = same.commit("insert", None).unwrap_err();
+    assert!(matches!(error, Error::Conflict { shard: 0, base: 1, version: 2, .. }), "{error:?}");
+    let reader = store.read().unwrap();
+    assert!(one[..5].iter().chain(&two[..5]).all(|key| reader.contains(key).unwrap()));
+    assert!(!reader.contains(&one[5]).unwrap());
+    // Removal, and an update without anything.
+    let mut update = store.update().unwrap();
+    let mut removed = Vec::new();
+    update.remove_batch(&[one[0], one[7], two[0]], &mut removed).unwrap();
+    assert_eq!(removed, [true, false, true]);
+    update.commit("remove", None).unwrap();
+    assert_eq!(store.newest().unwrap().entries(), 8);
+    assert_eq!(store.update().unwrap().commit("insert", None).unwrap(), Committed::Unchanged);
+    // An update whose base was vacuumed away.
+    let stale = {
+        let mut update = store.update().unwrap();
+        update.insert_batch(&two[7..8]).unwrap();
+        update.seal().unwrap()
+    };
+    let base = stale[0].base();
+    let text = toml::to_string(&stale[0]).unwrap();
+    let stale: Vec<gowk::store::Sealed> = vec![toml::from_str(&text).unwrap()];
+    insert(&store, &one[8..9]);
+    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    let change =
+        gowk::store::Change { base, operation: "insert".to_owned(), transaction: None, sealed: stale };
+    let error = store.commit(&change).unwrap_err();
+    assert!(matches!(error, Error::Expired { base: 4, fence: 6, .. }), "{error:?}");
+}
