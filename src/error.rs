@@ -176,8 +176,8 @@ pub enum Error {
 
     /// The filter was to be opened as a sealed one, and is not at a checkpoint or not closed.
     #[error(
-        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be written, as \
-         `gowk info` does; or open a copy that `gowk copy` made",
+        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once, not as sealed, where it may be \
+         written; or open a copy of it",
         path.display()
     )]
     NotSealed {
@@ -464,7 +464,7 @@ impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
             Self::Hash | Self::Seed(..) | Self::Slots(..) | Self::Regions(..) => {
-                "make the next filter with `gowk create --like` the other"
+                "make the next filter like the other"
             }
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
             Self::Metadata(_) => "make the two equal, or remove one",

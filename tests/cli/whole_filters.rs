@@ -151,8 +151,11 @@ fn filters_merge_into_one_that_is_made_if_it_is_not_there() {
     folder.run(&["merge", "--sum", "sum", "g", "g", "--sealed"], "").done();
     assert!(folder.run(&["count", "sum"], lines(20_000..20_001)).done().starts_with("2\t"));
     folder.run(&["create", "other", "--capacity", "60_000"], "").done();
-    let words =
-        ["/other: has the seed ", "compared with ", "/all; make the next filter with `gowk create --like`"];
+    let words = [
+        "/other: has the seed ",
+        "compared with ",
+        "/all; make the next filter like the other (`gowk create --like`)",
+    ];
     folder.run(&["merge", "all", "f", "other"], "").refused(&words);
     folder.run(&["merge", "new", "nothing"], "").refused(&["nothing"]);
     assert!(!folder.path("new").exists());
