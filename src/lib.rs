@@ -107,6 +107,8 @@
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
+//! | shrink | to undo a doubling: two regions become one |
+//! | merge | to store what another filter holds, without its keys |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | store | a folder of sealed filters, one for each shard, under *versions*; its *description* says what was fixed when it was created |
 //! | version | which file each shard of a store has, at one moment; all of them are its *history* |
@@ -167,8 +169,8 @@ pub mod store;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, Seed, SlotsPerBucket};
-pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
+pub use cuckoo::{HashKind, KeyHash, Merge, Seed, SlotsPerBucket};
+pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
