@@ -22,6 +22,7 @@ mod insert;
 mod intake;
 mod json;
 mod man;
+mod merge;
 mod outcome;
 mod output;
 mod prometheus;
@@ -30,6 +31,7 @@ mod refused;
 mod remove;
 mod repair;
 mod set;
+mod shrink;
 mod stop;
 mod store;
 mod verify;
@@ -81,7 +83,9 @@ enum Verb {
     Verify(verify::Verify),
     Repair(repair::Repair),
     Copy(copy::Copy),
+    Merge(merge::MergeFilters),
     Grow(grow::Grow),
+    Shrink(shrink::Shrink),
     Set(set::Set),
     Store(store::Store),
     Completions(completions::Completions),
@@ -102,7 +106,9 @@ impl Verb {
             Self::Verify(verb) => verb.run(),
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
+            Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Shrink(verb) => verb.run(),
             Self::Set(verb) => verb.run(),
             Self::Store(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),

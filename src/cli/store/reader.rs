@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gowk::store::{Store, StoreReader};
-use gowk::{Options, Reader};
+use gowk::{Options, Reader, SlotsPerBucket};
 
 use super::super::bar::Bar;
 use super::super::failure::Failure;
@@ -31,6 +31,13 @@ impl AnyReader {
         match self {
             Self::Filter(reader) => Ok(reader.contains_batch(keys, found)?),
             Self::Store(reader) => Ok(reader.contains_batch(keys, found)?),
+        }
+    }
+
+    pub(in super::super) fn slots(&self) -> Result<SlotsPerBucket, Failure> {
+        match self {
+            Self::Filter(reader) => Ok(reader.info()?.slots_per_bucket),
+            Self::Store(reader) => Ok(reader.store().description().slots_per_bucket),
         }
     }
 
