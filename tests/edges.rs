@@ -268,7 +268,7 @@ fn info_and_metadata_are_those_of_the_last_commit_while_the_next_is_applied() {
         is_stopped.recv().unwrap();
         for _ in 0..1000 {
             let info = reader.info().unwrap();
-            assert_eq!((info.commit, info.entries), (1, 100));
+            assert_eq!((info.commit, info.copies), (1, 100));
             assert_eq!(reader.metadata().unwrap().get("position"), None);
         }
         tell.send(()).unwrap();
@@ -276,7 +276,7 @@ fn info_and_metadata_are_those_of_the_last_commit_while_the_next_is_applied() {
     });
     assert_eq!(disk.syncs_of_folders.load(Ordering::Relaxed), syncs, "the file was opened anew");
     let info = reader.info().unwrap();
-    assert_eq!((info.commit, info.entries), (2, 200));
+    assert_eq!((info.commit, info.copies), (2, 200));
     assert_eq!(reader.metadata().unwrap().get("position"), Some(b"two".as_slice()));
 }
 

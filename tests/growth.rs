@@ -254,7 +254,7 @@ fn every_limit_refuses_with_its_own_error_and_leaves_the_transaction_whole() {
         if name == "rate" {
             assert!(info.expected_false_positive_rate <= rate);
         }
-        assert!(writer.insert(&key(inserted)).is_err() || writer.info().unwrap().entries > inserted);
+        assert!(writer.insert(&key(inserted)).is_err() || writer.info().unwrap().copies > inserted);
     }
 }
 
@@ -393,7 +393,7 @@ fn limits_change_at_once_beside_commits_and_an_open_transaction() {
     for (path, keys) in [(path(&dir), 2), (copy, 2)] {
         let mut writer = Options::new().open_existing(path).unwrap();
         assert_eq!(writer.limits().unwrap(), limits);
-        assert_eq!(writer.info().unwrap().entries, keys);
+        assert_eq!(writer.info().unwrap().copies, keys);
         assert!(writer.contains(b"journaled").unwrap() && !writer.contains(b"open").unwrap());
         let small = gowk::Limits { max_file_size: Some(1000), ..limits };
         assert!(matches!(writer.set_limits(small), Err(Error::Option { option: "maximal file size", .. })));

@@ -52,7 +52,7 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         assert_eq!(memory.count(&key(0)).unwrap(), counts[0]);
         assert!(counts[0] >= 2);
         let mut now = memory.info().unwrap();
-        assert_eq!((now.entries, now.commit, now.uuid), (info.entries, info.commit, info.uuid));
+        assert_eq!((now.copies, now.commit, now.uuid), (info.copies, info.commit, info.uuid));
         now.journal_length = info.journal_length;
         assert_eq!(format!("{now:?}"), format!("{info:?}"));
         assert_eq!(memory.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
@@ -87,10 +87,10 @@ fn beside_a_busy_writer_it_holds_whole_commits() {
                 outcome => outcome.unwrap(),
             };
             let info = memory.info().unwrap();
-            assert!(info.entries.is_multiple_of(1000) && info.entries >= last);
-            assert!((0..info.entries).all(|number| memory.contains(&key(number)).unwrap()));
+            assert!(info.copies.is_multiple_of(1000) && info.copies >= last);
+            assert!((0..info.copies).all(|number| memory.contains(&key(number)).unwrap()));
             assert!(memory.verify(&mut |_, _| {}).unwrap().is_clean());
-            last = info.entries;
+            last = info.copies;
             copies += 1;
         }
         assert!(copies > 0);

@@ -26,7 +26,7 @@ fn committed_keys_are_found_after_reopening_and_rolled_back_ones_are_not() {
     assert!(!(3000..6000).any(|i| reader.contains(&key(i)).unwrap()));
     writer.commit().unwrap();
     assert!((0..6000).all(|i| reader.contains(&key(i)).unwrap()));
-    assert_eq!(reader.info().unwrap().entries, 6000);
+    assert_eq!(reader.info().unwrap().copies, 6000);
     for i in 6000..7000 {
         writer.insert(&key(i)).unwrap();
     }
@@ -58,11 +58,11 @@ fn a_filter_grows_inside_a_transaction_and_readers_follow() {
     for i in 1..200_000 {
         writer.insert(&key(i)).unwrap();
     }
-    assert_eq!(reader.info().unwrap().entries, 1);
+    assert_eq!(reader.info().unwrap().copies, 1);
     writer.commit().unwrap();
     assert!((0..200_000).all(|i| reader.contains(&key(i)).unwrap()));
     let info = reader.info().unwrap();
-    assert_eq!(info.entries, 200_000);
+    assert_eq!(info.copies, 200_000);
     assert!(info.generation >= 3);
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();

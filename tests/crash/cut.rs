@@ -256,7 +256,7 @@ impl<'s> Examiner<'s> {
             found.filter.map_or((0, 0), |filter| (filter.commit, filter.copies.values().sum::<u32>()));
         let info = reader.info().map_err(told)?;
         let clean = reader.verify(&mut |_, _| {}).map_err(told)?.is_clean();
-        let right = (info.commit, info.entries) == (commit + 1, u64::from(entries) + 1);
+        let right = (info.commit, info.copies) == (commit + 1, u64::from(entries) + 1);
         if !right || !clean || !reader.contains(&fresh).map_err(told)? {
             return Err(format!("one commit later, clean {clean}: {info:?}"));
         }

@@ -36,8 +36,8 @@ pub(crate) struct Contents {
 impl Contents {
     fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
         let entries: u32 = copies.values().sum();
-        if info.entries != u64::from(entries) || info.quarantined_buckets != 0 {
-            return Err(format!("{} entries counted, but {entries} found", info.entries));
+        if info.copies != u64::from(entries) || info.quarantined_buckets != 0 {
+            return Err(format!("{} copies counted, but {entries} found", info.copies));
         }
         Ok(Self {
             seed: info.seed.get(),
