@@ -25,6 +25,7 @@ mod quantity;
 mod remove;
 mod repair;
 mod stop;
+mod store;
 mod verify;
 
 use std::process::ExitCode;
@@ -71,6 +72,7 @@ enum Verb {
     Repair(repair::Repair),
     Copy(copy::Copy),
     Grow(grow::Grow),
+    Store(store::Store),
     Completions(completions::Completions),
 }
 
@@ -89,6 +91,7 @@ impl Verb {
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Store(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
         }
     }

@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::store::AnyReader;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
@@ -25,7 +26,7 @@ Examples:
 
 With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}")]
 pub(super) struct Check {
-    /// Filter to look into
+    /// Filter or store to look into
     file: PathBuf,
 
     /// Select the keys that are absent
@@ -73,7 +74,7 @@ impl Check {
             Damage::Present => OnDamage::Present,
         };
         let options = self.read.apply(self.threads.apply(Options::new()));
-        let reader = options.on_damage(on_damage).read(&self.file)?;
+        let reader = AnyReader::open(&self.file, &options.on_damage(on_damage))?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         let prints_keys = !(self.count || self.quiet || self.json);

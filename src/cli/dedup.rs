@@ -11,6 +11,7 @@ use super::intake::{IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
+use super::store::{self, StoreArgs, TransactionArgs};
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -29,7 +30,7 @@ Examples:
   tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process")]
 pub(super) struct Dedup {
-    /// Filter to remember keys in
+    /// Filter or store to remember keys in
     file: PathBuf,
 
     #[command(flatten)]
@@ -37,6 +38,12 @@ pub(super) struct Dedup {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    transaction: TransactionArgs,
 
     /// Distinct keys that the filter takes before it has to double
     #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::count)]
@@ -52,6 +59,13 @@ const CREATION: &str = "Options for a filter that is not there yet";
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         Output::check_kept()?;
+        if store::is_store(&self.file) {
+            let options = self.threads.apply(gowk::Options::new());
+            let given = self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "dedup");
+            return store::dedup(given);
+        }
+        self.store.check_absent(&self.file)?;
+        self.transaction.check_absent(&self.file)?;
         let open =
             |options: gowk::Options| options.open(&self.file).map_err(|error| refused(&self.file, error));
         let mut stored = Vec::new();

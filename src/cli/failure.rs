@@ -19,6 +19,24 @@ pub(super) enum Failure {
     #[error(transparent)]
     Ingest(gowk::ingest::Error),
 
+    #[error(transparent)]
+    Store(gowk::store::Error),
+
+    #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
+    ForStores { file: PathBuf, option: &'static str },
+
+    #[error(
+        "{}: transaction {number} of `{application}` is below its last one, {last}; give a number above that",
+        store.display()
+    )]
+    TransactionBelow { store: PathBuf, application: String, number: u64, last: u64 },
+
+    #[error(
+        "{}: another process has committed this transaction meanwhile, as version {version}, on top of another version;          run the command again for what that one printed",
+        store.display()
+    )]
+    Overtaken { store: PathBuf, version: u64 },
+
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
     InTheWay(Error),
 
@@ -74,6 +92,15 @@ pub(super) enum HowToGoOn {
     Look(PathBuf),
     /// Run the job again.
     Again,
+}
+
+impl From<gowk::store::Error> for Failure {
+    fn from(error: gowk::store::Error) -> Self {
+        match error {
+            gowk::store::Error::Filter(error) => error.into(),
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl Failure {

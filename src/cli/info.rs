@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::store;
 
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
@@ -24,7 +25,7 @@ Examples:
 With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
 bits, and loses one at each doubling. forecast says what the next doublings bring.")]
 pub(super) struct Print {
-    /// Filter to describe
+    /// Filter or store to describe
     file: PathBuf,
 
     /// Print one JSON object
@@ -37,6 +38,9 @@ pub(super) struct Print {
 
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) {
+            return store::print_info(&self.file, self.json);
+        }
         let info = self.read.apply(Options::new()).read(&self.file)?.info()?;
         let mut output = Output::standard(b'\n')?;
         if self.json {

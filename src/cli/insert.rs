@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::intake::{IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
 use super::output;
+use super::store::{self, StoreArgs, TransactionArgs};
 
 /// Insert keys into an existing filter
 ///
@@ -22,7 +23,7 @@ Examples:
   zcat urls.gz | gowk insert seen.gowk
   find . -type f -print0 | gowk insert files.gowk -0")]
 pub(super) struct Insert {
-    /// Filter to insert into
+    /// Filter or store to insert into
     file: PathBuf,
 
     /// Store every copy of a key; each removal takes one
@@ -34,10 +35,24 @@ pub(super) struct Insert {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    transaction: TransactionArgs,
 }
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) {
+            let options = self.threads.apply(Options::new());
+            let given =
+                self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "insert");
+            return store::insert(given, self.copies);
+        }
+        self.store.check_absent(&self.file)?;
+        self.transaction.check_absent(&self.file)?;
         let mut refused = 0_u64;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut stored = Vec::new();

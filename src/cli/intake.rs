@@ -24,6 +24,7 @@ use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
 use super::stop::Stop;
+use super::store::{Given, StoreArgs, TransactionArgs};
 
 /// The longest that a key waits for its commit.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
@@ -48,6 +49,18 @@ pub(super) struct IntakeArgs {
 }
 
 impl IntakeArgs {
+    /// The same for a store.
+    pub(super) const fn given<'a>(
+        &'a self,
+        store: &'a Path,
+        options: Options,
+        args: &'a StoreArgs,
+        transaction: Option<&'a TransactionArgs>,
+        operation: &'static str,
+    ) -> Given<'a> {
+        Given { store, keys: &self.keys, json: self.json, options, args, transaction, operation }
+    }
+
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
     pub(super) fn run(
         &self,

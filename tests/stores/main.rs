@@ -12,3 +12,5 @@ mod images;
 mod processes;
 mod readers;
 mod record;
+#[cfg(feature = "cli")]
+mod tool;
