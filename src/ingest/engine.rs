@@ -12,8 +12,10 @@ use super::output::Output;
 use super::plan::{State, Task};
 use super::read::{Message, Reading};
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
-use crate::Writer;
+use super::target::Target;
+use crate::Error as FilterError;
 use crate::keys::{self, Batch, CommitClock, Feed, Next};
+use crate::store::Error as StoreError;
 
 /// Messages read ahead.
 const AHEAD: usize = 4;
@@ -32,7 +34,7 @@ pub(super) struct Engine<'a> {
     job: &'a Job,
     entry: String,
     options: u64,
-    writer: Writer,
+    target: Target,
     output: Option<Output>,
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
@@ -61,7 +63,7 @@ pub(super) struct Reached<'a> {
 impl<'a> Engine<'a> {
     pub(super) fn new(
         job: &'a Job,
-        writer: Writer,
+        target: Target,
         cursor: Cursor,
         output: Option<Output>,
         tasks: Arc<[Task]>,
@@ -73,7 +75,7 @@ impl<'a> Engine<'a> {
             job,
             entry: cursor::entry(&job.name),
             options: job.rules.hash(),
-            writer,
+            target,
             output,
             cursor,
             tasks,
@@ -98,8 +100,8 @@ impl<'a> Engine<'a> {
                 None => partly(cause, committed),
             });
         }
-        let filter = self.writer.info()?;
-        self.writer.close().map_err(|cause| partly(cause.into(), self.clock.committed()))?;
+        let filter = self.target.info()?;
+        self.target.close().map_err(|cause| partly(cause, self.clock.committed()))?;
         Ok(Summary {
             inputs: self.inputs,
             finished_before: self.finished_before,
@@ -150,7 +152,7 @@ impl<'a> Engine<'a> {
                 (Next::Message(Message::Keys { batch, skipped, read, raw, commit }), Some(reached)) => {
                     reached.bytes = raw.saturating_sub(reached.task.from.base);
                     self.keys(&batch, skipped, reached.task, read)?;
-                    if commit || self.clock.has_rung() {
+                    if (commit || self.clock.has_rung()) && !self.target.commits_at_the_end() {
                         self.commit(watch)?;
                     }
                 }
@@ -181,7 +183,7 @@ impl<'a> Engine<'a> {
     fn keys(&mut self, batch: &Batch, skipped: Tally, task: &Task, read: Position) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
         // A refused key ends the run, and the writer is dropped with everything since the last commit.
-        keys::insert_unique(&mut self.writer, &keys, &mut self.stored).map_err(|refused| refused.cause)?;
+        self.target.insert_unique(&keys, &mut self.stored)?;
         let mut tally = Tally { keys: keys.len() as u64, ..skipped };
         for key in keys::stored(&keys, &self.stored) {
             tally.new += 1;
@@ -206,17 +208,21 @@ impl<'a> Engine<'a> {
         if let Some(output) = &mut self.output {
             self.cursor.output = Some(output.commit()?);
         }
-        self.writer.metadata_mut()?.set(self.entry.clone(), self.cursor.encode());
-        let (number, outcome) = match self.writer.commit() {
-            Ok(()) => (self.writer.info()?.commit, Ok(())),
-            Err(crate::Error::Unknown { commit, source, .. }) if self.clock.uncommitted() > 0 => {
+        let has_new = self.clock.uncommitted() > 0;
+        let (number, outcome) = match self.target.commit(&self.entry, self.cursor.encode()) {
+            Ok(number) => (number, Ok(())),
+            Err(
+                Error::Filter(FilterError::Unknown { commit, source, .. })
+                | Error::Store(StoreError::Unknown { version: commit, source, .. }),
+            ) if has_new => {
                 self.in_doubt = Some(commit);
                 return Err((*source).into());
             }
-            Err(error @ crate::Error::AfterCommit { commit, .. }) => (commit, Err(error.into())),
-            Err(error) => return Err(error.into()),
+            Err(Error::Filter(error @ FilterError::AfterCommit { commit, .. })) => {
+                (commit, Err(error.into()))
+            }
+            Err(error) => return Err(error),
         };
-        let has_new = self.clock.uncommitted() > 0;
         self.clock.commit();
         if has_new {
             // Whoever wants to stop is asked again at once.

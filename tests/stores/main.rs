@@ -9,6 +9,8 @@ mod answers;
 mod crash;
 mod errors;
 mod images;
+#[cfg(feature = "cli")]
+mod ingest;
 mod processes;
 mod readers;
 mod record;
