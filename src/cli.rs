@@ -31,6 +31,7 @@ mod remove;
 mod repair;
 mod set;
 mod stop;
+mod store;
 mod verify;
 
 use std::process::ExitCode;
@@ -82,6 +83,7 @@ enum Verb {
     Copy(copy::Copy),
     Grow(grow::Grow),
     Set(set::Set),
+    Store(store::Store),
     Completions(completions::Completions),
     Man(man::Manual),
 }
@@ -102,6 +104,7 @@ impl Verb {
             Self::Copy(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
             Self::Set(verb) => verb.run(),
+            Self::Store(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
             Self::Man(verb) => verb.run(Gowk::command()),
         }

@@ -57,6 +57,9 @@
 //! | while the filter commits or doubles | the last commit or this one, whole | goes on from either, likewise |
 //! | after the commit | this commit | goes on from its cursor |
 //!
+//! Where the job's filter is a [store](crate::store), a run makes one version at its end, and the cursor is the state of
+//! the job's last transaction.
+//!
 //! The bytes of the cursor are specified in `format-spec/`, section 5.3.1.
 
 mod content;
@@ -79,6 +82,7 @@ mod records;
 mod rules;
 mod run;
 mod summary;
+mod target;
 
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;

@@ -5,6 +5,31 @@
 //! each shard. So readers see one version whole, any number of processes on any number of machines may commit at the
 //! same time, and no locks are needed. `format-spec/STORE.md` specifies the files and the steps.
 //!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("seen.store");
+//! use gowk::Options;
+//! use gowk::store::{Committed, Store, Transaction};
+//!
+//! let store = Store::create(&path, 4, &Options::new().capacity(100_000))?;
+//! let before = store.read()?;
+//! for _ in 0..2 {
+//!     // A transaction that is repeated is judged by the version before it, and committed once.
+//!     let mut update = store.update_of(store.before("crawl", 118)?);
+//!     let mut new = Vec::new();
+//!     update.insert_unique_batch(&["https://example.org/", "https://example.org/"], &mut new)?;
+//!     assert_eq!(new, [true, false]);
+//!     match update.commit("dedup", Some(Transaction::new("crawl", 118)))? {
+//!         Committed::New(version) => println!("version {}", version.number),
+//!         Committed::Already(done) => println!("in version {} since the first time", done.version),
+//!         Committed::Unchanged => println!("nothing to commit"),
+//!     }
+//! }
+//! assert!(store.read()?.contains(b"https://example.org/")?);
+//! assert!(!before.contains(b"https://example.org/")?); // a reader sees one version, until it refreshes
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Invariants:
 //!
 //! 1. A version is published in one step, `link(2)` to its number; of two that want the same number one gets it. It

@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gowk::{OnDamage, Options, Reader};
+use gowk::{OnDamage, Options};
 
 use super::arguments::{Key, KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::store::AnyReader;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
@@ -31,10 +32,10 @@ As a coprocess of a script: the answers to all lines that were given are there b
 
 With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}")]
 pub(super) struct Check {
-    /// Filter to look into
+    /// Filter or store to look into
     file: PathBuf,
 
-    /// Look into this filter too: a key is present if it is in any of them; may be repeated
+    /// Look into this filter or store too: a key is present if it is in any of them; may be repeated
     #[arg(long, value_name = "FILE")]
     filter: Vec<PathBuf>,
 
@@ -90,7 +91,7 @@ impl Check {
         let mut output = Output::standard(self.keys.separator())?;
         let mut readers = Vec::new();
         for file in std::iter::once(&self.file).chain(&self.filter) {
-            readers.push(options.read(file)?);
+            readers.push(AnyReader::open(file, &options)?);
             output.check_beside(file)?;
         }
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
@@ -122,10 +123,10 @@ impl Check {
     }
 }
 
-/// Whether each key is in any of the filters.
-fn look_up(readers: &[Reader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
+/// Whether each key is in any of the filters and stores.
+fn look_up(readers: &[AnyReader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
     if let [reader] = readers {
-        return Ok(reader.contains_batch(keys, found)?);
+        return reader.contains_batch(keys, found);
     }
     found.clear();
     found.resize(keys.len(), false);

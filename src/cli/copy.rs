@@ -9,6 +9,7 @@ use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
+use super::store;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
 ///
@@ -20,7 +21,7 @@ Examples:
   gowk copy seen.gowk backup/seen.gowk
   gowk copy --force new.gowk live.gowk          readers of live.gowk go on with the copy")]
 pub(super) struct Copy {
-    /// Filter to copy
+    /// Filter to copy, or store whose shards are joined in the copy
     file: PathBuf,
 
     /// File to create; must not exist, unless with --force
@@ -36,6 +37,9 @@ pub(super) struct Copy {
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) && !self.force {
+            return store::copy(&self.file, &self.dest);
+        }
         let bar = Bar::new("copying");
         let reader = self.read.apply(Options::new()).read(&self.file)?;
         let progress = &mut |done, all| bar.tell(done, all);

@@ -10,6 +10,7 @@ use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
@@ -23,7 +24,7 @@ Examples:
 
 As a coprocess of a script: the counts of all lines that were given are there before more input is waited for.")]
 pub(super) struct Count {
-    /// Filter to look into
+    /// Filter or store to look into
     file: PathBuf,
 
     #[command(flatten)]
@@ -36,7 +37,7 @@ pub(super) struct Count {
 impl Count {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         self.keys.check()?;
-        let reader = self.read.apply(Options::new()).read(&self.file)?;
+        let reader = AnyReader::open(&self.file, &self.read.apply(Options::new()))?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         self.keys.each_batch(&mut output, |output, keys| {

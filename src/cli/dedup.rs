@@ -11,6 +11,7 @@ use super::intake::{InsertArgs, IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
+use super::store::{self, Given, StoreArgs, TransactionArgs};
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -36,7 +37,7 @@ Examples:
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
-    /// Filter to remember keys in
+    /// Filter or store to remember keys in
     file: PathBuf,
 
     #[command(flatten)]
@@ -47,6 +48,12 @@ pub(super) struct Dedup {
 
     #[command(flatten)]
     insert: InsertArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    transaction: TransactionArgs,
 
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
@@ -63,6 +70,15 @@ impl Dedup {
     pub(super) fn run(mut self) -> Result<Outcome, Failure> {
         self.insert.prints = true;
         Output::check_kept()?;
+        if store::is_store(&self.file) {
+            let options = self.threads.apply(gowk::Options::new());
+            self.shape.note_ignored_by_store(self.capacity, &self.file)?;
+            let given = self.intake.given(&self.file, options, &self.store, "dedup");
+            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
+            return store::dedup(given);
+        }
+        self.store.check_absent(&self.file)?;
+        self.transaction.check_absent(&self.file)?;
         let open = |options: gowk::Options| {
             let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
             self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);

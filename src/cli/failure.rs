@@ -19,6 +19,25 @@ pub(super) enum Failure {
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
+    #[error(transparent)]
+    Store(gowk::store::Error),
+
+    #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
+    ForStores { file: PathBuf, option: &'static str },
+
+    #[error(
+        "{}: transaction {number} of `{application}` is below its last one, {last}; give a number above that",
+        store.display()
+    )]
+    TransactionBelow { store: PathBuf, application: String, number: u64, last: u64 },
+
+    #[error(
+        "{}: another process has committed this transaction meanwhile, as version {version}, on top of another version; \
+         run the command again for what that one printed",
+        store.display()
+    )]
+    Overtaken { store: PathBuf, version: u64 },
+
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
     InTheWay(Error),
 
@@ -67,10 +86,10 @@ pub(super) enum Failure {
 
     /// Some keys found no room; `cause` says why the first of them did not, and what helps.
     #[error(
-        "{cause}; {refused} of this run's {keys} keys found no room and are not in the filter{}; all others are",
+        "{cause}; {refused} of this run's {keys} keys found no room and are not in the {place}{}; all others are",
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
     )]
-    NoRoom { cause: String, refused: u64, keys: u64, written: Option<PathBuf> },
+    NoRoom { cause: String, refused: u64, keys: u64, place: &'static str, written: Option<PathBuf> },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
@@ -100,6 +119,15 @@ pub(super) enum HowToGoOn {
     Look(PathBuf),
     /// Run the job again.
     Again,
+}
+
+impl From<gowk::store::Error> for Failure {
+    fn from(error: gowk::store::Error) -> Self {
+        match error {
+            gowk::store::Error::Filter(error) => error.into(),
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl Failure {

@@ -9,6 +9,7 @@ use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
+use super::store::{self, Given, StoreArgs, TransactionArgs};
 
 /// Insert keys into an existing filter
 ///
@@ -22,7 +23,7 @@ Examples:
   zcat urls.gz | gowk insert seen.gowk
   find . -type f -print0 | gowk insert files.gowk -0")]
 pub(super) struct Insert {
-    /// Filter to insert into
+    /// Filter or store to insert into
     file: PathBuf,
 
     /// Store every copy of a key; each removal takes one
@@ -37,10 +38,24 @@ pub(super) struct Insert {
 
     #[command(flatten)]
     insert: InsertArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    transaction: TransactionArgs,
 }
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) {
+            let options = self.threads.apply(Options::new());
+            let given = self.intake.given(&self.file, options, &self.store, "insert");
+            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
+            return store::insert(given, self.copies);
+        }
+        self.store.check_absent(&self.file)?;
+        self.transaction.check_absent(&self.file)?;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut new = Vec::new();
         let options = self.threads.apply(Options::new());

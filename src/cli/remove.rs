@@ -9,6 +9,7 @@ use super::failure::Failure;
 use super::intake::{IntakeArgs, each};
 use super::outcome::Outcome;
 use super::output;
+use super::store::{self, StoreArgs};
 
 /// Remove one copy of each key; exit 1 if any was absent
 ///
@@ -20,7 +21,7 @@ Examples:
   gowk remove sessions.gowk 8c9f1d7e
   gowk remove sessions.gowk --input expired.txt")]
 pub(super) struct Remove {
-    /// Filter to remove from
+    /// Filter or store to remove from
     file: PathBuf,
 
     /// Remove although some inserts were answered "seen" and stored nothing. A few of their keys may be others than the
@@ -31,10 +32,18 @@ pub(super) struct Remove {
 
     #[command(flatten)]
     intake: IntakeArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) {
+            let given = self.intake.given(&self.file, Options::new(), &self.store, "remove");
+            return store::remove(given, self.unchecked);
+        }
+        self.store.check_absent(&self.file)?;
         let (mut keys, mut absent) = (0_u64, 0_u64);
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let outcome = self.intake.run(&self.file, Options::new(), None, open, |writer, some, _| {

@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::store;
 
 /// Read a whole filter and name what is damaged; exit 1 if anything is
 ///
@@ -23,7 +24,7 @@ Example:
 With --json: {\"clean\":false,\"pages\":528,\"damaged\":[{\"page\":17,\"region\":1}],\"malformed\":[],
 \"superblock_damaged\":false,\"counts_differ\":false,\"live_differs\":false}, on one line")]
 pub(super) struct Verify {
-    /// Filter to verify
+    /// Filter or store to verify
     file: PathBuf,
 
     /// Print one JSON object
@@ -36,6 +37,9 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if store::is_store(&self.file) {
+            return store::verify(&self.file, self.json);
+        }
         let reader = self.read.apply(Options::new()).read(&self.file)?;
         let bar = Bar::new("verifying");
         let report = reader.verify(&mut |done, all| bar.tell(done, all))?;

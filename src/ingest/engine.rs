@@ -12,8 +12,10 @@ use super::output::Output;
 use super::plan::{State, Task};
 use super::read::{Message, Reading};
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
-use crate::Writer;
+use super::target::Target;
+use crate::Error as FilterError;
 use crate::keys::{self, Batch, CommitClock, Feed, Next};
+use crate::store::Error as StoreError;
 
 /// Messages read ahead.
 const AHEAD: usize = 4;
@@ -32,7 +34,7 @@ pub(super) struct Engine<'a> {
     job: &'a Job,
     entry: String,
     options: u64,
-    writer: Writer,
+    target: Target,
     /// Of new keys.
     output: Option<Output>,
     /// Of refused keys.
@@ -65,7 +67,7 @@ pub(super) struct Reached<'a> {
 impl<'a> Engine<'a> {
     pub(super) fn new(
         job: &'a Job,
-        writer: Writer,
+        target: Target,
         cursor: Cursor,
         [output, refused]: [Option<Output>; 2],
         tasks: Arc<[Task]>,
@@ -77,7 +79,7 @@ impl<'a> Engine<'a> {
             job,
             entry: cursor::entry(&job.name),
             options: job.rules.hash(),
-            writer,
+            target,
             output,
             refused,
             cursor,
@@ -103,8 +105,8 @@ impl<'a> Engine<'a> {
                 None => partly(cause, committed),
             });
         }
-        let filter = self.writer.info()?;
-        self.writer.close().map_err(|cause| partly(cause.into(), self.clock.committed()))?;
+        let filter = self.target.info()?;
+        self.target.close().map_err(|cause| partly(cause, self.clock.committed()))?;
         Ok(Summary {
             inputs: self.inputs,
             finished_before: self.finished_before,
@@ -155,7 +157,7 @@ impl<'a> Engine<'a> {
                 (Next::Message(Message::Keys { batch, skipped, read, raw, commit }), Some(reached)) => {
                     reached.bytes = raw.saturating_sub(reached.task.from.base);
                     self.keys(&batch, skipped, reached.task, read, watch)?;
-                    if commit || self.clock.has_rung() {
+                    if (commit || self.clock.has_rung()) && !self.target.commits_at_the_end() {
                         self.commit(watch)?;
                     }
                 }
@@ -192,8 +194,8 @@ impl<'a> Engine<'a> {
         watch: &mut Watch<'_>,
     ) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
-        // An error ends the run, and the writer is dropped with everything since the last commit.
-        let refused = keys::insert_unique(&mut self.writer, &keys, &mut self.new)?;
+        // An error ends the run, and the target is dropped with everything since the last commit.
+        let refused = self.target.insert_unique(&keys, &mut self.new)?;
         let mut tally = Tally { keys: keys.len() as u64, refused: refused.len() as u64, ..skipped };
         for key in keys::selected(&keys, &self.new) {
             tally.new += 1;
@@ -231,17 +233,21 @@ impl<'a> Engine<'a> {
         if let Some(refused) = &mut self.refused {
             self.cursor.refused = Some(refused.commit()?);
         }
-        self.writer.metadata_mut()?.set(self.entry.clone(), self.cursor.encode());
-        let (number, outcome) = match self.writer.commit() {
-            Ok(()) => (self.writer.info()?.commit, Ok(())),
-            Err(crate::Error::Unknown { commit, source, .. }) if self.clock.uncommitted() > 0 => {
+        let has_new = self.clock.uncommitted() > 0;
+        let (number, outcome) = match self.target.commit(&self.entry, self.cursor.encode()) {
+            Ok(number) => (number, Ok(())),
+            Err(
+                Error::Filter(FilterError::Unknown { commit, source, .. })
+                | Error::Store(StoreError::Unknown { version: commit, source, .. }),
+            ) if has_new => {
                 self.in_doubt = Some(commit);
                 return Err((*source).into());
             }
-            Err(error @ crate::Error::AfterCommit { commit, .. }) => (commit, Err(error.into())),
-            Err(error) => return Err(error.into()),
+            Err(Error::Filter(error @ FilterError::AfterCommit { commit, .. })) => {
+                (commit, Err(error.into()))
+            }
+            Err(error) => return Err(error),
         };
-        let has_new = self.clock.uncommitted() > 0;
         self.clock.commit();
         if has_new {
             // Whoever wants to stop is asked again at once.

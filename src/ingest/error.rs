@@ -12,6 +12,20 @@ pub enum Error {
     #[error(transparent)]
     Filter(#[from] crate::Error),
 
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+
+    /// Another run of the same job has committed to the store meanwhile.
+    #[error(
+        "{}: another run of this job is under way, or has just ended; run the job again when none is",
+        store.display()
+    )]
+    Overtaken {
+        /// The store.
+        store: PathBuf,
+    },
+
     /// The job file cannot be understood.
     #[error("{}{}: {problem}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Job {

@@ -77,6 +77,10 @@ impl Begin {
         self.from.unwrap_or(Written { path: self.id, length: 0, tail: xxh3_64(b"") })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) const fn length(&self) -> u64 {
         match self.from {
             Some(written) => written.length,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, OutputProblem};
 use super::job::Job;
+use crate::store::Store;
 use crate::system::{Files, Inode, TEMPORARY};
 
 /// The most links that a name may lead through, as on Linux.
@@ -19,6 +20,8 @@ pub(super) struct Own {
     /// `None` where the filter's folder is not there.
     filter: Option<Files>,
     inodes: Vec<Inode>,
+    /// The folder of the job's store, if it has one in the place of a filter.
+    store: Option<PathBuf>,
 }
 
 impl Own {
@@ -27,7 +30,8 @@ impl Own {
         let filter = Files::new(&job.filter).ok();
         let inodes = filter.iter().flat_map(|Files { data, journal, lock, .. }| [data, journal, lock]);
         let inodes = inodes.filter_map(|path| inode(path)).collect();
-        Self { filter, inodes }
+        let store = Store::is_at(&job.filter).then(|| resolved(&job.filter));
+        Self { filter, inodes, store }
     }
 
     /// All that a job reads and writes besides its inputs.
@@ -44,6 +48,7 @@ impl Own {
 
     pub(super) fn has(&self, path: &Path, metadata: Option<&Metadata>) -> bool {
         metadata.is_some_and(|metadata| self.inodes.contains(&Inode::of(metadata)))
+            || self.store.as_ref().is_some_and(|store| resolved(path).starts_with(store))
             || self.filter.as_ref().is_some_and(|filter| is_name_of(filter, &resolved(path)))
     }
 }

@@ -12,6 +12,7 @@ use super::output::{Begin, Kind, Output};
 use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
+use super::target::{self, Target};
 use crate::{Metadata, Options};
 
 /// How to run a job.
@@ -71,11 +72,7 @@ impl<'a> Ingest<'a> {
     /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
     pub fn plan(&self) -> Result<Plan, Error> {
         own::check_outputs(self.job)?;
-        let metadata = match self.options.read(&self.job.filter) {
-            Ok(reader) => Some(reader.metadata()?),
-            Err(crate::Error::NotFound { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let metadata = target::metadata(self.job, &self.options)?;
         let inputs = inputs::all(self.job)?;
         let cursor = match &metadata {
             Some(metadata) => self.cursor(metadata, &inputs)?.0,
@@ -108,21 +105,24 @@ impl<'a> Ingest<'a> {
             self.outputs(&Cursor::default())?;
             plan::tasks(self.job, &Cursor::default(), inputs)?;
         }
-        let writer = self.job.creation.apply(self.options.clone()).open(&self.job.filter)?;
+        let target = Target::open(self.job, &self.options)?;
+        let metadata = target.metadata()?;
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
-        let (mut cursor, is_known) = self.cursor(writer.metadata()?, &inputs)?;
+        let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
         let [new, refused] = self.outputs(&cursor)?;
         let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
         let before = (cursor.output, cursor.refused);
         cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
         cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
-        check_room(self.job, writer.metadata()?, &cursor, &tasks)?;
+        check_room(self.job, &metadata, &cursor, &tasks)?;
+        let outputs = [&new, &refused].into_iter().flatten().map(Begin::path);
+        let _kept_from_others = target.claim(&cursor::entry(&self.job.name), outputs)?;
         let new = new.map(Output::open).transpose()?;
         let refused = refused.map(Output::open).transpose()?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         let is_claimed = is_known && before == (cursor.output, cursor.refused);
-        let mut engine = Engine::new(self.job, writer, cursor, [new, refused], tasks);
+        let mut engine = Engine::new(self.job, target, cursor, [new, refused], tasks);
         // The first word is given as soon as the filter is ours.
         let _ = engine.tell(None, watch);
         if !is_claimed {
@@ -159,18 +159,12 @@ impl<'a> Ingest<'a> {
     /// Forgets all that the filter remembers of a job, this one or another, so that its next run begins anew. The keys
     /// stay in the filter.
     pub fn forget(&self, job: &str) -> Result<(), Error> {
-        let mut writer = self.options.open_existing(&self.job.filter)?;
-        if writer.metadata_mut()?.remove(&cursor::entry(job)).is_none() {
-            let jobs = jobs(writer.metadata()?);
-            return Err(Error::NoSuchJob { filter: self.job.filter.clone(), job: job.to_owned(), jobs });
-        }
-        writer.commit()?;
-        Ok(writer.close()?)
+        target::forget(self.job, &self.options, job)
     }
 }
 
 /// The jobs that the filter remembers, and the bytes that each takes.
-fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
+pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
     let job = |(entry, value): (&str, &[u8])| Some((cursor::job_of(entry)?.to_owned(), value.len()));
     metadata.iter().filter_map(job).collect()
 }

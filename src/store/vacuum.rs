@@ -22,6 +22,9 @@ use crate::disk::Disk;
 use crate::error::IoContext;
 use crate::system::new_uuid;
 
+/// The operation of the version that a vacuum makes.
+const VACUUM: &str = "vacuum";
+
 /// What a vacuum leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -94,7 +97,7 @@ impl Store {
                 number: newest.number + 1,
                 id: new_uuid(&self.files.root)?,
                 time: SystemTime::now(),
-                operation: "vacuum".to_owned(),
+                operation: VACUUM.to_owned(),
                 base: newest.number,
                 first: known.first.max(limits.first),
                 fence: known.fence.max(limits.fence),
@@ -102,7 +105,7 @@ impl Store {
             };
             let next_limits = Limits { first: next.first, fence: next.fence };
             // What an earlier vacuum has said and not done needs no further version.
-            if next_limits == known || !self.would_remove(next_limits, &kept)? {
+            if next_limits == known || !self.would_remove(&newest, next_limits, &kept)? {
                 break (known, self.kept(known.first, newest.number)?);
             }
             if let Some(next) = self.try_publish(next, newest.number)? {
@@ -146,9 +149,10 @@ impl Store {
         Ok(kept)
     }
 
-    fn would_remove(&self, limits: Limits, kept: &BTreeSet<(u32, Name)>) -> Result<bool> {
-        let is_below = self.files.version_numbers()?.into_iter().any(|number| number < limits.first);
-        let mut removes = is_below;
+    /// Whether there is anything to be removed. The one version that the last vacuum had to leave is not worth another.
+    fn would_remove(&self, newest: &Version, limits: Limits, kept: &BTreeSet<(u32, Name)>) -> Result<bool> {
+        let below = self.files.version_numbers()?.into_iter().filter(|number| *number < limits.first).count();
+        let mut removes = below > usize::from(newest.operation == VACUUM);
         self.each_leftover(limits, kept, &mut |_| {
             removes = true;
             Ok(())

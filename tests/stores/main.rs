@@ -9,6 +9,10 @@ mod answers;
 mod crash;
 mod errors;
 mod images;
+#[cfg(feature = "cli")]
+mod ingest;
 mod processes;
 mod readers;
 mod record;
+#[cfg(feature = "cli")]
+mod tool;

@@ -68,6 +68,25 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     assert_eq!(found.iter().filter(|found| **found).count(), 350);
 }
 
+/// Else a store that nobody changes would get a version from each of its vacuums.
+#[test]
+fn a_vacuum_of_a_store_that_was_vacuumed_makes_no_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2);
+    (0..3).for_each(|round| insert(&store, &keys(round * 10..round * 10 + 10)));
+    let vacuum = || {
+        std::thread::sleep(Duration::from_millis(20));
+        store.vacuum(&Vacuum::default().grace(Duration::from_millis(10))).unwrap()
+    };
+    let told = vacuum();
+    assert_eq!((told.version, told.versions), (Some(5), 3), "{told:?}");
+    for _ in 0..3 {
+        assert_eq!((vacuum().version, store.newest().unwrap().number), (None, 5));
+    }
+    insert(&store, &keys(50..60));
+    assert_eq!(vacuum().version, Some(7));
+}
+
 /// What was compared with the version is what is read, whatever takes its name.
 #[test]
 fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {

@@ -1,0 +1,190 @@
+//! A store of many shards beside one file: inserts, lookups, opening, and the longest pause while the contents double.
+//!
+//! `cargo bench --bench stores -- 100` (millions of keys; needs some ten bytes of disk a key). Store and file take turns
+//! in rounds; medians and their ratios are printed. Both work on two threads.
+
+use std::path::Path;
+use std::time::Instant;
+
+use gowk::store::Store;
+use gowk::{Options, Reader, SlotsPerBucket};
+
+const SHARDS: u32 = 64;
+const THREADS: usize = 2;
+const ROUNDS: usize = 3;
+/// Keys of a batch.
+const BATCH: u64 = 4 << 20;
+/// Keys that one GiB of a filter is created for.
+const GIBIBYTE: u64 = 483_000_000;
+const LOOKUPS: u64 = 40_000_000;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let millions = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
+    let count = millions.unwrap_or(10_u64) * 1_000_000;
+    let dir = tempfile::tempdir_in(".")?;
+    inserts(dir.path(), count)?;
+    lookups(dir.path())?;
+    opening(dir.path())?;
+    pauses(dir.path(), count / 10)
+}
+
+fn options(capacity: u64) -> Options {
+    let four = SlotsPerBucket::new(4).unwrap_or(SlotsPerBucket::Four);
+    Options::new().capacity(capacity).slots_per_bucket(four).seed(1).threads(THREADS)
+}
+
+fn keys(from: u64, count: u64) -> Vec<[u8; 8]> {
+    (from..from + count).map(u64::to_le_bytes).collect()
+}
+
+fn store(path: &Path, shards: u32, options: &Options) -> Outcome<Store> {
+    Store::create(path, shards, options)?;
+    Ok(Store::open_with(path, options)?)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn compare(what: &str, unit: &str, of_store: Vec<f64>, of_file: Vec<f64>) {
+    let (store, file) = (median(of_store), median(of_file));
+    println!("{what}: store {store:.2} {unit}, file {file:.2} {unit}, ratio {:.2}", store / file);
+}
+
+fn inserts(dir: &Path, count: u64) -> Outcome<()> {
+    let (mut of_store, mut of_file) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (path, file) = (dir.join("s"), dir.join("f"));
+        let store = store(&path, SHARDS, &options(count))?;
+        let mut update = store.update()?;
+        let mut seconds = 0.0;
+        for from in (0..count).step_by(BATCH as usize) {
+            let keys = keys(from, BATCH.min(count - from));
+            let start = Instant::now();
+            update.insert_batch(&keys)?;
+            seconds += start.elapsed().as_secs_f64();
+        }
+        let start = Instant::now();
+        update.commit("insert", None)?;
+        let commit = start.elapsed().as_secs_f64();
+        of_store.push(count as f64 / (seconds + commit) / 1e6);
+        println!("round {round}: store {seconds:.2} s and {commit:.2} s for the commit");
+        let mut writer = options(count).create(&file)?;
+        let mut seconds = 0.0;
+        for from in (0..count).step_by(BATCH as usize) {
+            let keys = keys(from, BATCH.min(count - from));
+            let start = Instant::now();
+            writer.insert_batch(&keys)?;
+            seconds += start.elapsed().as_secs_f64();
+        }
+        let start = Instant::now();
+        writer.commit()?;
+        writer.close()?;
+        let commit = start.elapsed().as_secs_f64();
+        of_file.push(count as f64 / (seconds + commit) / 1e6);
+        println!("round {round}: file {seconds:.2} s and {commit:.2} s for the commit");
+        std::fs::remove_dir_all(path)?;
+        std::fs::remove_file(file)?;
+    }
+    compare(&format!("{count} keys into {SHARDS} shards"), "M/s", of_store, of_file);
+    Ok(())
+}
+
+type Look<'a> = dyn Fn(&[[u8; 8]], &mut Vec<bool>) -> Outcome<()> + 'a;
+
+/// Of absent and present keys, in 1 GiB in all.
+fn lookups(dir: &Path) -> Outcome<()> {
+    let (path, file) = (dir.join("s"), dir.join("f"));
+    let store = store(&path, SHARDS, &options(GIBIBYTE))?;
+    let (present, mut found) = (keys(0, LOOKUPS / 2), Vec::new());
+    let mut update = store.update()?;
+    update.insert_batch(&present)?;
+    update.commit("insert", None)?;
+    let mut writer = options(GIBIBYTE).create(&file)?;
+    writer.insert_batch(&present)?;
+    writer.commit()?;
+    writer.close()?;
+    let (of_store, of_file) = (store.read()?, options(1).read(&file)?);
+    println!("{} bytes in {SHARDS} shards", of_store.info().bytes);
+    // In no order that the filter knows.
+    let asked: Vec<[u8; 8]> = (0..LOOKUPS)
+        .map(|number| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % LOOKUPS).to_le_bytes())
+        .collect();
+    let (mut stores, mut files) = (Vec::new(), Vec::new());
+    for _ in 0..=ROUNDS {
+        let mut time = |look: &Look| -> Outcome<f64> {
+            let start = Instant::now();
+            for keys in asked.chunks(BATCH as usize) {
+                look(keys, &mut found)?;
+            }
+            Ok(LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6)
+        };
+        stores.push(time(&|keys, found| Ok(of_store.contains_batch(keys, found)?))?);
+        files.push(time(&|keys, found| Ok(of_file.contains_batch(keys, found)?))?);
+    }
+    // The first round verifies pages.
+    compare("batch lookups, 1 GiB", "M/s", stores.split_off(1), files.split_off(1));
+    drop((of_store, of_file));
+    std::fs::remove_dir_all(path)?;
+    Ok(std::fs::remove_file(file)?)
+}
+
+fn opening(dir: &Path) -> Outcome<()> {
+    let path = dir.join("s");
+    let shards = 1024;
+    let made = store(&path, shards, &options(1_000_000))?;
+    let mut update = made.update()?;
+    update.insert_batch(&keys(0, 1_000_000))?;
+    println!("{} of {shards} shards have a file", update.touched());
+    update.commit("insert", None)?;
+    let mut times = Vec::new();
+    for number in 0..20_u64 {
+        let start = Instant::now();
+        assert!(Store::open(&path)?.read()?.contains(&number.to_le_bytes())?);
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    println!("opening {shards} shards and one lookup: {:.2} ms", median(times));
+    Ok(std::fs::remove_dir_all(path)?)
+}
+
+/// The longest that any call takes while the contents double.
+fn pauses(dir: &Path, count: u64) -> Outcome<()> {
+    const SMALL: u64 = 50_000;
+    let (path, file) = (dir.join("s"), dir.join("f"));
+    let capacity = count / 2;
+    let store = store(&path, SHARDS, &options(capacity))?;
+    let mut update = store.update()?;
+    update.insert_batch(&keys(0, capacity))?;
+    update.commit("insert", None)?;
+    let mut update = store.update()?;
+    let mut longest: f64 = 0.0;
+    for from in (capacity..2 * capacity).step_by(SMALL as usize) {
+        let keys = keys(from, SMALL);
+        let start = Instant::now();
+        update.insert_batch(&keys)?;
+        longest = longest.max(start.elapsed().as_secs_f64());
+    }
+    let start = Instant::now();
+    update.commit("insert", None)?;
+    let commit = start.elapsed().as_secs_f64();
+    println!("store of {capacity} keys doubling: longest call {longest:.3} s, commit {commit:.3} s");
+    let mut writer = options(capacity).create(&file)?;
+    writer.insert_batch(&keys(0, capacity))?;
+    writer.commit()?;
+    let mut longest: f64 = 0.0;
+    for from in (capacity..2 * capacity).step_by(SMALL as usize) {
+        let keys = keys(from, SMALL);
+        let start = Instant::now();
+        writer.insert_batch(&keys)?;
+        longest = longest.max(start.elapsed().as_secs_f64());
+    }
+    let start = Instant::now();
+    writer.commit()?;
+    let commit = start.elapsed().as_secs_f64();
+    println!("file of {capacity} keys doubling: longest call {longest:.3} s, commit {commit:.3} s");
+    assert!(Reader::open(&file)?.contains(&keys(0, 1)[0])?);
+    Ok(())
+}

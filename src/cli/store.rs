@@ -1,0 +1,62 @@
+//! `gowk store`, and what the other verbs do where they are given a store in the place of a filter.
+
+mod create;
+mod dedup;
+mod info;
+mod intake;
+mod log;
+mod reader;
+mod vacuum;
+mod verify;
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand};
+
+use super::failure::Failure;
+use super::outcome::Outcome;
+
+pub(super) use dedup::dedup;
+pub(super) use info::print as print_info;
+pub(super) use intake::{Given, StoreArgs, TransactionArgs, insert, remove};
+pub(super) use reader::{AnyReader, copy};
+pub(super) use verify::verify;
+
+/// Create stores, list their versions, and vacuum them
+///
+/// A store is a folder of filters, the shards, under versions. check, count, dedup, insert, remove, info, verify and copy
+/// take a store where they take a filter; what they change is committed at the end, as one version, by as many
+/// processes at a time as you like.
+#[derive(Args)]
+pub(super) struct Store {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Create(create::Create),
+    Log(log::Log),
+    Vacuum(vacuum::Vacuum),
+}
+
+impl Store {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        match self.verb {
+            Verb::Create(verb) => verb.run(),
+            Verb::Log(verb) => verb.run(),
+            Verb::Vacuum(verb) => verb.run(),
+        }
+    }
+}
+
+/// Whether a verb was given a store.
+pub(super) fn is_store(path: &Path) -> bool {
+    gowk::store::Store::is_at(path)
+}
+
+/// A time as RFC 3339 writes it, in UTC.
+fn utc(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}

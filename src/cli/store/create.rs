@@ -1,0 +1,65 @@
+//! `gowk store create`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::store::Store;
+use gowk::{Options, Reader};
+
+use super::super::bar::Bar;
+use super::super::creation::Shape;
+use super::super::failure::Failure;
+use super::super::outcome::Outcome;
+use super::super::quantity;
+
+/// Create a store: empty, or out of a filter
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk store create crawl.store --shards 64 --capacity 10_000_000_000
+  gowk store create crawl.store --shards 16 --from seen.gowk      with all keys of the filter
+
+Shards of 1 to 4 GiB are a good size. A commit rewrites the shards that it touches.")]
+pub(super) struct Create {
+    /// Folder to create; may be there if it is empty
+    store: PathBuf,
+
+    /// Shards that divide all keys, 1 to 65536
+    #[arg(long, value_name = "S", value_parser = quantity::count)]
+    shards: u64,
+
+    /// Distinct keys that the store takes before its shards have to double
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "from")]
+    capacity: Option<u64>,
+
+    /// Divide this filter into the shards; the store answers as the filter does. It has the filter's seed and limits
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["capacity", "false_positive_rate", "slots_per_bucket", "seed", "growth"])]
+    #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate"])]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    shape: Shape,
+}
+
+impl Create {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
+        if let Some(from) = &self.from {
+            let bar = Bar::new("dividing");
+            let filter = Reader::open(from)?;
+            let progress = &mut |done, all| bar.tell(done, all);
+            Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
+        } else {
+            let options = self.shape.options(self.capacity.unwrap_or_default());
+            let named = |error| match error {
+                gowk::store::Error::Filter(error @ gowk::Error::Option { .. }) => {
+                    Failure::Creation { file: self.store.clone(), error }
+                }
+                error => error.into(),
+            };
+            Store::create(&self.store, shards, &options).map_err(named)?;
+        }
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,135 @@
+//! `gowk info` of a store.
+
+use std::path::Path;
+
+use gowk::store::{Description, Store, StoreInfo, StoreReader, Version};
+use serde::Serialize;
+
+use super::super::failure::Failure;
+use super::super::json;
+use super::super::output::Output;
+use super::utc;
+
+#[derive(Serialize)]
+struct Facts {
+    file: String,
+    uuid: String,
+    shards: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
+    slots_per_bucket: u32,
+    capacity: u64,
+    requested_false_positive_rate: Option<f64>,
+    growth: &'static str,
+    max_file_size: Option<u64>,
+    max_false_positive_rate: Option<f64>,
+    version: u64,
+    time: String,
+    operation: String,
+    first: u64,
+    files: u64,
+    entries: u64,
+    bytes: u64,
+    bits_per_key: Option<f64>,
+    expected_false_positive_rate: f64,
+    highest_false_positive_rate: f64,
+    transactions: Vec<Last>,
+}
+
+#[derive(Serialize)]
+struct Last {
+    application: String,
+    number: u64,
+    version: u64,
+}
+
+impl Facts {
+    fn new(
+        file: &Path,
+        seed: Option<String>,
+        description: &Description,
+        version: &Version,
+        info: &StoreInfo,
+    ) -> Self {
+        let last = version.transactions.iter().map(|(application, done)| Last {
+            application: application.clone(),
+            number: done.number,
+            version: done.version,
+        });
+        Self {
+            file: file.to_string_lossy().into_owned(),
+            uuid: json::uuid(description.uuid),
+            shards: description.shards,
+            seed,
+            slots_per_bucket: description.slots_per_bucket.get(),
+            capacity: description.capacity,
+            requested_false_positive_rate: description.requested_false_positive_rate,
+            growth: json::growth(description.growth),
+            max_file_size: description.max_file_size,
+            max_false_positive_rate: description.max_false_positive_rate,
+            version: version.number,
+            time: utc(version.time),
+            operation: version.operation.clone(),
+            first: version.first,
+            files: info.files,
+            entries: info.entries,
+            bytes: info.bytes,
+            bits_per_key: info.bits_per_key,
+            expected_false_positive_rate: info.expected_false_positive_rate,
+            highest_false_positive_rate: info.highest_false_positive_rate,
+            transactions: last.collect(),
+        }
+    }
+}
+
+/// Describes a store, by its newest version; no file of a shard is opened.
+pub(in super::super) fn print(
+    path: &Path,
+    (store, reader): &(Store, StoreReader),
+    as_json: bool,
+    show_seed: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let description = store.description();
+    let seed = show_seed.then(|| description.seed.to_string());
+    let facts = Facts::new(path, seed, description, reader.version(), &reader.info());
+    if as_json {
+        output.line(json::line(&facts))?;
+    } else {
+        let made_for = match facts.requested_false_positive_rate {
+            Some(rate) => format!("{} keys at a false-positive rate of {rate}", facts.capacity),
+            None => format!("{} keys", facts.capacity),
+        };
+        let bits = facts.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
+        let rate = format!(
+            "{:.3e} expected now, {:.3e} in the worst shard",
+            facts.expected_false_positive_rate, facts.highest_false_positive_rate
+        );
+        let version = format!("{}, by {}, {}", facts.version, facts.operation.escape_debug(), facts.time);
+        let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
+        let seed = facts.seed.map(|seed| ("seed", seed));
+        let words = [
+            ("store", facts.file),
+            ("uuid", facts.uuid),
+            ("created for", made_for),
+            ("slots per bucket", facts.slots_per_bucket.to_string()),
+            ("shards", shards),
+            ("version", version),
+            ("entries", facts.entries.to_string()),
+            ("bits a key", bits),
+            ("false-positive rate", rate),
+            ("files", format!("{} bytes", facts.bytes)),
+        ];
+        for (name, value) in words.into_iter().chain(seed) {
+            output.line(format_args!("{name:<24}{value}"))?;
+        }
+        for Last { application, number, version } in &facts.transactions {
+            let application = application.escape_debug();
+            output.line(format_args!(
+                "{:<24}{application}:{number} in version {version}",
+                "last transaction"
+            ))?;
+        }
+    }
+    Ok(())
+}

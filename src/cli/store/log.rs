@@ -1,0 +1,85 @@
+//! `gowk store log`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::store::{Store, Version};
+use serde::Serialize;
+
+use super::super::failure::Failure;
+use super::super::json;
+use super::super::outcome::Outcome;
+use super::super::output::Output;
+use super::utc;
+
+/// List the versions of a store, the newest first
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk store log crawl.store
+
+Each line has the number of the version, when it was made (UTC), what made it, how many files of shards it brought, and
+the entries in all shards; then the transaction that it committed, if it was one. With --json, each is one object.")]
+pub(super) struct Log {
+    /// Store to look into
+    store: PathBuf,
+
+    /// Print one JSON object a version
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    version: u64,
+    time: String,
+    operation: &'a str,
+    base: u64,
+    files: u64,
+    entries: u64,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transaction: Option<u64>,
+}
+
+impl<'a> From<&'a Version> for Entry<'a> {
+    fn from(version: &'a Version) -> Self {
+        let own = version.transactions.iter().find(|(_, done)| done.version == version.number);
+        Self {
+            version: version.number,
+            time: utc(version.time),
+            operation: &version.operation,
+            base: version.base,
+            files: version.shards.values().filter(|file| file.since == version.number).count() as u64,
+            entries: version.entries(),
+            bytes: version.bytes(),
+            application: own.map(|(application, _)| application.as_str()),
+            transaction: own.map(|(_, done)| done.number),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let versions = Store::open(&self.store)?.log()?;
+        let mut output = Output::standard(b'\n')?;
+        for entry in versions.iter().rev().map(Entry::from) {
+            if self.json {
+                output.line(json::line(&entry))?;
+                continue;
+            }
+            let Entry { version, time, operation, files, entries, .. } = &entry;
+            let transaction = entry.application.zip(entry.transaction);
+            let transaction = transaction
+                .map_or_else(String::new, |(application, number)| format!("  {application}:{number}"));
+            output.line(format_args!(
+                "{version:>6}  {time}  {operation:<8}  {files:>5} files  {entries:>12} entries{}",
+                transaction.escape_debug()
+            ))?;
+        }
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,51 @@
+//! A filter or a store, for lookups.
+
+use std::path::Path;
+
+use gowk::store::{Store, StoreReader};
+use gowk::{Options, Reader};
+
+use super::super::bar::Bar;
+use super::super::failure::Failure;
+use super::super::outcome::Outcome;
+
+/// What a verb looks into.
+pub(in super::super) enum AnyReader {
+    Filter(Reader),
+    Store(Box<StoreReader>),
+}
+
+impl AnyReader {
+    pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
+        if super::is_store(path) {
+            return Ok(Self::Store(Box::new(Store::open_with(path, options)?.read()?)));
+        }
+        Ok(Self::Filter(options.read(path)?))
+    }
+
+    pub(in super::super) fn contains_batch<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        found: &mut Vec<bool>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Filter(reader) => Ok(reader.contains_batch(keys, found)?),
+            Self::Store(reader) => Ok(reader.contains_batch(keys, found)?),
+        }
+    }
+
+    pub(in super::super) fn count(&self, key: &[u8]) -> Result<u32, Failure> {
+        match self {
+            Self::Filter(reader) => Ok(reader.count(key)?),
+            Self::Store(reader) => Ok(reader.count(key)?),
+        }
+    }
+}
+
+/// Joins the newest version of a store into one filter.
+pub(in super::super) fn copy(store: &Path, destination: &Path) -> Result<Outcome, Failure> {
+    let reader = Store::open(store)?.read()?;
+    let bar = Bar::new("joining");
+    reader.join_to(destination, &mut |done, all| bar.tell(done, all))?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,78 @@
+//! `gowk store vacuum`
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use gowk::store::{Store, Vacuumed};
+
+use super::super::failure::Failure;
+use super::super::outcome::Outcome;
+use super::super::output::Output;
+use super::super::quantity;
+
+/// Remove versions of a store that nobody needs any more, and what unfinished updates have left
+///
+/// Readers of a removed version are told to refresh, and updates based on one are refused: none gets a wrong answer.
+/// Nothing else ever removes anything from a store.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk store vacuum crawl.store                        what was replaced more than a day ago
+  gowk store vacuum crawl.store --keep 30              the last 30 versions stay whatever their age
+  gowk store vacuum crawl.store --grace 0              all but the newest, while nobody else uses the store")]
+pub(super) struct Vacuum {
+    /// Store to clean up
+    store: PathBuf,
+
+    /// Versions that stay whatever their age, the newest included
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    keep: NonZeroU64,
+
+    /// How long a version stays after the next one was made: seconds, or a number with m, h or d
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = duration)]
+    grace: Duration,
+}
+
+/// Seconds, or minutes, hours or days by their letter.
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let unit = UNITS.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, seconds) = unit.unwrap_or((text, 1));
+    let number = quantity::count(number).map_err(|error| format!("{error}, 90s, 12h or 7d"))?;
+    let seconds = number.checked_mul(seconds).ok_or_else(|| "longer than can be counted".to_owned())?;
+    Ok(Duration::from_secs(seconds))
+}
+
+impl Vacuum {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let store = Store::open(&self.store)?;
+        let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
+        let Vacuumed { version, versions, files, bytes, foreign, .. } = store.vacuum(&vacuum)?;
+        let mut output = Output::standard(b'\n')?;
+        output.line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
+        if let Some(version) = version {
+            output.line(format_args!("version {version} says so"))?;
+        }
+        if foreign > 0 {
+            output.line(format_args!("{foreign} files that are none of the store's were left alone"))?;
+        }
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_documented() {
+        let seconds = |text| duration(text).map(|time| time.as_secs());
+        assert_eq!((seconds("0"), seconds("90"), seconds("90s")), (Ok(0), Ok(90), Ok(90)));
+        assert_eq!((seconds("2m"), seconds("12h"), seconds("7d")), (Ok(120), Ok(43_200), Ok(604_800)));
+        assert!(duration("").is_err() && duration("d").is_err() && duration("1.5h").is_err());
+        assert!(duration("18446744073709551615d").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! Jobs into a store.
+//!
+//! Invariants checked: a run makes one version, beside the one that claims a new output; whatever is killed, and however
+//! often, the store and the output hold in the end what one run without a kill leaves; new input is read from where the
+//! last version ended; a job is forgotten; two runs at the same time leave the output of one.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{OpenOptions, read_to_string, write};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gowk::Options;
+use gowk::store::Store;
+
+use crate::images::Random;
+use crate::thorough;
+
+fn store(dir: &Path) -> Store {
+    Store::create(dir.join("s"), 4, &Options::new().capacity(50_000).false_positive_rate(1e-8)).unwrap()
+}
+
+/// A job whose input has every key about twice.
+fn job(dir: &Path, keys: u32) -> PathBuf {
+    let mut lines = String::new();
+    for number in 0..keys {
+        writeln!(lines, "key-{number}\nkey-{}", number / 2).unwrap();
+    }
+    write(dir.join("in.txt"), lines).unwrap();
+    let text = "name = \"nightly\"\n[filter]\npath = \"s\"\n[input]\npaths = [\"in.txt\"]\n\
+                [output]\nnew_keys = \"new.txt\"\n[commit]\nevery_keys = 1000\n";
+    let path = dir.join("job.toml");
+    write(&path, text).unwrap();
+    path
+}
+
+fn start(job: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_gowk"))
+        .args(["ingest"])
+        .arg(job)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn run(job: &Path) {
+    let output = start(job).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Each key once, in the order in which they came first.
+fn is_right(dir: &Path, keys: u32) {
+    let new = read_to_string(dir.join("new.txt")).unwrap();
+    assert!(new.lines().eq((0..keys).map(|number| format!("key-{number}"))), "{} keys", new.lines().count());
+    let store = Store::open(dir.join("s")).unwrap();
+    let reader = store.read().unwrap();
+    assert_eq!(reader.version().entries(), u64::from(keys));
+    let mut found = Vec::new();
+    reader.contains_batch(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    assert!(found.iter().all(|found| *found));
+}
+
+#[test]
+fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let job = job(dir.path(), 5000);
+    run(&job);
+    is_right(dir.path(), 5000);
+    // The claim of the output, and the keys.
+    assert_eq!(store.newest().unwrap().number, 3);
+    run(&job);
+    assert_eq!(store.newest().unwrap().number, 4);
+    let mut input = OpenOptions::new().append(true).open(dir.path().join("in.txt")).unwrap();
+    (5000..6000).for_each(|number| writeln!(input, "key-{number}").unwrap());
+    run(&job);
+    is_right(dir.path(), 6000);
+    let operations: BTreeSet<String> =
+        store.log().unwrap().into_iter().map(|version| version.operation).collect();
+    assert!(operations.iter().eq(["create", "ingest"]), "{operations:?}");
+    let gowk = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gowk"))
+            .arg("ingest")
+            .arg(&job)
+            .args(arguments)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(gowk(&["--dry-run"]).0, Some(0));
+    assert_eq!(gowk(&["--forget", "nightly"]).0, Some(0));
+    let (status, told) = gowk(&["--forget", "nightly"]);
+    assert!(status == Some(2) && told.contains("remembers no job `nightly`"), "{told}");
+    // Begun anew it would write to an output that it does not know.
+    assert_eq!(gowk(&[]).0, Some(2));
+    // An output inside the store.
+    let text = read_to_string(&job).unwrap().replace("new.txt", "s/versions/000000000009.toml");
+    write(&job, text).unwrap();
+    let (status, told) = gowk(&[]);
+    assert!(status == Some(2) && told.contains("000000000009.toml"), "{told}");
+}
+
+#[test]
+fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let slots = gowk::SlotsPerBucket::new(2).unwrap();
+    let options = Options::new().capacity(300).slots_per_bucket(slots).growth(gowk::Growth::Never);
+    let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
+    let job = job(dir.path(), 100_000);
+    let text = read_to_string(&job).unwrap();
+    write(&job, text.replace("[commit]", "refused = \"refused.txt\"\n[commit]")).unwrap();
+    let output = start(&job).wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let refused = read_to_string(dir.path().join("refused.txt")).unwrap();
+    let words = format!("{} of this run's 200000 keys found no room", refused.lines().count());
+    assert!(told.contains(&words) && told.contains("refused.txt"), "{told}");
+    let new = read_to_string(dir.path().join("new.txt")).unwrap();
+    let mut found = Vec::new();
+    store.read().unwrap().contains_batch(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    let refused: BTreeSet<&str> = refused.lines().collect();
+    assert!(!refused.is_empty() && found.contains(&true));
+    for (key, found) in new.lines().zip(found) {
+        assert!(found || refused.contains(key), "{key}");
+    }
+    // They are read, so the next run has nothing to do.
+    run(&job);
+}
+
+#[test]
+fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
+    let kills = thorough::size("kills of a job into a store", 12, 100);
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    let keys = 40_000;
+    let job = job(dir.path(), keys);
+    let mut random = Random(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    println!("seed {}", random.0);
+    for _ in 0..kills {
+        let mut child = start(&job);
+        std::thread::sleep(Duration::from_micros(random.below(120_000) as u64));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    run(&job);
+    is_right(dir.path(), keys);
+}
+
+#[test]
+fn of_runs_at_the_same_time_the_output_is_that_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let keys = 20_000;
+    let job = job(dir.path(), keys);
+    let children: Vec<Child> = (0..4).map(|_| start(&job)).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() || told.contains("another run of this job"), "{told}");
+    }
+    run(&job);
+    is_right(dir.path(), keys);
+    assert!(store.newest().unwrap().number >= 3);
+}

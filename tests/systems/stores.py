@@ -1,0 +1,113 @@
+"""Stores: on file systems whose locks fail, and where nothing can be written.
+
+Expected: every verb works as ever although each call that locks anything fails, and none of them even tries; on a file
+system that is mounted read-only, a store is read. NFS is shown over loopback where the machine can export a folder."""
+
+import os
+import shutil
+
+from machine import NotHere, Wrong, keys, need, system
+
+COUNT = 3000
+
+
+def plainly(machine, *words, **how):
+    return machine.gowk(*words, **how).expect(0)
+
+
+def refusing_locks(machine, *words, input=""):
+    """Runs the tool while every lock fails, and looks whether it has asked for one."""
+    log = os.path.join(machine.folder("traces"), f"locks-{len(os.listdir(machine.folder('traces')))}")
+    fail = ("strace", "-f", "-o", log, "-e", "trace=flock,fcntl", "-e", "inject=flock:error=ENOLCK")
+    result = machine.gowk(*words, input=input, wrapper=fail).expect(0)
+    with open(log) as lines:
+        for line in lines:
+            if "flock(" in line or "SETLK" in line:
+                raise Wrong(f"{words[0]}: {line.strip()}")
+    return result
+
+
+def works(machine, run, store):
+    """Creates, changes, reads and vacuums a store."""
+    run(machine, "store", "create", store, "--shards", "4", "--capacity", "1000", "--false-positive-rate", "1e-8")
+    run(machine, "dedup", store, input=keys(range(COUNT)))
+    again = run(machine, "dedup", store, "--transaction", "a:1", input=keys(range(COUNT // 2, 2 * COUNT)))
+    if again.out != keys(range(COUNT, 2 * COUNT)):
+        raise Wrong(f"{again.out.count(chr(10))} keys were new")
+    run(machine, "insert", store, "--threads", "2", input=keys(range(2 * COUNT, 3 * COUNT)))
+    if run(machine, "check", store, "-c", input=keys(range(4 * COUNT))).out.strip() != str(3 * COUNT):
+        raise Wrong("keys are lost, or too many are found")
+    run(machine, "verify", store).says("no damage")
+    run(machine, "store", "vacuum", store, "--grace", "0").says("4 versions")
+    run(machine, "verify", store).says("no damage")
+
+
+def without_locks(machine):
+    need("strace")
+    works(machine, refusing_locks, os.path.join(machine.folder("store-without-locks"), "s"))
+    return "no lock is even asked for"
+
+
+def read_only(machine):
+    folder = machine.folder("writable")
+    works(machine, plainly, os.path.join(folder, "s"))
+    store = os.path.join(machine.mount("--bind", "-o", "ro", folder, at=machine.folder("read-only")), "s")
+    found = machine.gowk("check", "-c", store, input=keys(range(4 * COUNT))).expect(0)
+    if found.out.strip() != str(3 * COUNT):
+        raise Wrong(str(found))
+    machine.gowk("info", store).expect(0).says("version")
+    machine.gowk("verify", store).expect(0)
+    machine.gowk("insert", store, "x").expect(2).says("Read-only")
+
+
+def on_a_full_disk(machine):
+    """Every step of an update may find no room. Nothing is lost then, and a vacuum makes room."""
+    disk = machine.mount("-t", "tmpfs", "-o", "size=6m", "none", at=machine.folder("small"))
+    store = os.path.join(disk, "s")
+    plainly(machine, "store", "create", store, "--shards", "4", "--capacity", "1000", "--false-positive-rate", "1e-8")
+    done, refused = 0, 0
+    ballast = os.path.join(disk, "ballast")
+    for round in range(40):
+        # The room that is left differs each time, down to a few pages.
+        with open(ballast, "wb") as file:
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+            file.write(bytes(max(0, free - 65536 * round)))
+        result = machine.gowk("insert", store, input=keys(range(done, done + 50))).expect(0, 2)
+        if result.status == 0:
+            done += 50
+        else:
+            refused += 1
+            result.says("no space", "free; free some")
+        found = machine.gowk("check", "-c", store, input=keys(range(done + 50))).expect(0, 1)
+        if found.out.strip() != str(done):
+            raise Wrong(f"{done} keys were committed: {found}")
+        os.remove(ballast)
+        if round % 5 == 4:
+            plainly(machine, "store", "vacuum", store, "--grace", "0")
+    plainly(machine, "verify", store)
+    if refused == 0 or done == 0:
+        raise Wrong(f"{refused} commits found no room, {done} keys are in")
+    return f"{refused} of 40 commits found no room"
+
+
+def over_nfs(machine):
+    if not shutil.which("exportfs") or not os.path.isdir("/proc/fs/nfsd"):
+        raise NotHere("this machine exports no folder over NFS")
+    exported, mounted = machine.folder("exported"), machine.folder("mounted")
+    system("exportfs", "-o", "rw,no_root_squash,fsid=77", f"127.0.0.1:{exported}")
+    try:
+        system("mount", "-t", "nfs", f"127.0.0.1:{exported}", mounted)
+        try:
+            works(machine, plainly, os.path.join(mounted, "s"))
+        finally:
+            system("umount", "-l", mounted)
+    finally:
+        system("exportfs", "-u", f"127.0.0.1:{exported}")
+
+
+CASES = [
+    ("store where every lock fails", without_locks),
+    ("store in a folder mounted read-only", read_only),
+    ("store on a full disk", on_a_full_disk),
+    ("store over NFS", over_nfs),
+]
