@@ -47,5 +47,9 @@ pub struct DamagedPage {
 
 /// Adds what a page holds to `counts`; false if it holds a slot or a bucket that no writer stores.
 pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
-    page.iter().fold(true, |sound, word| counts.tally(Bucket::<W>::new(*word)) && sound)
+    let mut sound = true;
+    for word in page {
+        sound &= counts.tally(Bucket::<W>::new(*word));
+    }
+    sound
 }

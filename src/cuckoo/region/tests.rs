@@ -831,7 +831,7 @@ fn check_crowded_pair<W: Width>() {
     let outcomes: Vec<_> = siblings.map(|sibling| (sibling, history.insert(sibling))).collect();
     match outcomes[..] {
         // Too short a tail for so many.
-        _ if outcomes.len() <= 2 * W::SLOTS as usize => return,
+        _ if outcomes.len() <= 2 * W::SLOTS as usize => {}
         [.., (last, Inserted::NoPath)] => {
             history.split(last.rem >> 63 == 1);
             history.check_live();
