@@ -1,6 +1,6 @@
 //! The command line: one module a verb, and beside them what several verbs share.
 //!
-//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`main`] turns
+//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`run`] turns
 //! them into an exit code and a line on standard error.
 
 mod arguments;
@@ -22,6 +22,7 @@ mod insert;
 mod intake;
 mod json;
 mod man;
+mod merge;
 mod outcome;
 mod output;
 mod prometheus;
@@ -30,11 +31,12 @@ mod refused;
 mod remove;
 mod repair;
 mod set;
+mod shrink;
 mod stop;
 mod store;
 mod verify;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -81,7 +83,9 @@ enum Verb {
     Verify(verify::Verify),
     Repair(repair::Repair),
     Copy(copy::Copy),
+    Merge(merge::MergeFilters),
     Grow(grow::Grow),
+    Shrink(shrink::Shrink),
     Set(set::Set),
     Store(store::Store),
     Completions(completions::Completions),
@@ -102,7 +106,9 @@ impl Verb {
             Self::Verify(verb) => verb.run(),
             Self::Repair(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
+            Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
+            Self::Shrink(verb) => verb.run(),
             Self::Set(verb) => verb.run(),
             Self::Store(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),
@@ -111,23 +117,25 @@ impl Verb {
     }
 }
 
-pub(crate) fn main() -> ExitCode {
-    let verb = match Gowk::try_parse_from(arguments::joined(std::env::args_os())) {
+/// Does what the arguments say, the first of which is the program's name, and returns the exit code. Wrong arguments and
+/// `--help` end the process.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let verb = match Gowk::try_parse_from(arguments::joined(arguments)) {
         Ok(gowk) => gowk.verb,
         Err(error) => arguments::without_false_tips(error).exit(),
     };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::NotFound) => ExitCode::from(1),
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::NotFound) => 1,
         // As a shell reports a process that died of the signal.
-        Ok(Outcome::Stopped(signal)) => ExitCode::from(128_u8.saturating_add(signal as u8)),
+        Ok(Outcome::Stopped(signal)) => 128_u8.saturating_add(signal as u8),
         Err(failure) => {
             // Whoever closed the output does not want to read about it.
             if failure.is_broken_pipe() {
-                return ExitCode::from(stop::OUTPUT_CLOSED);
+                return stop::OUTPUT_CLOSED;
             }
             output::note(&failure);
-            ExitCode::from(2)
+            2
         }
     }
 }

@@ -14,6 +14,7 @@ mod bucket;
 mod counts;
 mod group;
 mod hash;
+mod merge;
 mod offset;
 pub(crate) mod region;
 mod search;
@@ -27,6 +28,8 @@ pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
 pub(crate) use hash::CANARY_KEY;
 pub use hash::{HashKind, KeyHash, Seed};
 pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
+pub use merge::Merge;
+pub(crate) use merge::{Taken, halve, take_region};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;

@@ -176,8 +176,8 @@ pub enum Error {
 
     /// The filter was to be opened as a sealed one, and is not at a checkpoint or not closed.
     #[error(
-        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be written, as \
-         `gowk info` does; or open a copy that `gowk copy` made",
+        "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once, not as sealed, where it may be \
+         written; or open a copy of it",
         path.display()
     )]
     NotSealed {
@@ -314,6 +314,15 @@ pub enum Error {
         needed: u64,
         /// Bytes available.
         available: u64,
+    },
+
+    /// The filter cannot be halved.
+    #[error("{}: will not shrink: {reason}", path.display())]
+    Shrink {
+        /// The filter file.
+        path: PathBuf,
+        /// Why not.
+        reason: ShrinkRefusal,
     },
 
     /// An option outside its range.
@@ -455,12 +464,38 @@ impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
             Self::Hash | Self::Seed(..) | Self::Slots(..) | Self::Regions(..) => {
-                "make the next filter with `gowk create --like` the other"
+                "make the next filter like the other"
             }
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
             Self::Metadata(_) => "make the two equal, or remove one",
         }
     }
+}
+
+/// Why a filter is not halved.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShrinkRefusal {
+    /// It has as many regions as it was created with.
+    #[error("it has not doubled since it was created; create a smaller filter for the next keys")]
+    NeverDoubled,
+    /// What is in use now is more than half of all slots.
+    #[error("its entries would take {load:.3} of the slots; remove keys first, or leave it as it is")]
+    Load {
+        /// Slots in use, divided by those that it would have.
+        load: f64,
+    },
+    /// Entries of two regions find no room in one.
+    #[error(
+        "region {region} would have no room for its entries, at a load of {load:.3}; remove keys first, or leave it as \
+         it is"
+    )]
+    Region {
+        /// The region without room, by its number after the halving.
+        region: u64,
+        /// Slots in use, divided by those that it would have.
+        load: f64,
+    },
 }
 
 /// Why a file is not taken for a sealed one.

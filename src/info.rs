@@ -71,6 +71,9 @@ pub struct Info {
     /// The filter after each of its next doublings, up to eight. The list ends earlier where the format, a limit or the
     /// share of void entries forbids another doubling.
     pub forecast: Vec<Forecast>,
+    /// The filter after [`Writer::shrink`](crate::Writer::shrink), if it has doubled and its entries take no more slots than
+    /// it would have. They may still find no room where that is close.
+    pub shrunk: Option<Forecast>,
     /// The number of the last commit.
     pub commit: u64,
     /// Bytes of the file.
@@ -79,7 +82,7 @@ pub struct Info {
     pub journal_length: u64,
 }
 
-/// The filter after one of its next doublings, when it is full again.
+/// The filter after one of its next doublings, when it is full again; or as it is now, after a halving.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -93,6 +96,8 @@ pub struct Forecast {
     pub bits_per_key: f64,
     /// Void entries, which have no tail left; a doubling copies them to both sides.
     pub void_entries: u64,
+    /// Bytes of the file then.
+    pub file_length: u64,
 }
 
 /// What an [`Info`] is computed from.
@@ -145,6 +150,7 @@ impl From<Facts> for Info {
             bits_per_key: bits_per_key(geometry, &counts),
             expected_false_positive_rate: counts.expected_false_positive_rate(width, slots),
             forecast: forecast(geometry, policy, counts),
+            shrunk: shrunk(geometry, &counts),
             commit,
             file_length: geometry.file_length(),
             journal_length,
@@ -157,6 +163,23 @@ fn bits_per_key(geometry: Geometry, counts: &Counts) -> Option<f64> {
     (entries != 0).then(|| geometry.file_length() as f64 * 8.0 / entries as f64)
 }
 
+fn shrunk(geometry: Geometry, counts: &Counts) -> Option<Forecast> {
+    let halved = geometry.halved()?;
+    (counts.used() <= halved.slots_in_all()).then(|| described(halved, &counts.halved(halved.slots)))
+}
+
+fn described(geometry: Geometry, counts: &Counts) -> Forecast {
+    Forecast {
+        generation: geometry.generation,
+        entries: counts.entries(),
+        expected_false_positive_rate: counts
+            .expected_false_positive_rate(geometry.slots, geometry.slots_in_all()),
+        bits_per_key: bits_per_key(geometry, counts).unwrap_or(f64::INFINITY),
+        void_entries: counts.void(),
+        file_length: geometry.file_length(),
+    }
+}
+
 fn forecast(mut geometry: Geometry, policy: Policy, mut counts: Counts) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
     while forecasts.len() < FORECAST
@@ -165,14 +188,7 @@ fn forecast(mut geometry: Geometry, policy: Policy, mut counts: Counts) -> Vec<F
         let Some(doubled) = geometry.doubled() else { break };
         counts = counts.doubled_and_full(doubled.slots, doubled.slots_in_all());
         geometry = doubled;
-        forecasts.push(Forecast {
-            generation: geometry.generation,
-            entries: counts.entries(),
-            expected_false_positive_rate: counts
-                .expected_false_positive_rate(geometry.slots, geometry.slots_in_all()),
-            bits_per_key: bits_per_key(geometry, &counts).unwrap_or(f64::INFINITY),
-            void_entries: counts.void(),
-        });
+        forecasts.push(described(geometry, &counts));
     }
     forecasts
 }

@@ -28,8 +28,9 @@
 //! # Two ways to use it
 //!
 //! * As a **set**: [`Writer::insert_unique`] stores a key only if it is not found, and nothing is removed.
-//! * As a **multiset**: [`Writer::insert`] stores each copy, up to 2n for n slots per bucket, and
-//!   [`Writer::remove`] takes one. Remove only what was inserted.
+//! * As a **multiset**: [`Writer::insert`] counts each copy, and [`Writer::remove`] takes one. Remove only what
+//!   was inserted. A key with more copies than can be counted, tens of thousands with four slots per bucket
+//!   ([`SlotsPerBucket::highest_count`]), stays for good.
 //!
 //! Mixing them loses keys: a key that was skipped because another one matches it lives on that key's entry, and
 //! removing the other removes both. gowk counts the skipped and refuses to remove then.
@@ -59,6 +60,8 @@
 //! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
 //! | shard | one of several filters that divide all keys among themselves; each key belongs to one of them |
 //! | sizing | the slots per bucket for a rate, the regions for a capacity |
+//! | group | an entry and the *digits* in the slots above it, which count its copies |
+//! | search | for moves of entries and groups to their other buckets, until there is room |
 //! | counts | counters kept with each commit: entries by the length of their tail, inserts, removals |
 //! | error | why a call failed: file, place and remedy |
 //! | layout | where in the file everything lies |
@@ -104,6 +107,8 @@
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
+//! | shrink | to undo a doubling: two regions become one |
+//! | merge | to store what another filter holds, without its keys |
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | store | a folder of sealed filters, one for each shard, under *versions*; its *description* says what was fixed when it was created |
 //! | version | which file each shard of a store has, at one moment; all of them are its *history* |
@@ -140,6 +145,13 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
+/// The tool names what users call as they do.
+#[cfg(feature = "cli")]
+extern crate self as gowk;
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 mod cuckoo;
 mod error;
 mod file;
@@ -157,8 +169,8 @@ pub mod store;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, Seed, SlotsPerBucket};
-pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, Unsealed};
+pub use cuckoo::{HashKind, KeyHash, Merge, Seed, SlotsPerBucket};
+pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};

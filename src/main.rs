@@ -1,7 +1,7 @@
 //! The command-line tool.
 
-mod cli;
+use std::process::ExitCode;
 
-fn main() -> std::process::ExitCode {
-    cli::main()
+fn main() -> ExitCode {
+    ExitCode::from(gowk::cli::run(std::env::args_os()))
 }

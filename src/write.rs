@@ -15,6 +15,7 @@ mod create;
 mod divide;
 mod doubling;
 mod join;
+mod merge;
 mod partition;
 mod pending;
 mod policy;
@@ -22,6 +23,7 @@ mod repair;
 mod scratch;
 #[cfg(feature = "store")]
 mod seal;
+mod shrink;
 mod target;
 mod transaction;
 mod writer;

@@ -44,7 +44,7 @@ fn assert_refused(path: &Path, expected: Unsealed) {
             Err(error @ Error::NotSealed { .. }) => {
                 assert!(matches!(&error, Error::NotSealed { reason, .. } if *reason == expected));
                 let text = error.to_string();
-                assert!(text.contains(path.to_str().unwrap()) && text.contains("gowk info"), "{text}");
+                assert!(text.contains(path.to_str().unwrap()) && text.contains("open it once"), "{text}");
             }
             outcome => panic!("not refused: {outcome:?}"),
         }

@@ -9,13 +9,14 @@ use gowk::Options;
 use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output::{self, Output};
 use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
 /// The number is never too low. It may be too high, because copies of keys that look the same to the filter count
-/// too. It is at most twice the slots per bucket.
+/// too. The highest number, 61568 with four slots per bucket, stands for that many or more; a note at the end says how
+/// many keys were counted so.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,10 +41,19 @@ impl Count {
         let reader = AnyReader::open(&self.file, &self.read.apply(Options::new()))?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
+        let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
         self.keys.each_batch(&mut output, |output, keys| {
-            keys.iter().try_for_each(|key| output.counted(reader.count(key.key)?, key.record))?;
+            keys.iter().try_for_each(|key| {
+                let copies = reader.count(key.key)?;
+                at_least += u64::from(copies == highest);
+                output.counted(copies, key.record)
+            })?;
             Ok(ControlFlow::Continue(()))
         })?;
+        if at_least > 0 {
+            let file = self.file.display();
+            output::note(format_args!("{file}: {at_least} of these counts mean {highest} or more"));
+        }
         Ok(Outcome::Done)
     }
 }

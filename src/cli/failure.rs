@@ -181,6 +181,13 @@ impl fmt::Display for WithRemedy<'_> {
                 "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
                 path.display()
             ),
+            Error::NotSealed { path, reason } => write!(
+                f,
+                "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be \
+                 written, as `gowk info` does; or open a copy that `gowk copy` made",
+                path.display()
+            ),
+            Error::Unlike { .. } => write!(f, "{} (`gowk create --like`)", self.0),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
                 let path = path.display();

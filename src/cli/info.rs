@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use gowk::store::{Store, StoreReader};
-use gowk::{Growth, Info, Options};
+use gowk::{Forecast, Growth, Info, Options};
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
@@ -164,7 +164,7 @@ impl Print {
         for (name, value) in facts.into_iter().chain(seed).chain(ages(&info)) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
-        for line in doublings(&info) {
+        for line in doublings(&info).into_iter().chain(halving(&info)) {
             output.line(line)?;
         }
         LEGEND.lines().try_for_each(|line| output.line(format_args!("  {line}")))
@@ -257,6 +257,13 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
         (name, format!("{} {doublings} ({tail} tail bits)", grouped(*entries)))
     };
     by_age.map(line).collect()
+}
+
+/// What a halving brings, if it can be.
+fn halving(info: &Info) -> Option<String> {
+    let Forecast { file_length, expected_false_positive_rate: rate, .. } = info.shrunk?;
+    let name = "when shrunk";
+    Some(format!("{name:<24}{file_length} bytes, false-positive rate {rate:.3e} (`gowk shrink`)"))
 }
 
 /// What the next doublings bring.

@@ -127,6 +127,7 @@ pub(super) struct Description {
     bits_per_key: Option<f64>,
     expected_false_positive_rate: f64,
     forecast: Vec<Doubling>,
+    shrunk: Option<Doubling>,
     commit: u64,
     file_length: u64,
     journal_length: u64,
@@ -139,6 +140,7 @@ struct Doubling {
     expected_false_positive_rate: f64,
     bits_per_key: f64,
     void_entries: u64,
+    file_length: u64,
 }
 
 impl From<Info> for Description {
@@ -176,6 +178,7 @@ impl From<Info> for Description {
             bits_per_key: info.bits_per_key,
             expected_false_positive_rate: info.expected_false_positive_rate,
             forecast: info.forecast.iter().map(Doubling::from).collect(),
+            shrunk: info.shrunk.as_ref().map(Doubling::from),
             commit: info.commit,
             file_length: info.file_length,
             journal_length: info.journal_length,
@@ -191,6 +194,7 @@ impl From<&Forecast> for Doubling {
             expected_false_positive_rate: forecast.expected_false_positive_rate,
             bits_per_key: forecast.bits_per_key,
             void_entries: forecast.void_entries,
+            file_length: forecast.file_length,
         }
     }
 }

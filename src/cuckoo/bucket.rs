@@ -279,6 +279,21 @@ impl<W: Width> Bucket<W> {
         Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
     }
 
+    /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
+    pub(super) const fn is_plain(self) -> bool {
+        let without_tail = Self::zero_lanes(self.0 & (Self::TAIL_TOP | Self::TAIL_BODY));
+        without_tail.0 & !self.empty_lanes().0 == 0 && !self.has_stray_bits()
+    }
+
+    /// Whether an entry matches whatever query matches `entry`: it agrees with it, and its tail is no longer.
+    ///
+    /// `0xabc8` covers itself and `0xabcc`, whose tail is longer; and `0xabcc` does not cover `0xabc8`, which matches
+    /// `0xabc1` too.
+    pub(super) fn covers(self, entry: Slot<W>) -> bool {
+        let length = entry.tail_length();
+        Iterator::any(&mut self.matches(entry), |lane| self.slot(lane).tail_length() <= length)
+    }
+
     /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
     ///
     /// Lanes of 16 bits are compared in one vector of eight: a processor has more vector registers to spare than

@@ -94,6 +94,28 @@ impl Counts {
         well_formed && (universal == 0 || universal == W::SLOTS)
     }
 
+    /// Adds what buckets hold, as `tally` does.
+    pub(crate) fn tally_all<W: Width>(&mut self, words: &[u64]) {
+        // By the lowest set bit of each slot; those of each lane apart, as the next addition to a counter waits for the
+        // one before.
+        let mut by_lowest = [[0_u64; 64]; 8];
+        for word in words {
+            let bucket = Bucket::<W>::new(*word);
+            if !bucket.is_plain() {
+                self.tally(bucket);
+                continue;
+            }
+            for (lane, counts) in (0..W::SLOTS).zip(&mut by_lowest) {
+                // That of an empty slot is 32, behind all others.
+                counts[bucket.slot(lane).0.trailing_zeros() as usize % 64] += 1;
+            }
+        }
+        for (tail, count) in (0..=W::TAIL_BITS as usize).zip(&mut self.by_tail) {
+            let lowest = W::TAIL_BITS as usize - tail;
+            *count += by_lowest.iter().map(|counts| counts[lowest]).sum::<u64>();
+        }
+    }
+
     /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
@@ -140,6 +162,17 @@ impl Counts {
         }
         by_tail[0] += 2 * self.void();
         Self { by_tail, universal: 2 * self.universal, ..*self }
+    }
+
+    /// The counters after one halving, which undoes a doubling: tails are one bit longer, up to the longest. Quarantined
+    /// buckets may become fewer, to half as many, and digits a few more or fewer.
+    pub(crate) fn halved(&self, width: SlotsPerBucket) -> Self {
+        let longest = width.fresh_tail_bits() as usize;
+        let mut by_tail = [0; TAIL_LENGTHS];
+        for (tail, count) in self.by_tail.iter().enumerate().take(longest + 1) {
+            by_tail[(tail + 1).min(longest)] += count;
+        }
+        Self { by_tail, ..*self }
     }
 
     /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the

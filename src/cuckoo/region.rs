@@ -224,17 +224,24 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
         buckets.store(id, room.with(lane, fingerprint));
         return Ok(Inserted::Stored);
     }
-    for (id, bucket) in both {
-        let groups = Groups::of(bucket);
-        if let Some((index, group)) = groups.longest_match(fingerprint)
-            && group.lanes() == Some(W::SLOTS)
-            && let Some(saturated) = groups.with(index, Group { copies: group.copies + 1, ..group }).pack()
-        {
-            buckets.store(id, saturated);
-            return Ok(Inserted::Counted { digits: 0, saturates: true });
-        }
-    }
-    Ok(Inserted::NoPath)
+    Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
+}
+
+/// Saturates a group that matches and fills its bucket; of two the one with the shorter tail, as removals take from the
+/// other first.
+fn saturate<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+) -> Option<Inserted<W>> {
+    let filling = both.into_iter().filter_map(|(id, bucket)| {
+        let (_, group) = Groups::of(bucket).longest_match(fingerprint)?;
+        (group.lanes() == Some(W::SLOTS)).then_some((id, group))
+    });
+    let (id, group) = filling.max_by_key(|(_, group)| group.order())?;
+    let group = Group { copies: group.copies + 1, ..group };
+    buckets.store(id, Groups::none().and(group).pack()?);
+    Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
 /// Makes one group of those of a bucket that match, if there are several, and counts the copy in it. Its entry is the

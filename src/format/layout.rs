@@ -113,6 +113,11 @@ impl Geometry {
         self.data() + region.0 as u64 * REGION
     }
 
+    /// The geometry before the last doubling; `None` if there was none.
+    pub(crate) fn halved(self) -> Option<Self> {
+        Some(Self { generation: self.generation.checked_sub(1)?, ..self })
+    }
+
     /// The geometry after one doubling; `None` past the format's last region.
     pub(crate) fn doubled(self) -> Option<Self> {
         let doubled = Self { generation: self.generation + 1, ..self };

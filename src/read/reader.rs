@@ -205,8 +205,10 @@ impl Reader {
         on_threads(parts, look_up).into_iter().collect()
     }
 
-    /// How many copies of the key are stored, at most 2n for n slots per bucket; other keys that match it count
-    /// too, so this is never too low. Errors as for [`contains`](Self::contains).
+    /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
+    /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
+    /// that many copies or more; it is also the answer where a bucket is quarantined. Errors as for
+    /// [`contains`](Self::contains).
     #[inline]
     pub fn count(&self, key: &[u8]) -> Result<u32> {
         if let Some(view) = recent::take() {

@@ -8,7 +8,7 @@ use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, Counts, MAX_REGIONS, RegionId, Width, with_width};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::file::{Overlay, Region, UnpublishedFile};
-use crate::format::{Identity, tally};
+use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
 /// Streams `source`, which holds what `counts` says, into a new file of twice as many regions, and returns what that
@@ -62,13 +62,17 @@ pub(super) fn each_descendant<W: Width>(
     children.iter().try_for_each(|child| each_descendant::<W>(child, doublings - 1, each))
 }
 
+/// The two regions that one becomes by a doubling.
+pub(super) fn split<W: Width>(region: &Region) -> [Option<Box<Region>>; 2] {
+    let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+    split_region::<W>(region, &mut children);
+    children.map(|child| Some(Box::new(child)))
+}
+
 /// Adds what a region holds to `counts`.
 pub(super) fn count_region<W: Width>(region: &Region, counts: &mut Counts) {
-    let (pages, _) = region.as_chunks();
-    for page in pages {
-        // What no writer stores is counted for nothing, as by every scan. Verification names it.
-        let _ = tally::<W>(page, counts);
-    }
+    // What no writer stores is counted for nothing, as by every scan. Verification names it.
+    counts.tally_all::<W>(region);
 }
 
 fn split_region<W: Width>(parent: &Region, children: &mut [Region; 2]) {

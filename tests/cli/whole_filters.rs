@@ -137,6 +137,48 @@ fn a_filter_like_another_has_its_seed_shape_and_limits() {
 }
 
 #[test]
+fn filters_merge_into_one_that_is_made_if_it_is_not_there() {
+    let folder = Folder::with_filter(&["--capacity", "60_000"]);
+    folder.run(&["create", "g", "--like", "f"], "").done();
+    folder.run(&["insert", "f"], lines(0..30_000)).done();
+    folder.run(&["insert", "--copies", "g"], lines(20_000..50_000)).done();
+    folder.run(&["merge", "all", "f", "g"], "").done();
+    folder.assert_holds("all", &lines(0..50_000));
+    folder.run(&["verify", "all"], "").done();
+    folder.run(&["remove", "all"], lines(0..1)).refused(&["inserts stored nothing"]);
+    assert_eq!(folder.info("all")["seed"], folder.info("f")["seed"]);
+    // Copies add up: those of keys that both have, and those of one that is merged twice.
+    folder.run(&["merge", "--sum", "sum", "g", "g", "--sealed"], "").done();
+    assert!(folder.run(&["count", "sum"], lines(20_000..20_001)).done().starts_with("2\t"));
+    folder.run(&["create", "other", "--capacity", "60_000"], "").done();
+    let words = [
+        "/other: has the seed ",
+        "compared with ",
+        "/all; make the next filter like the other (`gowk create --like`)",
+    ];
+    folder.run(&["merge", "all", "f", "other"], "").refused(&words);
+    folder.run(&["merge", "new", "nothing"], "").refused(&["nothing"]);
+    assert!(!folder.path("new").exists());
+}
+
+#[test]
+fn shrink_undoes_a_doubling_as_info_tells() {
+    let folder = filled();
+    let before = folder.info("f");
+    folder.run(&["shrink", "f"], "").refused(&["/f: will not shrink: it has not doubled"]);
+    folder.run(&["grow", "f"], "").done();
+    let told = folder.info("f")["shrunk"].clone();
+    assert!(folder.run(&["info", "f"], "").done().contains("when shrunk"));
+    folder.run(&["shrink", "f"], "").done();
+    let after = folder.info("f");
+    for field in ["generation", "entries", "file_length", "expected_false_positive_rate"] {
+        assert_eq!((&after[field], &after[field]), (&told[field], &before[field]), "{field}");
+    }
+    folder.assert_holds("f", &lines(0..50_000));
+    folder.run(&["verify", "f"], "").done();
+}
+
+#[test]
 fn grow_doubles_a_filter_and_keeps_its_keys() {
     let folder = filled();
     let before = folder.info("f");

@@ -1,0 +1,19 @@
+"""The command-line tool: ``gowk``, or ``python -m gowk``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from ._gowk import command
+
+
+def main() -> int:
+    """Runs the tool with the arguments of the process; returns its exit code."""
+    # Python notes Ctrl-C and raises later. The tool either listens itself, or has the signal end the process.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return command(["gowk", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

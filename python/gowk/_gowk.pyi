@@ -1,0 +1,515 @@
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from ._info import Committed, Info, Plan, Progress, Repair, Report, Summary
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+_Path: TypeAlias = str | PathLike[str]
+_Key: TypeAlias = str | Buffer
+_Keys: TypeAlias = Iterable[str] | Iterable[Buffer] | Iterable[str | Buffer] | NDArray[Any] | _ArrowStream | _ArrowArray
+_Told: TypeAlias = Callable[[int, int], object]
+
+__all__ = ["Job", "Reader", "Writer", "__version__", "command", "join", "release_thread"]
+
+__version__: str
+
+@final
+class Reader:
+    """A filter open for lookups, from any number of processes and threads, beside a writer or without one.
+
+    It sees each commit when that commit returns, and follows the filter when it doubles. Opening one costs less than a
+    millisecond, whatever the size: pages are verified against their checksums as they are first touched. There is
+    nothing to close: the file is let go with the last reference.
+
+    Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
+
+    A reader may be pickled: it travels as its path and options, and is opened where it is first used. After
+    :func:`os.fork`, too, each process opens the file for itself.
+
+    Args:
+        path: the filter file.
+        threads: threads that batches are divided over, at least 1. Batches of fewer than some thirty thousand keys a
+            thread use fewer.
+        in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
+            commits are not seen then.
+        sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
+            journal, on file systems without locks or write permission, as from an image or a network share.
+        on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
+            the key is there (``"present"``).
+        verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
+            them now (``"eager"``), or ``"never"``.
+        wait: seconds to wait for another process that is just opening or recovering the filter, a minute at least.
+
+    Raises:
+        NotFound: there is no such filter. It is a :class:`FileNotFoundError` too.
+        Error: something is wrong with the file; the subclasses say what.
+
+    >>> import gowk
+    >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
+    ...     seen.update(["https://example.org/", b"https://example.com/"])
+    >>> reader = gowk.Reader("seen.gowk")
+    >>> "https://example.com/" in reader
+    True
+    >>> reader.contains_many(["https://example.org/", "https://example.net/"])
+    array([ True, False])
+    """
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        threads: int = 1,
+        in_memory: bool = False,
+        sealed: bool = False,
+        on_damage: Literal["error", "present"] = "error",
+        verify: Literal["first_touch", "eager", "never"] = "first_touch",
+        wait: float = 0.0,
+    ) -> Self: ...
+    @staticmethod
+    def _unopened(
+        path: _Path, threads: int, in_memory: bool, sealed: bool, on_damage: str, verify: str, wait: float
+    ) -> Reader: ...
+    def __contains__(self, key: _Key, /) -> bool: ...
+    def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Looks up many keys, several times as fast as one by one: a NumPy array of bool, one a key, in their order.
+
+        Each answer is right as of some moment during the call. A null is never present. The GIL is released.
+
+        Args:
+            keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or whatever offers Arrow data
+                of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
+
+        Raises:
+            TypeError: one of the keys is none, which the message names by its index; or ``keys`` holds none at all.
+
+        >>> import gowk, numpy
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.update(["a", "b"])
+        >>> gowk.Reader("seen.gowk").contains_many(numpy.array(["b", "c", "a"]))
+        array([ True, False,  True])
+        """
+    def count(self, key: _Key) -> int:
+        """How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+
+        >>> import gowk
+        >>> with gowk.Writer("copies.gowk") as copies:
+        ...     copies.insert_many(["a", "b", "a"])
+        >>> gowk.Reader("copies.gowk").count("a")
+        2
+        """
+    def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
+        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+    def __len__(self) -> int: ...
+    def info(self) -> Info:
+        """The filter's shape, contents and expectations, as of its last commit."""
+    @property
+    def expected_false_positive_rate(self) -> float:
+        """The chance that a key never inserted is found now, 0 to 1."""
+    @property
+    def metadata(self) -> Mapping[str, bytes]:
+        """Names and bytes that the filter carries, as of its last commit: a mapping of ``str`` to ``bytes`` that does not
+        change.
+        """
+    @property
+    def path(self) -> Path:
+        """The filter file, as a :class:`pathlib.Path` without links followed."""
+    def verify(self, progress: _Told | None = None) -> Report:
+        """Reads every page, and compares it with its checksum and with the counters.
+
+        Args:
+            progress: called with the pages read, and all there are. An exception of it ends the call.
+
+        Raises:
+            Busy: a writer stopped in the middle of a commit and does not go on.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.add("a")
+        >>> gowk.Reader("seen.gowk").verify().is_clean
+        True
+        """
+    def refresh(self) -> bool:
+        """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
+        that one; returns whether it did.
+
+        Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
+        once in any case.
+        """
+    def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:
+        """Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
+
+        Together they answer as the filter does. :func:`join` puts them together again.
+
+        Args:
+            destinations: the files, in the order of the shards.
+            progress: called with the regions written, and all there are. An exception of it ends the call.
+
+        Raises:
+            Indivisible: the filter has a number of regions that cannot be divided so.
+
+        >>> import gowk
+        >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
+        ...     whole.update(["a", "b", "c"])
+        >>> gowk.Reader("whole.gowk").divide_to(["0.gowk", "1.gowk"])
+        >>> shards = [gowk.Reader("0.gowk"), gowk.Reader("1.gowk")]
+        >>> gowk.join(shards, "again.gowk")
+        >>> gowk.Reader("again.gowk").contains_many(["a", "b", "c", "d"])
+        array([ True,  True,  True, False])
+        """
+    def copy_to(self, destination: _Path, progress: _Told | None = None, *, over: bool = False) -> None:
+        """Copies the filter, as of one commit, to a file that must not exist, or over another filter.
+
+        Seed, keys, counters and metadata are the same. The copy is durable when the call returns. Readers of a filter that
+        is replaced go on with the copy at once.
+
+        Args:
+            destination: the file.
+            progress: called with the regions copied, and all there are. An exception of it ends the call.
+            over: whether a filter at the destination is replaced.
+
+        Raises:
+            Exists: the destination is taken. It is a :class:`FileExistsError` too.
+            Damaged: a page is damaged.
+        """
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Writer:
+    """A filter open for changes: by one writer at a time, over all processes.
+
+    All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
+    context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
+    fails, the writer stays open, so that it may be tried again.
+
+    As a **set**: :meth:`add`, :meth:`add_new`, :meth:`update` and :meth:`update_new` store a key only if it is not found.
+    As a **multiset**: :meth:`insert` and :meth:`insert_many` store each copy, and :meth:`remove` takes one. Mixing them
+    loses keys, so removal is refused once a key was skipped because it was found.
+
+    Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
+
+    A writer belongs to the process that opened it, and cannot be pickled. Threads may share it.
+
+    Args:
+        path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
+        mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
+            not be there, and ``"w"`` creates one in the place of what is there.
+        capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
+        false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
+            doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
+        slots_per_bucket: at creation: 2 to 7, instead of a rate.
+        seed: at creation: of the hash; random unless given.
+        growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
+        max_file_size: at creation: the most bytes that the file may have.
+        max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
+        threads: threads that batches are divided over, at least 1.
+        wait: seconds to wait for another writer to finish.
+        verify: when pages are compared with their checksums; see :class:`Reader`.
+        max_kicks: entries that an insert examines at most in search of a free slot.
+        void_growth: whether the filter may double although most of its entries would be copied to both sides.
+        like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
+            no ``capacity``, rate, slots or seed beside it.
+        shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
+            shard is refused with :class:`OtherShard`.
+
+    Raises:
+        Locked: another writer has the filter.
+        Rate: the filter is there, and not as selective as asked.
+        Option: an option is outside its range. It is a :class:`ValueError` too.
+        Error: something is wrong with the file; the subclasses say what.
+
+    >>> import gowk
+    >>> with gowk.Writer("seen.gowk", capacity=100_000, false_positive_rate=1e-4) as seen:
+    ...     seen.add_new("https://example.org/"), seen.add_new("https://example.org/")
+    (True, False)
+    """
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        mode: Literal["a", "r+", "x", "w"] = "a",
+        capacity: int | None = None,
+        false_positive_rate: float | None = None,
+        slots_per_bucket: int | None = None,
+        seed: int | None = None,
+        growth: Literal["auto", "never"] | None = None,
+        max_file_size: int | None = None,
+        max_false_positive_rate: float | None = None,
+        threads: int = 1,
+        wait: float = 0.0,
+        verify: Literal["first_touch", "eager", "never"] = "first_touch",
+        max_kicks: int = 2000,
+        void_growth: bool = False,
+        like: Reader | None = None,
+        shard: tuple[int, int] | None = None,
+    ) -> Self: ...
+    def __contains__(self, key: _Key, /) -> bool: ...
+    def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Looks up many keys: a NumPy array of bool, one a key, in their order. See :meth:`Reader.contains_many`; a reader
+        is faster.
+        """
+    def count(self, key: _Key) -> int:
+        """How many copies of the key are stored. Other keys that match it count too, so this is never too low."""
+    def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
+        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+    def add(self, key: _Key) -> None:
+        """Stores the key unless it is found already.
+
+        Raises:
+            TypeError: the key is neither ``str`` nor ``bytes``-like.
+            Full: the filter has no room, and must not grow.
+            Growth: the filter has no room, and growing would not be right.
+        """
+    def add_new(self, key: _Key) -> bool:
+        """Stores the key unless it is found already; returns whether it was **new**, and so was stored.
+
+        Errors as for :meth:`add`.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.add_new("a"), seen.add_new(b"a")
+        (True, False)
+        """
+    def update(self, keys: _Keys) -> None:
+        """Stores all keys that are not found already. Nulls are skipped. The GIL is released.
+
+        An iterable is read in chunks, in constant memory: about a million keys, or 16 MiB of them. If it raises, if one
+        of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's attribute
+        ``taken`` has their number, and a note says so. :meth:`commit` keeps them, and :meth:`rollback` undoes them.
+
+        Args:
+            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+
+        Raises:
+            TypeError: one of the keys is none, which the message names by its index.
+            Full: some keys found no room, and the filter must not grow. The others of their chunk were taken.
+            Growth: some keys found no room, and growing would not be right.
+
+        >>> import gowk
+        >>> seen = gowk.Writer("seen.gowk")
+        >>> try:
+        ...     seen.update(["a", "b", 3, "d"])
+        ... except TypeError as error:
+        ...     print(error, error.taken)
+        keys[2] is int, but a key is str or bytes-like 2
+        >>> "b" in seen, "d" in seen
+        (True, False)
+        >>> seen.close()
+        """
+    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
+        """As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
+
+        Of equal keys, the first counts. A null has False. If an exception ends the call, its attribute ``mask`` has the
+        answers of the keys that were taken.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.update_new(["a", "b", "a"])
+        array([ True,  True, False])
+        """
+    def insert(self, key: _Key) -> None:
+        """Stores one more copy of the key, as removal needs it: one removal takes one copy. Errors as for :meth:`add`."""
+    def insert_many(self, keys: _Keys) -> None:
+        """Stores one more copy of each key. Otherwise as :meth:`update`."""
+    def remove(self, key: _Key) -> bool:
+        """Removes one copy of the key; returns whether there was one.
+
+        Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
+
+        Raises:
+            UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
+        """
+    def remove_unchecked(self, key: _Key) -> bool:
+        """As :meth:`remove`, even if inserts were skipped. Skipped keys that rely on the removed entry are lost with it."""
+    def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+
+        Otherwise as :meth:`remove` and :meth:`update_new`.
+        """
+    def commit(self) -> None:
+        """Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does nothing.
+
+        Raises:
+            Unknown: whether the commit is durable is unknown until the filter is opened again.
+            AfterCommit: the commit is durable, but was not applied.
+            Error: after any other error the commit is not there, and may be tried again or rolled back.
+        """
+    def rollback(self) -> None:
+        """Forgets all changes since the last commit."""
+    def close(self) -> None:
+        """Rolls the open transaction back, and lets other writers have the filter. Closing again does nothing.
+
+        Raises:
+            AfterCommit: something failed; what was committed is durable.
+        """
+    def checkpoint(self) -> None:
+        """Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB of
+        journal.
+        """
+    def grow(self, progress: _Told | None = None) -> None:
+        """Doubles the filter now, as part of the open transaction.
+
+        Args:
+            progress: called with the regions done, and all there are. An exception of it ends the doubling.
+
+        Raises:
+            Growth: a limit forbids it.
+        """
+    def repair(self, progress: _Told | None = None) -> Repair:
+        """Gives up damaged pages, so that the filter can be used again: their slots match every key from now on. Rolls the
+        open transaction back, and commits.
+
+        Args:
+            progress: called with the pages read, and all there are. An exception of it ends the repair.
+        """
+    def __len__(self) -> int: ...
+    def info(self) -> Info:
+        """The filter as the open transaction has it."""
+    @property
+    def expected_false_positive_rate(self) -> float:
+        """The chance that a key never inserted is found now, 0 to 1."""
+    @property
+    def metadata(self) -> MutableMapping[str, bytes]:
+        """Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back with
+        the keys. At most 49,152 bytes in all, with 8 for each entry.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.metadata["crawl"] = b"page 17"
+        >>> gowk.Reader("seen.gowk").metadata["crawl"]
+        b'page 17'
+        """
+    def _entries(self) -> dict[str, bytes]: ...
+    def _set_entry(self, name: str, value: Buffer) -> None: ...
+    def _remove_entry(self, name: str) -> bool: ...
+    @property
+    def path(self) -> Path:
+        """The filter file, as a :class:`pathlib.Path` without links followed."""
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Job:
+    r"""A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
+
+    The job is a TOML file that names a filter, inputs, and perhaps a file for the keys seen for the first time;
+    ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
+
+    Args:
+        path: the job file.
+
+    Raises:
+        JobError: it cannot be understood. If it cannot be read, it is an :class:`OSError` too.
+
+    >>> import gowk, pathlib
+    >>> _ = pathlib.Path("urls.txt").write_text("https://example.org/\nhttps://example.com/\n")
+    >>> _ = pathlib.Path("job.toml").write_text('''
+    ... [filter]
+    ... path = "seen.gowk"
+    ... [input]
+    ... paths = ["urls*.txt"]
+    ... ''')
+    >>> job = gowk.Job("job.toml")
+    >>> job.run().run.new
+    2
+    >>> job.run().run.keys          # nothing new to read
+    0
+    """
+    def __new__(cls, path: _Path) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The job's name, under which the filter remembers it."""
+    @property
+    def path(self) -> Path:
+        """The job file."""
+    @property
+    def filter(self) -> Path:
+        """The filter."""
+    @property
+    def output(self) -> Path | None:
+        """The file for keys seen for the first time; None if there is none."""
+    def run(
+        self,
+        *,
+        progress: Callable[[Progress | Committed], object] | None = None,
+        restart: Sequence[_Path] | None = None,
+        forget_missing: bool = False,
+        new_output: bool = False,
+        threads: int = 1,
+        wait: float = 0.0,
+    ) -> Summary:
+        """Reads all that is new in the inputs into the filter, and returns what was found.
+
+        After an exception, or a kill, what was committed stays committed, and running the job again goes on from there.
+        Ctrl-C commits what was read, and raises :class:`KeyboardInterrupt` then.
+
+        Args:
+            progress: called with a :class:`Progress` now and then, at least five times a second, and with a
+                :class:`Committed` after each commit. If it returns False (not None), the run commits and ends; if it
+                raises, the run commits, and the exception goes on.
+            restart: inputs to be read from their start, whatever was read of them before.
+            forget_missing: forget finished inputs that are gone, to make room in the filter's metadata.
+            new_output: begin a new output, whatever was written before.
+            threads: threads that batches are divided over.
+            wait: seconds to wait for another writer to finish.
+
+        Raises:
+            JobError: an input, the output, or what the filter remembers of the job is not as it should be. Its attribute
+                ``committed`` has the number of keys of this run that are committed, if there are any.
+            Error: the filter refused.
+        """
+    def plan(
+        self, *, restart: Sequence[_Path] | None = None, forget_missing: bool = False, new_output: bool = False
+    ) -> Plan:
+        """What :meth:`run` would do. Nothing is changed, except that a filter whose writer died is recovered.
+
+        Arguments and errors as for :meth:`run`.
+        """
+    def forget(self, name: str | None = None) -> None:
+        """Forgets all that the filter remembers of a job, this one unless another is named, so that its next run begins
+        anew. The keys stay in the filter.
+
+        Raises:
+            JobError: the filter remembers no such job.
+        """
+
+def command(arguments: Sequence[str]) -> int:
+    """Runs the command-line tool with these arguments, the first of which is its name; returns the exit code."""
+def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = None) -> None:
+    """Joins shards, given in their order, into one filter at ``destination``, where there must be none.
+
+    They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+
+    Args:
+        shards: all shards there are, or some of them that one shard of fewer would hold.
+        destination: the file.
+        progress: called with the regions written, and all there are. An exception of it ends the call.
+
+    Raises:
+        Unlike: they differ in what must be equal, which the message says.
+    """
+def release_thread() -> None:
+    """Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
+
+    A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
+    """

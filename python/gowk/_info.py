@@ -1,0 +1,247 @@
+"""What a filter says of itself, and what a job has done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The filter after one of its next doublings, when it is full again."""
+
+    generation: int
+    """How often it would have doubled."""
+    entries: int
+    """Entries it would hold."""
+    expected_false_positive_rate: float
+    """The expected rate then, 0 to 1."""
+    bits_per_key: float
+    """Bits of the file per entry then."""
+    void_entries: int
+    """Entries without a tail, which a doubling copies to both sides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """A filter's shape, contents and expectations, as of its last commit.
+
+    That of a :class:`~gowk.Writer` includes the open transaction.
+    """
+
+    format: tuple[int, int]
+    """Major and minor version of the file's format."""
+    uuid: UUID
+    """The file's own number, random."""
+    hash: Literal["xxh3", "caller"]
+    """Who hashes the keys."""
+    seed: int
+    """The seed of the hash."""
+    slots_per_bucket: int
+    """Slots in each bucket, 2 to 7."""
+    shards: int
+    """How many shards divide all keys; 1 for a filter that takes every key."""
+    shard: int
+    """Which of them the filter holds, from 0."""
+    base_regions: int
+    """Regions when the filter was created."""
+    generation: int
+    """How often it has doubled since."""
+    regions: int
+    """Regions now; each has 8192 buckets."""
+    capacity: int
+    """Keys asked for at creation."""
+    requested_false_positive_rate: float | None
+    """The rate asked for at creation; None if slots per bucket were given instead."""
+    growth: Literal["auto", "never"]
+    """Whether the filter doubles itself."""
+    max_file_size: int | None
+    """Bytes that the file may have at most; None for no limit."""
+    max_false_positive_rate: float | None
+    """The expected rate beyond which it does not double; None for no limit."""
+    slots: int
+    """Slots of all buckets."""
+    entries: int
+    """Slots that hold an entry: one for each distinct key, or more."""
+    digits: int
+    """Slots that hold a digit, which counts copies of an entry."""
+    saturated: int
+    """Entries whose copies have reached the highest count. They stay for good, whatever is removed."""
+    copies: int
+    """Copies of all keys: those inserted, less those removed."""
+    inserted: int
+    """Copies ever inserted."""
+    removed: int
+    """Copies removed."""
+    unrecorded: int
+    """Inserts that stored no entry; removal is refused unless this is 0."""
+    entries_by_tail: tuple[int, ...]
+    """Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling."""
+    quarantined_buckets: int
+    """Buckets that repair has filled with slots that match everything."""
+    load: float
+    """Slots in use, by entries, digits and quarantine, divided by all slots: 0 to 1."""
+    bits_per_key: float | None
+    """Bits of the file per entry; None while there are none."""
+    expected_false_positive_rate: float
+    """The chance that a key never inserted is found now, 0 to 1."""
+    forecast: tuple[Forecast, ...]
+    """The filter after each of its next doublings, up to eight, as far as the limits allow them."""
+    commit: int
+    """The number of the last commit."""
+    file_length: int
+    """Bytes of the file."""
+    journal_length: int
+    """Bytes of commits in the journal, which the next checkpoint empties."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedPage:
+    """A page of 4096 bytes that does not hold what was written."""
+
+    page: int
+    """Its number, counted in pages from the first region."""
+    region: int
+    """The region it belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What :meth:`gowk.Reader.verify` found."""
+
+    is_clean: bool
+    """Whether nothing is wrong."""
+    pages: int
+    """Data pages read."""
+    damaged: tuple[DamagedPage, ...]
+    """Those that do not match their checksum, ascending."""
+    malformed: tuple[DamagedPage, ...]
+    """Those that match their checksum but hold what no writer stores, ascending."""
+    superblock_damaged: bool
+    """One of the two superblocks is damaged; the other serves."""
+    counts_differ: bool
+    """Entries found are not those that the filter counts, although every page is intact."""
+    live_differs: bool
+    """The live area is of another commit than the superblock, which shows that a write was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What :meth:`gowk.Writer.repair` did."""
+
+    is_empty: bool
+    """Whether nothing needed repair."""
+    quarantined: tuple[DamagedPage, ...]
+    """The pages whose slots now match every key, ascending."""
+    superblock: bool
+    """A damaged superblock was written anew from the other one."""
+    live: bool
+    """The live area was written anew."""
+    recounted: bool
+    """The counters were wrong, and are now those of a scan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Records of a job, and what became of them."""
+
+    keys: int
+    """Keys inserted."""
+    new: int
+    """Of these, keys not seen before."""
+    empty: int
+    """Records skipped because their key is empty."""
+    too_long: int
+    """Records skipped because their key is too long."""
+    no_field: int
+    """Records skipped because the field is not in them, or does not hold a single value."""
+
+    @property
+    def seen(self) -> int:
+        """Keys that were seen before."""
+        return self.keys - self.new
+
+    @property
+    def read(self) -> int:
+        """All records read."""
+        return self.keys + self.empty + self.too_long + self.no_field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run of a job is."""
+
+    input: Path | None
+    """The input being read; None before the first."""
+    bytes: int
+    """Bytes of the inputs, as they are on the disk, that this run has read."""
+    of_bytes: int
+    """Bytes that it has to read, as the inputs were when it began."""
+    tally: Tally
+    """The records found by this run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """All keys of a job until now are durable and visible."""
+
+    number: int
+    """The filter's number of the commit."""
+    keys: int
+    """Keys taken from the inputs so far in this run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSummary:
+    """One input that a run has read from."""
+
+    path: Path
+    tally: Tally
+    """The records found in it, with those of earlier runs that were stopped within it."""
+    finished: bool
+    """Whether it was read to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run of a job has done."""
+
+    inputs: tuple[InputSummary, ...]
+    """The inputs it has read from."""
+    finished_before: int
+    """Inputs that earlier runs had read to their end, and that have not grown since."""
+    run: Tally
+    """What this run has found."""
+    total: Tally
+    """What the job has found in all its runs."""
+    finished: bool
+    """Whether all inputs are read to their end; False if the run was stopped."""
+    seconds: float
+    """How long the run took."""
+    filter: Info
+    """The filter afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInput:
+    """One input of a job, and how much of it was read."""
+
+    path: Path
+    length: int
+    """Bytes of the file."""
+    state: Literal["new", "finished", "grown", "half read"]
+    """What earlier runs have read of it: nothing; all; all that it held then; a part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run of a job would do."""
+
+    inputs: tuple[PlannedInput, ...]
+    """In the order in which they would be read."""
+    filter_exists: bool
+    """Whether the filter is there; else it would be created."""
+    output: Path | None
+    """The output, if there is one."""

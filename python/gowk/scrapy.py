@@ -1,0 +1,250 @@
+"""A Scrapy dupefilter whose memory is a file: two bytes a request instead of hundreds, and kept over kills.
+
+In the project's settings::
+
+    DUPEFILTER_CLASS = "gowk.scrapy.GowkDupeFilter"
+    GOWK_PATH = "seen.gowk"                  # unless given, requests.gowk in JOBDIR
+    GOWK_CAPACITY = 10_000_000               # requests before the file doubles; a million unless given
+    GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 1.5e-9, at five bytes a request
+    GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
+
+A wrong "seen" loses a page, which is why the rate is so low. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long
+as the crawl. With ``GOWK_PATH`` alone the next crawl visits only what no crawl has visited, beside the start requests.
+
+**Kills.** Scrapy's own disk queues and the list of them are written when a crawl ends, and what is being downloaded is in
+no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and have the rest kept up::
+
+    SCHEDULER = "gowk.scrapy.Scheduler"
+    SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleLifoSQLiteQueue"
+    SCHEDULER_START_DISK_QUEUE = None        # start requests are queued with the others
+
+Then what was being downloaded or scraped at the kill is downloaded again, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sqlite3
+import tempfile
+from collections.abc import Container
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy.core.scheduler import Scheduler as _Scheduler
+from scrapy.dupefilters import RFPDupeFilter
+from scrapy.utils.request import request_from_dict
+
+from . import Writer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+__all__ = ["GowkDupeFilter", "Scheduler"]
+
+
+class GowkDupeFilter(RFPDupeFilter):
+    """Scrapy's request fingerprints, in a gowk filter.
+
+    A request is written out, in ``FILE-requests``, once it is queued, or before the next one is looked at where the
+    scheduler is not that of this module. So it survives a kill of the process. Commits, every ``GOWK_COMMIT_EVERY`` requests and at the end, make it survive a loss of power too.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        debug: bool = False,
+        *,
+        fingerprinter: Any = None,
+        capacity: int = 1_000_000,
+        false_positive_rate: float | None = None,
+        commit_every: int = 1000,
+    ) -> None:
+        super().__init__(None, debug, fingerprinter=fingerprinter)
+        self._folder = None if path else tempfile.TemporaryDirectory(prefix="gowk-")
+        self._path = Path(path or Path(self._folder.name if self._folder else "", "requests.gowk"))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._commit_every = commit_every
+        width: dict[str, Any] = {"slots_per_bucket": 2}
+        if false_positive_rate is not None:
+            width = {"false_positive_rate": false_positive_rate}
+        self._writer = Writer(self._path, capacity=capacity, wait=10, **width)
+        self._log = os.open(f"{self._path}-requests", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._unwritten = b""
+        self._uncommitted = 0
+        with open(os.dup(self._log), "rb") as log:
+            # The last line may have been cut off.
+            lines = log.read().split(b"\n")[:-1]
+        if lines:
+            self._writer.update(lines)
+        self._commit()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        settings = crawler.settings
+        path = settings.get("GOWK_PATH")
+        if not path and settings.get("JOBDIR"):
+            path = str(Path(settings["JOBDIR"], "requests.gowk"))
+        rate = settings.get("GOWK_FALSE_POSITIVE_RATE")
+        return cls(
+            path,
+            settings.getbool("DUPEFILTER_DEBUG"),
+            fingerprinter=crawler.request_fingerprinter,
+            capacity=settings.getint("GOWK_CAPACITY", 1_000_000),
+            false_positive_rate=None if rate is None else float(rate),
+            commit_every=settings.getint("GOWK_COMMIT_EVERY", 1000),
+        )
+
+    def request_seen(self, request: Request) -> bool:
+        """Whether an equal request was seen before; if not, it is from now on."""
+        # Scrapy queues a request after this call. So what is written out here was queued before.
+        self.written()
+        if self._uncommitted >= self._commit_every:
+            self._commit()
+        fingerprint = self.request_fingerprint(request)
+        if not self._writer.add_new(fingerprint):
+            return True
+        self._unwritten = fingerprint.encode() + b"\n"
+        self._uncommitted += 1
+        return False
+
+    def written(self) -> None:
+        """Writes out the last request, which has been queued."""
+        if self._unwritten:
+            os.write(self._log, self._unwritten)
+            self._unwritten = b""
+
+    def _commit(self) -> None:
+        self._writer.commit()
+        os.ftruncate(self._log, 0)
+        self._uncommitted = 0
+
+    def close(self, reason: str) -> None:
+        """Commits, and closes the filter."""
+        if self._writer.closed:
+            return
+        self._unwritten = b""
+        self._commit()
+        self._writer.close()
+        os.close(self._log)
+        os.unlink(f"{self._path}-requests")
+        if self._folder:
+            self._folder.cleanup()
+
+
+class Scheduler(_Scheduler):
+    """Scrapy's scheduler, which keeps on the disk what a crawl needs that goes on after a kill: which queues there are,
+    and which requests have left them and are not done with. A crawl begins with those.
+    """
+
+    _known: Any = None
+    _underway: _Underway | None = None
+
+    def open(self, spider: Spider) -> Deferred[None] | None:
+        opened = super().open(spider)
+        if self.dqdir is not None:
+            self._underway = _Underway(Path(self.dqdir).with_name("requests.underway"))
+            for number, request in self._underway.left(spider):
+                self._dqpush(request)
+                self._underway.remove(number)
+            self._remember()
+        return opened
+
+    def enqueue_request(self, request: Request) -> bool:
+        enqueued = super().enqueue_request(request)
+        if isinstance(self.df, GowkDupeFilter):
+            self.df.written()
+        self._remember()
+        return enqueued
+
+    def next_request(self) -> Request | None:
+        if self._underway is None:
+            return super().next_request()
+        # What the engine has done with is no longer in its slot.
+        slot = getattr(self.crawler and self.crawler.engine, "_slot", None)
+        self._underway.keep(getattr(slot, "inprogress", ()))
+        # Noted before it leaves the queue, so that a kill between the two has it downloaded twice. Of start requests in
+        # a queue of their own, Scrapy shows another first one than it gives.
+        number = None
+        if not self.mqs and self.dqs is not None:
+            try:
+                first = self.dqs.peek()
+            except NotImplementedError:
+                first = None
+            if first is not None:
+                number = self._underway.add(first, self.spider)
+        request = super().next_request()
+        if request is not None and number is not None:
+            self._underway.is_now(number, request, self.spider)
+        return request
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        if self._underway is not None:
+            self._underway.close()
+        return super().close(reason)
+
+    def _remember(self) -> None:
+        if self.dqs is None or self.dqdir is None:
+            return
+        queues = _queues(self.dqs)
+        if queues != self._known:
+            self._known = queues
+            whole = Path(self.dqdir, "active.json")
+            part = whole.with_suffix(".part")
+            part.write_text(json.dumps(queues), encoding="utf-8")
+            part.replace(whole)
+
+
+class _Underway:
+    """Requests that are being downloaded or scraped, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows = sqlite3.connect(path, isolation_level=None)
+        # Commits then survive a kill, though not a loss of power, and are not waited for.
+        self._rows.execute("PRAGMA journal_mode = WAL")
+        self._rows.execute("PRAGMA synchronous = NORMAL")
+        self._rows.execute("CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, request BLOB)")
+        self._numbers: dict[Request, int] = {}
+        self._last = b""
+
+    def left(self, spider: Spider) -> list[tuple[int, Request]]:
+        """What a process that was killed has left."""
+        rows = self._rows.execute("SELECT id, request FROM requests ORDER BY id").fetchall()
+        return [(number, request_from_dict(pickle.loads(row), spider=spider)) for number, row in rows]
+
+    def add(self, request: Request, spider: Spider) -> int | None:
+        self._last = pickle.dumps(request.to_dict(spider=spider), protocol=4)
+        return self._rows.execute("INSERT INTO requests (request) VALUES (?)", (self._last,)).lastrowid
+
+    def is_now(self, number: int, request: Request, spider: Spider) -> None:
+        """The request of that number, the last one added, is this object."""
+        self._numbers[request] = number
+        row = pickle.dumps(request.to_dict(spider=spider), protocol=4)
+        if row != self._last:
+            self._rows.execute("UPDATE requests SET request = ? WHERE id = ?", (row, number))
+
+    def keep(self, requests: Container[Request]) -> None:
+        """Forgets all others."""
+        for request in [request for request in self._numbers if request not in requests]:
+            self.remove(self._numbers.pop(request))
+
+    def remove(self, number: int) -> None:
+        self._rows.execute("DELETE FROM requests WHERE id = ?", (number,))
+
+    def close(self) -> None:
+        """The crawl has ended, and nothing is under way."""
+        self._rows.close()
+        self._path.unlink()
+
+
+def _queues(queue: Any) -> Any:
+    """What a priority queue's ``close`` returns, without closing it."""
+    if hasattr(queue, "pqueues"):
+        return {slot: _queues(of_slot) for slot, of_slot in sorted(queue.pqueues.items())}
+    return sorted({*queue.queues, *getattr(queue, "_start_queues", ())})

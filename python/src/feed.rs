@@ -1,0 +1,338 @@
+//! Many keys, from whatever holds them, into one operation: in chunks, without the GIL, and with an account of what
+//! was done when something stops it.
+//!
+//! | keys | how they are read |
+//! |---|---|
+//! | Arrow arrays and streams | as slices of their own buffers |
+//! | NumPy arrays of dtype `S` and `U` | chunks of them are copied, as others may write to them meanwhile |
+//! | lists, tuples, object arrays, any other iterable | each key's bytes are copied, with the GIL |
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyImportError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3_arrow::input::AnyArray;
+
+use crate::failure::raised;
+use crate::key::bytes_of;
+use crate::rows::{Flat, Rows, is_of_keys};
+
+/// Bytes of keys that are copied at a time.
+const BYTES: usize = 16 << 20;
+
+/// What is done with keys.
+pub(crate) trait Operation: Send {
+    /// The answer for one row; the default is that of a null.
+    type Answer: Copy + Default + Send + 'static;
+
+    /// Whether keys that were taken before an error stay taken.
+    fn changes(&self) -> bool;
+
+    /// Rows to be taken at a time.
+    fn rows(&self) -> usize;
+
+    /// Takes some keys: one answer a key, also after an error if there are as many as keys.
+    fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<Self::Answer>) -> Result<(), Stopped>;
+}
+
+/// Why an operation ended early.
+pub(crate) enum Stopped {
+    /// The filter as a whole failed, and some of the keys may have been taken.
+    Failed(gowk::Error),
+    /// Some keys were refused, and all others taken.
+    Refused { first: usize, refused: usize, cause: gowk::Error },
+    /// The writer is not to be had. No key was taken.
+    Raised(PyErr),
+}
+
+/// Gives all keys to the operation, and returns its answers.
+pub(crate) fn feed<O: Operation>(keys: &Bound<'_, PyAny>, operation: O) -> PyResult<Vec<O::Answer>> {
+    let mut feeder =
+        Feeder { operation, answers: Vec::new(), found: Vec::new(), done: 0, doubtful: 0, refused: None };
+    match feeder.all(keys) {
+        Ok(()) => Ok(feeder.answers),
+        Err(error) if feeder.operation.changes() => Err(feeder.explained(keys.py(), error)?),
+        Err(error) => Err(error),
+    }
+}
+
+struct Feeder<O: Operation> {
+    operation: O,
+    answers: Vec<O::Answer>,
+    found: Vec<O::Answer>,
+    /// Rows that were taken for certain.
+    done: usize,
+    /// Rows behind them that may have been taken.
+    doubtful: usize,
+    /// The first row that was refused among those done, and how many were.
+    refused: Option<(usize, usize)>,
+}
+
+impl<O: Operation> Feeder<O> {
+    fn all(&mut self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = keys.py();
+        if keys.is_exact_instance_of::<PyList>() || keys.is_exact_instance_of::<PyTuple>() {
+            return self.objects(keys);
+        }
+        let single = keys.is_instance_of::<PyString>()
+            || keys.is_instance_of::<PyBytes>()
+            || keys.is_instance_of::<PyByteArray>()
+            || keys.is_instance_of::<PyMemoryView>();
+        if single {
+            let kind = keys.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("keys is one {kind}; give several keys, as in [key]")));
+        }
+        if keys.hasattr(intern!(py, "__array_interface__"))? {
+            return self.array(keys);
+        }
+        if keys.hasattr(intern!(py, "__arrow_c_stream__"))?
+            || keys.hasattr(intern!(py, "__arrow_c_array__"))?
+        {
+            return match keys.extract::<AnyArray>() {
+                Ok(arrow) => self.arrow(py, arrow),
+                // pandas offers Arrow data whether or not pyarrow, which it needs for that, is there.
+                Err(error) if error.is_instance_of::<PyImportError>(py) && is_column(keys) => {
+                    self.array(&keys.call_method0(intern!(py, "to_numpy"))?)
+                }
+                Err(error) => Err(error),
+            };
+        }
+        self.objects(keys)
+    }
+
+    /// Keys that are Python objects.
+    fn objects(&mut self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = keys.py();
+        let most = self.operation.rows();
+        let mut flat = Flat::default();
+        let mut stopped = None;
+        for key in keys.try_iter()? {
+            let failed = match &key {
+                Err(error) => Some(error.clone_ref(py)),
+                Ok(key) => match bytes_of(key) {
+                    Ok(bytes) => {
+                        flat.push(&bytes);
+                        None
+                    }
+                    Err(no_key) => Some(no_key.raised(py, &format!("keys[{}]", self.done + flat.len()))),
+                },
+            };
+            if failed.is_some() {
+                stopped = failed;
+                break;
+            }
+            if flat.len() == most || flat.bytes() >= BYTES {
+                self.take(py, &Rows::Flat(&flat))?;
+                flat.clear();
+            }
+        }
+        // The keys before one that is none are taken, as those of the chunks before it were.
+        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
+            self.take(py, &Rows::Flat(&flat))?;
+        }
+        stopped.map_or(Ok(()), Err)
+    }
+
+    fn arrow(&mut self, py: Python<'_>, arrow: AnyArray) -> PyResult<()> {
+        for array in arrow.into_reader()? {
+            let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
+            let array = column_of(array)?;
+            // Nothing is copied, so that changes may be larger, and each region is worked on once for more keys.
+            let mut most =
+                if self.operation.changes() { 4 * self.operation.rows() } else { self.operation.rows() };
+            if let Some(dictionary) = array.as_any_dictionary_opt() {
+                // Each chunk looks at the whole dictionary.
+                most = most.max(dictionary.values().len());
+            }
+            for start in (0..array.len()).step_by(most) {
+                let rows = array.slice(start, most.min(array.len() - start));
+                self.take(py, &Rows::Arrow(rows))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A NumPy array.
+    fn array(&mut self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = keys.py();
+        let dimensions: usize = keys.getattr(intern!(py, "ndim"))?.extract()?;
+        if dimensions != 1 {
+            let message = format!("keys is an array of {dimensions} dimensions; give one of 1");
+            return Err(PyTypeError::new_err(message));
+        }
+        let kind = keys.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "str"))?;
+        let kind: String = kind.extract()?;
+        let is_plain = keys.get_type().is(&py.import("numpy")?.getattr("ndarray")?);
+        let Some(order @ ('|' | '<' | '>')) = kind.chars().next().filter(|_| is_plain) else {
+            return self.objects(keys);
+        };
+        let (text, width) = match kind.split_at(2) {
+            (_, width) if &kind[1..2] == "S" => (false, width.parse::<usize>()),
+            (_, width) if &kind[1..2] == "U" => (true, width.parse::<usize>().map(|width| 4 * width)),
+            _ => return self.objects(keys),
+        };
+        let Ok(width) = width else { return self.objects(keys) };
+        let most = self.operation.rows().min(BYTES / width.max(1)).max(1);
+        let all = keys.len()?;
+        for start in (0..all).step_by(most) {
+            let rows = most.min(all - start);
+            let chunk =
+                keys.get_item(pyo3::types::PySlice::new(py, start as isize, (start + rows) as isize, 1))?;
+            let bytes = chunk.call_method0(intern!(py, "tobytes"))?;
+            let bytes = bytes.cast::<PyBytes>()?.as_bytes();
+            if text {
+                self.utf32(py, bytes, width, rows, order == '>')?;
+            } else {
+                self.take(py, &Rows::Padded { bytes, width, rows })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of text as NumPy has it: each character in four bytes, filled up with NULs.
+    fn utf32(&mut self, py: Python<'_>, bytes: &[u8], width: usize, rows: usize, big: bool) -> PyResult<()> {
+        let mut flat = Flat::default();
+        let mut bad = None;
+        let mut text = String::new();
+        for row in 0..rows {
+            text.clear();
+            let (characters, _) = bytes[row * width..][..width].as_chunks::<4>();
+            let number =
+                |word: &[u8; 4]| if big { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) };
+            let length = characters.iter().rposition(|word| number(word) != 0).map_or(0, |last| last + 1);
+            for word in &characters[..length] {
+                match char::from_u32(number(word)) {
+                    Some(character) => text.push(character),
+                    None => bad = Some(row),
+                }
+            }
+            if bad.is_some() {
+                break;
+            }
+            flat.push(text.as_bytes());
+        }
+        let stopped = bad.map(|row| {
+            let index = self.done + row;
+            PyTypeError::new_err(format!("keys[{index}] is str with a lone surrogate, which has no UTF-8"))
+        });
+        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
+            self.take(py, &Rows::Flat(&flat))?;
+        }
+        stopped.map_or(Ok(()), Err)
+    }
+
+    /// Takes one chunk, without the GIL.
+    fn take(&mut self, py: Python<'_>, rows: &Rows<'_>) -> PyResult<()> {
+        let start = self.answers.len();
+        let outcome = py.detach(|| {
+            let (keys, places) = rows.keys();
+            self.found.clear();
+            let outcome = self.operation.take(&keys, &mut self.found);
+            match &places {
+                None => self.answers.extend_from_slice(&self.found),
+                Some(places) => {
+                    self.answers.resize(start + rows.len(), O::Answer::default());
+                    let answers = &mut self.answers[start..];
+                    places.iter().zip(&self.found).for_each(|(row, answer)| answers[*row as usize] = *answer);
+                }
+            }
+            outcome.map_err(|stopped| match stopped {
+                Stopped::Refused { first, refused, cause } => {
+                    let first = places.map_or(first, |places| places[first] as usize);
+                    Stopped::Refused { first, refused, cause }
+                }
+                other => other,
+            })
+        });
+        match outcome {
+            Ok(()) => self.done += rows.len(),
+            Err(Stopped::Raised(error)) => return Err(error),
+            Err(Stopped::Refused { first, refused, cause }) => {
+                self.refused = Some((self.done + first, refused));
+                self.done += rows.len();
+                return Err(raised(py, &cause));
+            }
+            Err(Stopped::Failed(cause)) => {
+                let untouched = matches!(
+                    cause,
+                    gowk::Error::UnsafeRemove { .. }
+                        | gowk::Error::CallerHashes { .. }
+                        | gowk::Error::Poisoned { .. }
+                );
+                self.doubtful = if untouched { 0 } else { rows.len() };
+                return Err(raised(py, &cause));
+            }
+        }
+        py.check_signals()
+    }
+
+    /// Says in the exception which keys were taken before it.
+    fn explained(self, py: Python<'_>, error: PyErr) -> PyResult<PyErr> {
+        let Self { done, doubtful, refused, mut answers, .. } = self;
+        let end = done + doubtful;
+        let mut note = match (done, doubtful, refused) {
+            (0, 0, _) => "gowk: no key was taken".to_owned(),
+            (_, 0, None) => format!("gowk: keys[0:{done}] were taken"),
+            (_, 0, Some((first, number))) => {
+                format!(
+                    "gowk: keys[0:{done}] were taken, but for {number} that had no room, the first keys[{first}]"
+                )
+            }
+            (0, ..) => format!("gowk: keys[0:{end}] may have been taken in part"),
+            _ => format!("gowk: keys[0:{done}] were taken, and keys[{done}:{end}] perhaps in part"),
+        };
+        if end > 0 {
+            note.push_str("; commit() keeps what was taken, and rollback() undoes it");
+        }
+        let value = error.value(py);
+        value.call_method1(intern!(py, "add_note"), (note,))?;
+        value.setattr(intern!(py, "taken"), done)?;
+        if let Some((first, number)) = refused {
+            value.setattr(intern!(py, "index"), first)?;
+            value.setattr(intern!(py, "refused"), number)?;
+        }
+        answers.resize(end, O::Answer::default());
+        if let Some(mask) = (Box::new(answers) as Box<dyn std::any::Any>).downcast_ref::<Vec<bool>>() {
+            value.setattr(intern!(py, "mask"), crate::array_of(py, mask.clone()))?;
+        }
+        Ok(error)
+    }
+}
+
+/// Whether an object is a column of pandas, and not a table.
+fn is_column(keys: &Bound<'_, PyAny>) -> bool {
+    let py = keys.py();
+    let dimensions = keys.getattr(intern!(py, "ndim")).and_then(|number| number.extract::<usize>());
+    dimensions.is_ok_and(|dimensions| dimensions == 1)
+        && keys.hasattr(intern!(py, "to_numpy")).unwrap_or(false)
+}
+
+/// The array of keys, which may be the only column of a table.
+fn column_of(array: ArrayRef) -> PyResult<ArrayRef> {
+    if is_of_keys(array.data_type()) {
+        return Ok(array);
+    }
+    let refused = |what: String| Err(PyTypeError::new_err(what));
+    match array.data_type() {
+        DataType::Struct(fields) => {
+            let table = array.as_struct();
+            match table.columns() {
+                [column] if is_of_keys(column.data_type()) && table.null_count() == 0 => Ok(column.clone()),
+                _ => {
+                    let columns: Vec<_> = fields
+                        .iter()
+                        .map(|field| format!("{}: {}", field.name(), field.data_type()))
+                        .collect();
+                    let columns = columns.join(", ");
+                    refused(format!(
+                        "keys is a table ({columns}); give one column of strings or binary values"
+                    ))
+                }
+            }
+        }
+        kind => refused(format!("keys is an Arrow array of {kind}, but keys are strings or binary values")),
+    }
+}

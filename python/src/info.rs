@@ -1,0 +1,111 @@
+//! From the descriptions of the library to the dataclasses of `gowk._info`.
+
+use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Repair, Report};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("gowk._info")?.getattr(name)
+}
+
+/// An object of a dataclass, with these fields.
+pub(crate) fn made<'py>(
+    py: Python<'py>,
+    name: &str,
+    fields: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    class(py, name)?.call((), Some(fields))
+}
+
+pub(crate) const fn growth(growth: Growth) -> &'static str {
+    match growth {
+        Growth::Never => "never",
+        Growth::Auto => "auto",
+    }
+}
+
+pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("format", info.format)?;
+    fields.set_item(
+        "uuid",
+        py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, &info.uuid)))?,
+    )?;
+    fields.set_item("hash", if info.hash == HashKind::Xxh3 { "xxh3" } else { "caller" })?;
+    fields.set_item("seed", info.seed)?;
+    fields.set_item("slots_per_bucket", info.slots_per_bucket.get())?;
+    fields.set_item("shards", info.shards)?;
+    fields.set_item("shard", info.shard)?;
+    fields.set_item("base_regions", info.base_regions)?;
+    fields.set_item("generation", info.generation)?;
+    fields.set_item("regions", info.regions)?;
+    fields.set_item("capacity", info.capacity)?;
+    fields.set_item("requested_false_positive_rate", info.requested_false_positive_rate)?;
+    fields.set_item("growth", growth(info.growth))?;
+    fields.set_item("max_file_size", info.max_file_size)?;
+    fields.set_item("max_false_positive_rate", info.max_false_positive_rate)?;
+    fields.set_item("slots", info.slots)?;
+    fields.set_item("entries", info.entries)?;
+    fields.set_item("digits", info.digits)?;
+    fields.set_item("saturated", info.saturated)?;
+    fields.set_item("copies", info.copies)?;
+    fields.set_item("inserted", info.inserted)?;
+    fields.set_item("removed", info.removed)?;
+    fields.set_item("unrecorded", info.unrecorded)?;
+    fields.set_item("entries_by_tail", PyTuple::new(py, &info.entries_by_tail)?)?;
+    fields.set_item("quarantined_buckets", info.quarantined_buckets)?;
+    fields.set_item("load", info.load)?;
+    fields.set_item("bits_per_key", info.bits_per_key)?;
+    fields.set_item("expected_false_positive_rate", info.expected_false_positive_rate)?;
+    let forecast: PyResult<Vec<_>> = info.forecast.iter().map(|one| self::forecast(py, one)).collect();
+    fields.set_item("forecast", PyTuple::new(py, forecast?)?)?;
+    fields.set_item("commit", info.commit)?;
+    fields.set_item("file_length", info.file_length)?;
+    fields.set_item("journal_length", info.journal_length)?;
+    made(py, "Info", &fields)
+}
+
+fn forecast<'py>(py: Python<'py>, forecast: &Forecast) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("generation", forecast.generation)?;
+    fields.set_item("entries", forecast.entries)?;
+    fields.set_item("expected_false_positive_rate", forecast.expected_false_positive_rate)?;
+    fields.set_item("bits_per_key", forecast.bits_per_key)?;
+    fields.set_item("void_entries", forecast.void_entries)?;
+    made(py, "Forecast", &fields)
+}
+
+fn pages<'py>(py: Python<'py>, pages: &[DamagedPage]) -> PyResult<Bound<'py, PyTuple>> {
+    let pages: PyResult<Vec<_>> = pages
+        .iter()
+        .map(|page| {
+            let fields = PyDict::new(py);
+            fields.set_item("page", page.page)?;
+            fields.set_item("region", page.region)?;
+            made(py, "DamagedPage", &fields)
+        })
+        .collect();
+    PyTuple::new(py, pages?)
+}
+
+pub(crate) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("is_clean", report.is_clean())?;
+    fields.set_item("pages", report.pages)?;
+    fields.set_item("damaged", pages(py, &report.damaged)?)?;
+    fields.set_item("malformed", pages(py, &report.malformed)?)?;
+    fields.set_item("superblock_damaged", report.superblock_damaged)?;
+    fields.set_item("counts_differ", report.counts_differ)?;
+    fields.set_item("live_differs", report.live_differs)?;
+    made(py, "Report", &fields)
+}
+
+pub(crate) fn repair<'py>(py: Python<'py>, repair: &Repair) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("is_empty", repair.is_empty())?;
+    fields.set_item("quarantined", pages(py, &repair.quarantined)?)?;
+    fields.set_item("superblock", repair.superblock)?;
+    fields.set_item("live", repair.live)?;
+    fields.set_item("recounted", repair.recounted)?;
+    made(py, "Repair", &fields)
+}

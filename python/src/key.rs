@@ -1,0 +1,79 @@
+//! One key: the bytes of a Python object.
+
+use std::borrow::Cow;
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyString};
+
+/// The bytes of a key: those of a bytes-like object, or the UTF-8 of a `str`. Only bytes-like objects other than
+/// `bytes` are copied, as others may change them meanwhile.
+#[inline]
+pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
+    if let Ok(text) = key.cast::<PyString>() {
+        return text.to_str().map(|text| Cow::Borrowed(text.as_bytes())).map_err(NoKey::Surrogate);
+    }
+    if let Ok(bytes) = key.cast::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
+    }
+    copied(key).map(Cow::Owned)
+}
+
+#[cold]
+fn copied(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, NoKey> {
+    if let Ok(bytes) = key.cast::<PyByteArray>() {
+        return Ok(bytes.to_vec());
+    }
+    let not_bytes =
+        || NoKey::Type(key.get_type().fully_qualified_name().map_or("?".into(), |name| name.to_string()));
+    let buffer = PyUntypedBuffer::get(key).map_err(|_| not_bytes())?;
+    // Numbers of NumPy are buffers too, but of no dimension.
+    if buffer.dimensions() != 1 || buffer.item_size() != 1 {
+        return Err(not_bytes());
+    }
+    let py = key.py();
+    if let Ok(bytes) = buffer.as_typed::<u8>() {
+        return bytes.to_vec(py).map_err(|_| not_bytes());
+    }
+    match buffer.as_typed::<i8>() {
+        Ok(bytes) => bytes.to_vec(py).map(|bytes| bytes.into_iter().map(|byte| byte as u8).collect()),
+        Err(error) => Err(error),
+    }
+    .map_err(|_| not_bytes())
+}
+
+/// Why an object is no key.
+pub(crate) enum NoKey {
+    /// It is of this type.
+    Type(String),
+    /// It is a `str` that has no UTF-8.
+    Surrogate(PyErr),
+}
+
+impl NoKey {
+    /// The exception, `name` being what the object is called.
+    #[cold]
+    pub(crate) fn raised(self, py: Python<'_>, name: &str) -> PyErr {
+        match self {
+            Self::Type(kind) => {
+                PyTypeError::new_err(format!("{name} is {kind}, but a key is str or bytes-like"))
+            }
+            Self::Surrogate(cause) => {
+                let message = format!("{name} is str with a lone surrogate, which has no UTF-8");
+                let error = PyTypeError::new_err(message);
+                error.set_cause(py, Some(cause));
+                error
+            }
+        }
+    }
+}
+
+/// Calls `take` with the bytes of the argument `key`.
+#[inline]
+pub(crate) fn with_key<T>(key: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> T) -> PyResult<T> {
+    match bytes_of(key) {
+        Ok(bytes) => Ok(take(&bytes)),
+        Err(no_key) => Err(no_key.raised(key.py(), "key")),
+    }
+}

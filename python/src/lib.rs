@@ -1,0 +1,77 @@
+//! The compiled part of the Python package `gowk`, over the public interface of the library.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `reader`, `writer`, `job` | the classes |
+//! | `key` | one key: the bytes of a Python object |
+//! | `feed`, `rows` | many keys, from whatever holds them |
+//! | `options`, `info`, `failure` | arguments, descriptions and exceptions |
+//! | `process`, `progress` | forks; functions that are told how far something is |
+
+mod failure;
+mod feed;
+mod info;
+mod job;
+mod key;
+mod options;
+mod process;
+mod progress;
+mod reader;
+mod rows;
+mod writer;
+
+use std::ffi::OsString;
+
+use numpy::{Element, PyArray1};
+use pyo3::prelude::*;
+
+/// A NumPy array that takes over the answers.
+fn array_of<T: Element>(py: Python<'_>, answers: Vec<T>) -> Bound<'_, PyAny> {
+    PyArray1::from_vec(py, answers).into_any()
+}
+
+/// Runs the command-line tool with these arguments, the first of which is its name; returns the exit code.
+#[pyfunction]
+fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| gowk::cli::run(arguments))
+}
+
+/// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
+///
+/// A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
+#[pyfunction]
+fn release_thread() {
+    gowk::Reader::release_thread();
+}
+
+/// A class whose methods do nothing.
+#[cfg(feature = "bench")]
+#[pyclass(frozen)]
+struct Nothing;
+
+#[cfg(feature = "bench")]
+#[pymethods]
+impl Nothing {
+    #[new]
+    fn new() -> Self {
+        Self
+    }
+
+    fn __contains__(&self, _key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(false)
+    }
+}
+
+#[pymodule(gil_used = false)]
+fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<reader::Reader>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_class::<job::Job>()?;
+    module.add_function(wrap_pyfunction!(command, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::join, module)?)?;
+    module.add_function(wrap_pyfunction!(release_thread, module)?)?;
+    #[cfg(feature = "bench")]
+    module.add_class::<Nothing>()?;
+    process::watch_forks(module)
+}

@@ -1,0 +1,440 @@
+//! `gowk.Reader`.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::feed::{Operation, Stopped, feed};
+use crate::key::with_key;
+use crate::process::generation;
+use crate::progress::with_progress;
+use crate::{array_of, failure, info, options};
+
+/// Keys that are looked up at a time, for each thread.
+const ROWS: usize = 1 << 14;
+/// The same where there are several threads, none of which is started for fewer than 32,768.
+const ROWS_OF_THREADS: usize = 1 << 17;
+
+/// A filter open for lookups, from any number of processes and threads, beside a writer or without one.
+///
+/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one costs less than a
+/// millisecond, whatever the size: pages are verified against their checksums as they are first touched. There is
+/// nothing to close: the file is let go with the last reference.
+///
+/// Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
+///
+/// A reader may be pickled: it travels as its path and options, and is opened where it is first used. After
+/// :func:`os.fork`, too, each process opens the file for itself.
+///
+/// Args:
+///     path: the filter file.
+///     threads: threads that batches are divided over, at least 1. Batches of fewer than some thirty thousand keys a
+///         thread use fewer.
+///     in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
+///         commits are not seen then.
+///     sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
+///         journal, on file systems without locks or write permission, as from an image or a network share.
+///     on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
+///         the key is there (``"present"``).
+///     verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
+///         them now (``"eager"``), or ``"never"``.
+///     wait: seconds to wait for another process that is just opening or recovering the filter, a minute at least.
+///
+/// Raises:
+///     NotFound: there is no such filter. It is a :class:`FileNotFoundError` too.
+///     Error: something is wrong with the file; the subclasses say what.
+///
+/// >>> import gowk
+/// >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
+/// ...     seen.update(["https://example.org/", b"https://example.com/"])
+/// >>> reader = gowk.Reader("seen.gowk")
+/// >>> "https://example.com/" in reader
+/// True
+/// >>> reader.contains_many(["https://example.org/", "https://example.net/"])
+/// array([ True, False])
+#[pyclass(frozen, module = "gowk", name = "Reader", weakref)]
+pub(crate) struct Reader {
+    path: PathBuf,
+    settings: Settings,
+    opened: OnceLock<Opened>,
+}
+
+/// How a reader was asked to open the file: what travels when it is pickled.
+#[derive(Clone)]
+struct Settings {
+    threads: usize,
+    in_memory: bool,
+    sealed: bool,
+    on_damage: String,
+    verify: String,
+    wait: f64,
+}
+
+/// The file, as one process has opened it.
+struct Opened {
+    reader: gowk::Reader,
+    generation: u32,
+    /// In a process that was forked since.
+    next: OnceLock<Box<Opened>>,
+}
+
+impl Settings {
+    fn open(&self, py: Python<'_>, path: &Path) -> PyResult<Opened> {
+        let options = options::common(gowk::Options::new(), self.threads, self.wait, &self.verify)?;
+        let options = options.sealed(self.sealed).on_damage(options::on_damage(&self.on_damage)?);
+        let generation = generation();
+        let open = || if self.in_memory { options.read_in_memory(path) } else { options.read(path) };
+        let reader = py.detach(open).map_err(|error| failure::raised(py, &error))?;
+        Ok(Opened { reader, generation, next: OnceLock::new() })
+    }
+}
+
+impl Reader {
+    /// The file as this process has opened it.
+    #[inline(always)]
+    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
+        match self.opened.get() {
+            Some(opened) if opened.generation == generation() => Ok(&opened.reader),
+            opened => self.reopened(py, opened),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a gowk::Reader> {
+        // Two threads may open the file here at once. One of them then drops what it has opened.
+        let mut opened = match first {
+            Some(opened) => opened,
+            None => {
+                let opened = self.settings.open(py, &self.path)?;
+                self.opened.get_or_init(|| opened)
+            }
+        };
+        // Nobody changes a copy in memory, so that children may use it as it is.
+        while opened.generation != generation() && !self.settings.in_memory {
+            opened = match opened.next.get() {
+                Some(next) => next,
+                None => {
+                    let next = Box::new(self.settings.open(py, &self.path)?);
+                    opened.next.get_or_init(|| next)
+                }
+            };
+        }
+        Ok(&opened.reader)
+    }
+
+    fn done<T>(py: Python<'_>, outcome: gowk::Result<T>) -> PyResult<T> {
+        outcome.map_err(|error| failure::raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (path, *, threads=1, in_memory=false, sealed=false, on_damage="error", verify="first_touch", wait=0.0))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        threads: usize,
+        in_memory: bool,
+        sealed: bool,
+        on_damage: &str,
+        verify: &str,
+        wait: f64,
+    ) -> PyResult<Self> {
+        let reader = Self::unopened(path, threads, in_memory, sealed, on_damage, verify, wait)?;
+        reader.reader(py)?;
+        Ok(reader)
+    }
+
+    /// A reader that opens the file when it is first used.
+    #[staticmethod]
+    #[pyo3(name = "_unopened")]
+    fn unopened(
+        path: PathBuf,
+        threads: usize,
+        in_memory: bool,
+        sealed: bool,
+        on_damage: &str,
+        verify: &str,
+        wait: f64,
+    ) -> PyResult<Self> {
+        let path = std::path::absolute(path)?;
+        let settings = Settings {
+            threads,
+            in_memory,
+            sealed,
+            on_damage: on_damage.to_owned(),
+            verify: verify.to_owned(),
+            wait,
+        };
+        Ok(Self { path, settings, opened: OnceLock::new() })
+    }
+
+    /// Whether the key is present, as of the last commit.
+    ///
+    /// False only if it was never inserted, or was removed. An absent key is found present at the rate of
+    /// :attr:`expected_false_positive_rate`.
+    ///
+    /// Raises:
+    ///     TypeError: the key is neither ``str`` nor ``bytes``-like, or it is a ``str`` with a lone surrogate.
+    ///     Damaged: the lookup touches a damaged page.
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = key.py();
+        let reader = self.reader(py)?;
+        match with_key(key, |key| reader.contains(key))? {
+            Ok(found) => Ok(found),
+            Err(error) => Err(failure::raised(py, &error)),
+        }
+    }
+
+    /// Looks up many keys, several times as fast as one by one: a NumPy array of bool, one a key, in their order.
+    ///
+    /// Each answer is right as of some moment during the call. A null is never present. The GIL is released.
+    ///
+    /// Args:
+    ///     keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or whatever offers Arrow data
+    ///         of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
+    ///
+    /// Raises:
+    ///     TypeError: one of the keys is none, which the message names by its index; or ``keys`` holds none at all.
+    ///
+    /// >>> import gowk, numpy
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.update(["a", "b"])
+    /// >>> gowk.Reader("seen.gowk").contains_many(numpy.array(["b", "c", "a"]))
+    /// array([ True, False,  True])
+    fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        let operation = Contains { reader: self.reader(py)?, threads: self.settings.threads };
+        Ok(array_of(py, feed(keys, operation)?))
+    }
+
+    /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("copies.gowk") as copies:
+    /// ...     copies.insert_many(["a", "b", "a"])
+    /// >>> gowk.Reader("copies.gowk").count("a")
+    /// 2
+    fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let py = key.py();
+        let reader = self.reader(py)?;
+        Self::done(py, with_key(key, |key| reader.count(key))?).map(u64::from)
+    }
+
+    /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
+    fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = keys.py();
+        Ok(array_of(py, feed(keys, Counts(self.reader(py)?))?))
+    }
+
+    /// The copies that are stored: keys inserted, less those removed. Keys that ``add`` or ``update`` found present do not
+    /// count.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let info = Self::done(py, self.reader(py)?.info())?;
+        Ok(info.copies as usize)
+    }
+
+    /// The filter's shape, contents and expectations, as of its last commit.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        info::info(py, &Self::done(py, self.reader(py)?.info())?)
+    }
+
+    /// The chance that a key never inserted is found now, 0 to 1.
+    #[getter]
+    fn expected_false_positive_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(Self::done(py, self.reader(py)?.info())?.expected_false_positive_rate)
+    }
+
+    /// Names and bytes that the filter carries, as of its last commit: a mapping of ``str`` to ``bytes`` that does not
+    /// change.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metadata = Self::done(py, self.reader(py)?.metadata())?;
+        let entries = PyDict::new(py);
+        for (name, value) in metadata.iter() {
+            entries.set_item(name, PyBytes::new(py, value))?;
+        }
+        py.import("types")?.getattr("MappingProxyType")?.call1((entries,))
+    }
+
+    /// The filter file, as a :class:`pathlib.Path` without links followed.
+    #[getter]
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads every page, and compares it with its checksum and with the counters.
+    ///
+    /// Args:
+    ///     progress: called with the pages read, and all there are. An exception of it ends the call.
+    ///
+    /// Raises:
+    ///     Busy: a writer stopped in the middle of a commit and does not go on.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.add("a")
+    /// >>> gowk.Reader("seen.gowk").verify().is_clean
+    /// True
+    #[pyo3(signature = (progress=None))]
+    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let reader = self.reader(py)?;
+        let report = with_progress(py, progress, |tell| reader.verify(tell))?;
+        info::report(py, &Self::done(py, report)?)
+    }
+
+    /// Copies the filter, as of one commit, to a file that must not exist, or over another filter.
+    ///
+    /// Seed, keys, counters and metadata are the same. The copy is durable when the call returns. Readers of a filter that
+    /// is replaced go on with the copy at once.
+    ///
+    /// Args:
+    ///     destination: the file.
+    ///     progress: called with the regions copied, and all there are. An exception of it ends the call.
+    ///     over: whether a filter at the destination is replaced.
+    ///
+    /// Raises:
+    ///     Exists: the destination is taken. It is a :class:`FileExistsError` too.
+    ///     Damaged: a page is damaged.
+    #[pyo3(signature = (destination, progress=None, *, over=false))]
+    fn copy_to(
+        &self,
+        py: Python<'_>,
+        destination: PathBuf,
+        progress: Option<Py<PyAny>>,
+        over: bool,
+    ) -> PyResult<()> {
+        let reader = self.reader(py)?;
+        let outcome = with_progress(py, progress, |tell| match over {
+            false => reader.copy_to(&destination, tell),
+            true => reader.copy_over(&destination, tell),
+        })?;
+        Self::done(py, outcome)
+    }
+
+    /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
+    /// that one; returns whether it did.
+    ///
+    /// Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
+    /// once in any case.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        let reader = self.reader(py)?;
+        Self::done(py, py.detach(|| reader.refresh()))
+    }
+
+    /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
+    ///
+    /// Together they answer as the filter does. :func:`join` puts them together again.
+    ///
+    /// Args:
+    ///     destinations: the files, in the order of the shards.
+    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
+    ///
+    /// Raises:
+    ///     Indivisible: the filter has a number of regions that cannot be divided so.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
+    /// ...     whole.update(["a", "b", "c"])
+    /// >>> gowk.Reader("whole.gowk").divide_to(["0.gowk", "1.gowk"])
+    /// >>> shards = [gowk.Reader("0.gowk"), gowk.Reader("1.gowk")]
+    /// >>> gowk.join(shards, "again.gowk")
+    /// >>> gowk.Reader("again.gowk").contains_many(["a", "b", "c", "d"])
+    /// array([ True,  True,  True, False])
+    #[pyo3(signature = (destinations, progress=None))]
+    fn divide_to(
+        &self,
+        py: Python<'_>,
+        destinations: Vec<PathBuf>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let reader = self.reader(py)?;
+        let outcome = with_progress(py, progress, |tell| reader.divide_to(&destinations, tell))?;
+        Self::done(py, outcome)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let Self { path, settings, .. } = slf.get();
+        let Settings { threads, in_memory, sealed, on_damage, verify, wait } = settings;
+        let arguments =
+            (path.as_os_str(), *threads, *in_memory, *sealed, on_damage, verify, *wait).into_pyobject(py)?;
+        (slf.get_type().getattr("_unopened")?, arguments).into_pyobject(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("gowk.Reader({})", self.path.as_os_str().into_pyobject(py)?.repr()?))
+    }
+}
+
+/// Joins shards, given in their order, into one filter at ``destination``, where there must be none.
+///
+/// They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+///
+/// Args:
+///     shards: all shards there are, or some of them that one shard of fewer would hold.
+///     destination: the file.
+///     progress: called with the regions written, and all there are. An exception of it ends the call.
+///
+/// Raises:
+///     Unlike: they differ in what must be equal, which the message says.
+#[pyfunction]
+#[pyo3(signature = (shards, destination, progress=None))]
+pub(crate) fn join(
+    py: Python<'_>,
+    shards: Vec<PyRef<'_, Reader>>,
+    destination: PathBuf,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<()> {
+    let shards: PyResult<Vec<gowk::Reader>> = shards.iter().map(|shard| shard.reader(py).cloned()).collect();
+    let shards = shards?;
+    let outcome = with_progress(py, progress, |tell| gowk::Reader::join_to(&shards, &destination, tell))?;
+    Reader::done(py, outcome)
+}
+
+struct Contains<'a> {
+    reader: &'a gowk::Reader,
+    threads: usize,
+}
+
+impl Operation for Contains<'_> {
+    type Answer = bool;
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn rows(&self) -> usize {
+        if self.threads == 1 { ROWS } else { self.threads * ROWS_OF_THREADS }
+    }
+
+    fn take(&mut self, keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Stopped> {
+        self.reader.contains_batch(keys, found).map_err(Stopped::Failed)
+    }
+}
+
+struct Counts<'a>(&'a gowk::Reader);
+
+impl Operation for Counts<'_> {
+    type Answer = u64;
+
+    fn changes(&self) -> bool {
+        false
+    }
+
+    fn rows(&self) -> usize {
+        ROWS
+    }
+
+    fn take(&mut self, keys: &[&[u8]], counts: &mut Vec<u64>) -> Result<(), Stopped> {
+        for key in keys {
+            counts.push(self.0.count(key).map_err(Stopped::Failed)?.into());
+        }
+        Ok(())
+    }
+}

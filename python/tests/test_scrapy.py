@@ -1,0 +1,155 @@
+"""Invariants checked:
+
+1. A crawl that is killed and resumed fetches each page once, but for those that were under way at a kill and for start
+   requests, which Scrapy never filters.
+2. Scrapy's own tests of dupefilters pass with this class, but for those that look into a file of Scrapy's own format or
+   ask for a list of all requests.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import scrapy
+from scrapy.http import Request
+from scrapy.utils.test import get_crawler
+
+import gowk
+from gowk.scrapy import GowkDupeFilter
+
+HERE = Path(__file__).parent
+PAGES = 2000
+#: Of Scrapy's tests, those that cannot pass: one cuts Scrapy's own file, one lists all requests.
+OTHERWISE = {"test_seenreq_truncated", "test_fingerprints_deprecation"}
+
+
+def test_a_crawl_that_is_killed_twice_fetches_each_page_once(folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, HERE / "site.py", str(PAGES), "fetched"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as site:
+        try:
+            assert site.stdout is not None
+            underway = crawl(site.stdout.readline().strip())
+        finally:
+            site.kill()
+    fetched = Counter(map(int, Path("fetched").read_text().split()))
+    # Scrapy filters no start request, and none of its links counts before it.
+    starts = fetched.pop(1)
+    again = {page: times for page, times in fetched.items() if times > 1}
+    print(f"{len(fetched)} pages in {fetched.total()} fetches, {len(again)} of {len(underway)} under way again")
+    assert set(fetched) == set(range(2, PAGES + 1)), "a page was lost"
+    assert set(again) <= underway and max(fetched.values()) <= 3 and starts <= 6
+    with gowk.Writer("job/requests.gowk", mode="r+") as seen:
+        assert PAGES - 1 <= len(seen) <= PAGES
+    assert not list(Path("job").glob("*-requests")) and not list(Path("job").glob("*.underway*"))
+
+
+def crawl(port: str) -> set[int]:
+    """Returns the pages that were under way at a kill."""
+    underway = set()
+    for limit in (PAGES // 3, 2 * PAGES // 3, None):
+        with open("log", "a") as log:
+            child = subprocess.Popen([sys.executable, HERE / "crawl.py", port], stderr=log)
+        while limit is not None and child.poll() is None:
+            if Path("fetched").exists() and Path("fetched").read_bytes().count(b"\n") >= limit:
+                child.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        status = child.wait(300)
+        assert status == (0 if limit is None else -signal.SIGKILL), Path("log").read_text()[-3000:]
+        if limit is not None:
+            with closing(sqlite3.connect("job/requests.underway")) as rows:
+                requests = [pickle.loads(row) for (row,) in rows.execute("SELECT request FROM requests")]
+            underway |= {int(request["url"].rsplit("/")[-1]) for request in requests}
+    return underway
+
+
+def seen(settings: dict[str, object], *urls: str) -> list[bool]:
+    dupefilter = GowkDupeFilter.from_crawler(get_crawler(settings_dict=settings))
+    dupefilter.open()
+    try:
+        return [dupefilter.request_seen(Request(url)) for url in urls]
+    finally:
+        dupefilter.close("finished")
+
+
+def test_where_requests_are_remembered(folder: Path) -> None:
+    first, second = "http://example.org/1", "http://example.org/2"
+    assert seen({}, first, first) == [False, True]
+    assert seen({}, first) == [False], "without a path, the filter lasts as long as the crawl"
+    assert seen({"JOBDIR": "job"}, first) == [False]
+    assert seen({"JOBDIR": "job"}, first, second) == [True, False]
+    assert gowk.Reader("job/requests.gowk").info().slots_per_bucket == 2
+    settings: dict[str, object] = {
+        "JOBDIR": "job",
+        "GOWK_PATH": "seen.gowk",
+        "GOWK_CAPACITY": "5000",
+        "GOWK_FALSE_POSITIVE_RATE": "0.001",
+    }
+    assert seen(settings, first) == [False]
+    info = gowk.Reader("seen.gowk").info()
+    assert (info.capacity, info.requested_false_positive_rate) == (5000, 0.001)
+
+
+def test_requests_survive_a_kill_between_commits(folder: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from gowk.scrapy import GowkDupeFilter\n"
+        "from scrapy import Request\n"
+        "filter = GowkDupeFilter('seen.gowk', commit_every=100)\n"
+        "for i in range(250): filter.request_seen(Request(f'http://example.org/{i}'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert len(gowk.Reader("seen.gowk")) == 200, "two commits"
+    urls = [f"http://example.org/{i}" for i in range(250)]
+    # The last one had not been queued when the process died, as far as the dupefilter can know.
+    assert seen({"GOWK_PATH": "seen.gowk"}, *urls) == [True] * 249 + [False]
+
+
+SCRAPYS_OWN = """
+import scrapy.dupefilters, scrapy.settings.default_settings as settings, sys, pytest
+from gowk.scrapy import GowkDupeFilter
+settings.DUPEFILTER_CLASS = "gowk.scrapy.GowkDupeFilter"
+scrapy.dupefilters.RFPDupeFilter = GowkDupeFilter
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rA", "tests/test_dupefilters.py"]))
+"""
+
+
+@pytest.mark.registry
+def test_scrapys_own_tests(folder: Path) -> None:
+    source = f"scrapy=={scrapy.__version__}"
+    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", source]
+    subprocess.run(fetch, check=True)
+    with tarfile.open(next(Path().glob("scrapy*.tar.gz"))) as archive:
+        archive.extractall(filter="data")
+    tests = next(Path().glob("scrapy-*/tests"))
+    # They are to test the scrapy that is installed, not the one beside them.
+    root = folder / "own"
+    root.mkdir()
+    tests.rename(root / "tests")
+    for other in (root / "tests").glob("conftest.py"):
+        other.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRAPYS_OWN], cwd=root, capture_output=True, text=True, check=False, env=os.environ
+    )
+    print(done.stdout[-2000:])
+    words = [line.split() for line in done.stdout.splitlines() if line.startswith(("PASSED", "FAILED", "ERROR"))]
+    outcomes = {word[1].split("::")[-1]: word[0] for word in words}
+    failed = {name for name, outcome in outcomes.items() if outcome != "PASSED"}
+    assert len(outcomes) >= 10, done.stdout + done.stderr
+    assert failed == OTHERWISE & set(outcomes), done.stdout

@@ -1,0 +1,66 @@
+//! `gowk merge`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::{Error, Merge, Options, Reader, Writer};
+
+use super::arguments::{LockArgs, ReadArgs};
+use super::bar::Bar;
+use super::failure::Failure;
+use super::outcome::Outcome;
+
+/// Store all keys of other filters in a filter, without the keys
+///
+/// All of them must have the same seed, slots per bucket and shard, and regions that are a power of two apart: make
+/// each with `gowk create --like` another. FILE is made like the first OTHER if it is not there. It doubles where there
+/// is no room. One commit at the end publishes all, or nothing.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk merge all.gowk monday.gowk tuesday.gowk         keys of either; removal is refused if they have any in common
+  gowk merge --sum spam.gowk reports.gowk              copies add up, and may be removed")]
+pub(super) struct MergeFilters {
+    /// Filter to store the keys in
+    file: PathBuf,
+
+    /// Filters whose keys are stored; they are only read
+    #[arg(required = true, value_name = "OTHER")]
+    others: Vec<PathBuf>,
+
+    /// Add up the copies of each key, in place of storing those that are not there yet
+    #[arg(long)]
+    sum: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+impl MergeFilters {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let read = self.read.apply(Options::new());
+        let others: Vec<Reader> =
+            self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;
+        let mut writer = self.open(&others)?;
+        let mode = if self.sum { Merge::Sum } else { Merge::Union };
+        for other in &others {
+            let bar = Bar::new("merging");
+            writer.merge_with(other, mode, &mut |done, all| bar.tell(done, all))?;
+        }
+        writer.commit()?;
+        writer.close()?;
+        Ok(Outcome::Done)
+    }
+
+    fn open(&self, others: &[Reader]) -> Result<Writer, Failure> {
+        match (self.lock.apply(Options::new()).open_existing(&self.file), others.first()) {
+            (Err(Error::NotFound { .. }), Some(first)) => {
+                Ok(self.lock.apply(Options::like(first)?).create(&self.file)?)
+            }
+            (outcome, _) => Ok(outcome?),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Taking entries out of one region and storing them in another of the same shape, without keys: for merging filters,
+//! and for halving one.
+//!
+//! No I/O. The rules are those of `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
+//! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same.
+
+use std::convert::Infallible;
+
+use super::bucket::{Bucket, BucketId, Slot};
+use super::counts::Counts;
+use super::group::{Group, Groups};
+use super::region::{Buckets, BucketsMut};
+use super::search::Search;
+use super::widths::Width;
+
+/// What becomes of the copies of an entry that the filter has already.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Merge {
+    /// An entry that an entry of the filter stands for too is not stored. Its copies count as inserts that stored
+    /// nothing, so that removals are refused from then on.
+    Union,
+    /// Copies add up. Removal stays safe if it was safe in both filters.
+    Sum,
+}
+
+/// All buckets of a region, in memory.
+struct Words<'a>(&'a mut [u64]);
+
+impl<W: Width> Buckets<W> for Words<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        Ok(Bucket::new(self.0.get(usize::from(id.0)).copied().unwrap_or_default()))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for Words<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.0.get_mut(usize::from(id.0)).into_iter().for_each(|word| *word = bucket.0);
+    }
+}
+
+/// What was taken so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Taken {
+    /// Copies stored.
+    pub(crate) stored: u64,
+    /// Copies of entries that were covered.
+    pub(crate) covered: u64,
+}
+
+/// There is no room for an entry; the region is left with some of the entries.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// Stores all that one region holds in another.
+pub(crate) fn take_region<W: Width>(
+    from: &[u64],
+    into: &mut [u64],
+    mode: Merge,
+    max_kicks: u32,
+    search: &mut Search,
+    taken: &mut Taken,
+) -> Result<(), NoRoom> {
+    // Compared with what was here before: an entry that covers another of its own filter has another key.
+    let before = if mode == Merge::Union { into.to_vec() } else { Vec::new() };
+    let before = |id: BucketId| Bucket::<W>::new(before.get(usize::from(id.0)).copied().unwrap_or_default());
+    each_group(from, into, |buckets, id, group: Group<W>| {
+        let entry = group.entry;
+        let both = [id, entry.other(id)];
+        if mode == Merge::Union
+            && (both.iter().any(|id| before(*id).covers(entry)) || shorten(buckets, both, entry, before))
+        {
+            taken.covered += u64::from(group.copies);
+            return Ok(());
+        }
+        taken.stored += u64::from(group.copies);
+        let added = mode == Merge::Sum && add_to_another(buckets, id, group, group.lanes());
+        if added
+            || store_group(buckets, id, group, max_kicks, search)
+            || add_to_another(buckets, id, group, None)
+        {
+            return Ok(());
+        }
+        Err(NoRoom)
+    })
+}
+
+/// Puts an entry in the place of one that it covers and that was here before, if there is one; its digits stay. Whatever
+/// matched that one matches this one too.
+fn shorten<W: Width>(
+    buckets: &mut Words<'_>,
+    both: [BucketId; 2],
+    entry: Slot<W>,
+    before: impl Fn(BucketId) -> Bucket<W>,
+) -> bool {
+    both.into_iter().any(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        let holds = |bucket: Bucket<W>, slot| (0..W::SLOTS).any(|lane| bucket.slot(lane) == slot);
+        let was_here = |slot| both.iter().any(|id| holds(before(*id), slot));
+        let covered = |lane: &u32| {
+            let slot = bucket.slot(*lane);
+            slot.tail_length() > entry.tail_length()
+                && Bucket::new(u64::from(entry.0)).matches(slot).any()
+                && was_here(slot)
+        };
+        let lane = (0..W::SLOTS).find(covered);
+        lane.into_iter().for_each(|lane| buckets.store(id, bucket.with(lane, entry)));
+        lane.is_some()
+    })
+}
+
+/// Calls `take` for each group of one region that need not be left out, with the other region and the bucket that it lies
+/// in.
+fn each_group<W: Width>(
+    from: &[u64],
+    into: &mut [u64],
+    mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>,
+) -> Result<(), NoRoom> {
+    // Quarantined first: it makes room, and tells what need not be stored.
+    for (word, into) in from.iter().zip(into.iter_mut()) {
+        let bucket = Bucket::<W>::new(*word);
+        // What no writer stores may match anything. Whatever it answers "present" must stay present.
+        if !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket)) {
+            *into = Bucket::<W>::QUARANTINED.0;
+        }
+    }
+    let mut buckets = Words(into);
+    let mut take = |id: BucketId, group: Group<W>| {
+        let quarantined = [id, group.entry.other(id)].map(|id| buckets.is_quarantined::<W>(id));
+        if quarantined.contains(&true) { Ok(()) } else { take(&mut buckets, id, group) }
+    };
+    for (id, word) in (0..).zip(from) {
+        let (id, bucket) = (BucketId(id), Bucket::<W>::new(*word));
+        if *word == 0 {
+            continue;
+        }
+        if bucket.digit_lanes().any() {
+            Groups::of(bucket).iter().try_for_each(|group| take(id, *group))?;
+            continue;
+        }
+        for entry in (0..W::SLOTS).map(|lane| bucket.slot(lane)).filter(|slot| !slot.is_empty()) {
+            take(id, Group { entry, copies: 1 })?;
+        }
+    }
+    Ok(())
+}
+
+impl Words<'_> {
+    fn is_quarantined<W: Width>(&mut self, id: BucketId) -> bool {
+        let Ok(bucket) = Buckets::<W>::load(self, id);
+        bucket.has_universal()
+    }
+}
+
+/// Adds the copies of a group to those of one here whose entry covers its entry, or is covered by it: then that becomes
+/// this one. So all that matched either entry matches what is left, and removal finds a copy for each. False if no such
+/// group has room, or if that would take as many more lanes as `apart`, those that the group takes by itself.
+///
+/// A saturated group, which stands for more copies than it says, is not added, and nothing is added to one.
+fn add_to_another<W: Width>(
+    buckets: &mut Words<'_>,
+    id: BucketId,
+    group: Group<W>,
+    apart: Option<u32>,
+) -> bool {
+    let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
+    [id, group.entry.other(id)].into_iter().any(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        let groups = Groups::of(bucket);
+        let added = groups.iter().enumerate().find_map(|(index, here)| {
+            let entry = if one(here.entry).covers(group.entry) {
+                here.entry
+            } else if one(group.entry).covers(here.entry) {
+                group.entry
+            } else {
+                return None;
+            };
+            let copies = here.copies.checked_add(group.copies).filter(|copies| *copies < W::MOST_COPIES)?;
+            let added = Group { entry, copies };
+            let takes_as_many =
+                apart.is_some_and(|apart| added.lanes() >= here.lanes().map(|lanes| lanes + apart));
+            if takes_as_many { None } else { groups.with(index, added).pack() }
+        });
+        added.into_iter().for_each(|bucket| buckets.store(id, bucket));
+        added.is_some()
+    })
+}
+
+/// Stores a group as it is, apart from others, in bucket `id` or in its other one. False if there is no room.
+fn store_group<W: Width>(
+    buckets: &mut Words<'_>,
+    id: BucketId,
+    group: Group<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> bool {
+    let Some(lanes) = group.lanes() else { return false };
+    let both = [id, group.entry.other(id)].map(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        (id, bucket)
+    });
+    let with_group = |bucket: Bucket<W>| match (lanes, bucket.empty_lanes().first()) {
+        (_, None) => None,
+        (1, Some(lane)) => Some(bucket.with(lane, group.entry)),
+        _ => Groups::of(bucket).and(group).pack(),
+    };
+    for (id, bucket) in both {
+        if let Some(bucket) = with_group(bucket) {
+            buckets.store(id, bucket);
+            return true;
+        }
+    }
+    // A single lane may be free in either bucket, several only together in one.
+    let roots: &[&[_]] = if lanes == 1 { &[&both] } else { &[&both[..1], &both[1..]] };
+    for roots in roots {
+        for _ in 0..lanes {
+            let now = |(id, _): &(BucketId, Bucket<W>)| {
+                let Ok(bucket) = Buckets::<W>::load(buckets, *id);
+                (*id, bucket)
+            };
+            let roots: Vec<_> = roots.iter().map(now).collect();
+            let Ok(room) = search.make_room(buckets, &roots, None, max_kicks);
+            let Some((id, bucket)) = room else { break };
+            let stored = with_group(bucket);
+            buckets.store(id, stored.unwrap_or(bucket));
+            if stored.is_some() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.
+///
+/// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
+/// last: it becomes `0x747d` with 0.
+pub(crate) fn lengthened<W: Width>(slot: Slot<W>, bit: u32) -> Slot<W> {
+    if slot.tail_length().is_none() {
+        return slot;
+    }
+    let below_tag = (1 << (W::TAIL_BITS + 1)) - 1;
+    let (tag, rest) = (slot.0 & !below_tag, slot.0 & below_tag);
+    Slot::new(tag | bit << W::TAIL_BITS | rest >> 1 | rest & 1)
+}
+
+/// Makes one region of two. `left` becomes it: its entries keep their lanes, and those of `right` find room there.
+pub(crate) fn halve<W: Width>(
+    left: &mut [u64],
+    right: &mut [u64],
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<(), NoRoom> {
+    for (words, bit) in [(&mut *left, 0), (&mut *right, 1)] {
+        for word in words {
+            let bucket = Bucket::<W>::new(*word);
+            *word =
+                (0..W::SLOTS).fold(bucket, |all, lane| all.with(lane, lengthened(bucket.slot(lane), bit))).0;
+        }
+    }
+    each_group(right, left, |buckets, id, group: Group<W>| {
+        if store_group(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
+    })
+}
+
+#[cfg(test)]
+mod tests;
