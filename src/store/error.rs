@@ -14,7 +14,7 @@ pub enum Error {
     Filter(#[from] crate::Error),
 
     /// The folder is no store.
-    #[error("{}: not a store: it has no `store.toml`; check the path, or create it with `gowk store create`", path.display())]
+    #[error("{}: not a store: it has no `store.toml`; check the path, or create a store there", path.display())]
     NotAStore {
         /// The folder.
         path: PathBuf,
