@@ -114,7 +114,7 @@ pub enum Error {
     /// A vacuum has given up all updates that are based on versions as old as this.
     #[error(
         "{}: this update is based on version {base}, and a vacuum has given up updates of versions below {fence}; \
-         nothing was committed; make the update again, or vacuum with a longer --grace",
+         nothing was committed; make the update again, or vacuum with a longer grace time",
         path.display()
     )]
     Expired {
@@ -193,7 +193,7 @@ pub enum Error {
     },
 
     /// Versions came and went faster than they could be read.
-    #[error("{}: versions keep being removed while they are read; vacuum with a longer --grace", path.display())]
+    #[error("{}: versions keep being removed while they are read; vacuum with a longer grace time", path.display())]
     Busy {
         /// The folder of the versions.
         path: PathBuf,
