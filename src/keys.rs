@@ -63,7 +63,7 @@ mod lines;
 pub use batch::Batch;
 pub use clock::CommitClock;
 pub use feed::{Feed, Next, Sender, Stopped};
-pub use insert::{insert_unique, selected};
+pub use insert::{count_refused, insert_unique, selected};
 pub use lines::{Error, Lines};
 
 /// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.

@@ -77,7 +77,7 @@ impl AsRef<[u8]> for Key<'_> {
 }
 
 impl Piece {
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.batch.len()
     }
 

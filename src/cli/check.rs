@@ -35,7 +35,7 @@ pub(super) struct Check {
     /// Filter or store to look into
     file: PathBuf,
 
-    /// Look into this filter too: a key is present if it is in any of them; may be repeated
+    /// Look into this filter or store too: a key is present if it is in any of them; may be repeated
     #[arg(long, value_name = "FILE")]
     filter: Vec<PathBuf>,
 
@@ -123,7 +123,7 @@ impl Check {
     }
 }
 
-/// Whether each key is in any of the filters.
+/// Whether each key is in any of the filters and stores.
 fn look_up(readers: &[AnyReader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
     if let [reader] = readers {
         return reader.contains_batch(keys, found);

@@ -41,7 +41,7 @@ impl Count {
         let reader = AnyReader::open(&self.file, &self.read.apply(Options::new()))?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
-        let (highest, mut at_least) = (reader.slots()?.highest_count(), 0_u64);
+        let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
         self.keys.each_batch(&mut output, |output, keys| {
             keys.iter().try_for_each(|key| {
                 let copies = reader.count(key.key)?;

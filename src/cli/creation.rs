@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use gowk::store::{Description, Store};
 use gowk::{Error, Info, Options, SlotsPerBucket};
 
 use super::failure::Failure;
@@ -45,6 +46,45 @@ pub(super) enum Growth {
     Never,
 }
 
+/// What a filter or a store that is there already was created with.
+struct Existing {
+    capacity: u64,
+    requested_false_positive_rate: Option<f64>,
+    slots_per_bucket: SlotsPerBucket,
+    seed: u64,
+    growth: gowk::Growth,
+    max_file_size: Option<u64>,
+    max_false_positive_rate: Option<f64>,
+}
+
+impl From<&Info> for Existing {
+    fn from(filter: &Info) -> Self {
+        Self {
+            capacity: filter.capacity,
+            requested_false_positive_rate: filter.requested_false_positive_rate,
+            slots_per_bucket: filter.slots_per_bucket,
+            seed: filter.seed.get(),
+            growth: filter.growth,
+            max_file_size: filter.max_file_size,
+            max_false_positive_rate: filter.max_false_positive_rate,
+        }
+    }
+}
+
+impl From<&Description> for Existing {
+    fn from(store: &Description) -> Self {
+        Self {
+            capacity: store.capacity,
+            requested_false_positive_rate: store.requested_false_positive_rate,
+            slots_per_bucket: store.slots_per_bucket,
+            seed: store.seed,
+            growth: store.growth,
+            max_file_size: store.max_file_size,
+            max_false_positive_rate: store.max_false_positive_rate,
+        }
+    }
+}
+
 impl From<Growth> for gowk::Growth {
     fn from(growth: Growth) -> Self {
         match growth {
@@ -77,6 +117,17 @@ impl Shape {
 
     /// Says which of these options have no effect, as the filter was there already and is otherwise.
     pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
+        self.note(capacity, file, &Existing::from(filter), "; `gowk set` changes growth and limits");
+    }
+
+    /// The same for a store.
+    pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
+        let opened = Store::open(store)?;
+        self.note(capacity, store, &Existing::from(opened.description()), "");
+        Ok(())
+    }
+
+    fn note(&self, capacity: Option<u64>, file: &Path, filter: &Existing, remedy: &str) {
         let mut ignored = Vec::new();
         let mut compare = |option: &str, agrees: Option<bool>, is: &dyn Fn() -> String| {
             if agrees == Some(false) {
@@ -94,7 +145,7 @@ impl Shape {
         compare("slots-per-bucket", self.slots_per_bucket.map(|asked| asked == slots), &|| {
             slots.get().to_string()
         });
-        compare("seed", self.seed.map(|seed| seed == filter.seed.get()), &|| "another".to_owned());
+        compare("seed", self.seed.map(|seed| seed == filter.seed), &|| "another".to_owned());
         compare("growth", growth, &|| json::growth(filter.growth).to_owned());
         compare("max-file-size", self.max_file_size.map(|asked| Some(asked) == bytes), &|| limit(bytes));
         let asked = self.max_false_positive_rate;
@@ -102,8 +153,7 @@ impl Shape {
         if !ignored.is_empty() {
             let (file, ignored) = (file.display(), ignored.join(", "));
             output::note(format_args!(
-                "{file}: exists already, and these options have no effect on it: {ignored} there; \
-                 `gowk set` changes growth and limits"
+                "{file}: exists already, and these options have no effect on it: {ignored} there{remedy}"
             ));
         }
     }

@@ -11,7 +11,7 @@ use super::intake::{InsertArgs, IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
-use super::store::{self, StoreArgs, TransactionArgs};
+use super::store::{self, Given, StoreArgs, TransactionArgs};
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -71,9 +71,10 @@ impl Dedup {
         self.insert.prints = true;
         Output::check_kept()?;
         if store::is_store(&self.file) {
-            self.insert.check_absent(&self.file)?;
             let options = self.threads.apply(gowk::Options::new());
-            let given = self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "dedup");
+            self.shape.note_ignored_by_store(self.capacity, &self.file)?;
+            let given = self.intake.given(&self.file, options, &self.store, "dedup");
+            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
             return store::dedup(given);
         }
         self.store.check_absent(&self.file)?;

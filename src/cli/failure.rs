@@ -25,9 +25,6 @@ pub(super) enum Failure {
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 
-    #[error("{}: {option} is for filters, and this is a store: it takes all keys or none; leave it out", store.display())]
-    ForFilters { store: PathBuf, option: &'static str },
-
     #[error(
         "{}: transaction {number} of `{application}` is below its last one, {last}; give a number above that",
         store.display()
@@ -35,7 +32,8 @@ pub(super) enum Failure {
     TransactionBelow { store: PathBuf, application: String, number: u64, last: u64 },
 
     #[error(
-        "{}: another process has committed this transaction meanwhile, as version {version}, on top of another version;          run the command again for what that one printed",
+        "{}: another process has committed this transaction meanwhile, as version {version}, on top of another version; \
+         run the command again for what that one printed",
         store.display()
     )]
     Overtaken { store: PathBuf, version: u64 },
@@ -88,10 +86,10 @@ pub(super) enum Failure {
 
     /// Some keys found no room; `cause` says why the first of them did not, and what helps.
     #[error(
-        "{cause}; {refused} of this run's {keys} keys found no room and are not in the filter{}; all others are",
+        "{cause}; {refused} of this run's {keys} keys found no room and are not in the {place}{}; all others are",
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
     )]
-    NoRoom { cause: String, refused: u64, keys: u64, written: Option<PathBuf> },
+    NoRoom { cause: String, refused: u64, keys: u64, place: &'static str, written: Option<PathBuf> },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
+use gowk::store::{Store, StoreReader};
 use gowk::{Forecast, Growth, Info, Options};
 
 use super::arguments::ReadArgs;
@@ -30,7 +31,7 @@ Examples:
 With --json, entries_by_tail counts the entries whose tail has 0 bits, 1 bit, and so on. A new entry has the most
 bits, and loses one at each doubling. forecast says what the next doublings bring. Each filter has a line of its own.")]
 pub(super) struct Print {
-    /// Filters or stores to describe
+    /// Filters and stores to describe
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -73,35 +74,70 @@ impl Times {
     }
 }
 
+/// What is described.
+enum Found {
+    Filter(Box<Info>),
+    Store(Box<(Store, StoreReader)>),
+}
+
+impl Found {
+    fn open(file: &Path, options: &Options) -> Result<Self, Failure> {
+        if store::is_store(file) {
+            let store = Store::open_with(file, options)?;
+            let reader = store.read()?;
+            return Ok(Self::Store(Box::new((store, reader))));
+        }
+        Ok(Self::Filter(Box::new(options.read(file)?.info()?)))
+    }
+
+    /// A store as one filter describes itself.
+    fn info(&self) -> Result<Option<Info>, Failure> {
+        match self {
+            Self::Filter(info) => Ok(Some(Info::clone(info))),
+            Self::Store(found) => Ok(Some(found.1.filter_info()?)),
+        }
+    }
+
+    fn last_written(&self, file: &Path) -> Option<SystemTime> {
+        match self {
+            Self::Filter(_) => Times::of(file).written,
+            Self::Store(found) => Some(found.1.version().time),
+        }
+    }
+}
+
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut output = Output::standard(b'\n')?;
         let mut failed: Option<Failure> = None;
         let mut filters = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
-            if store::is_store(file) && !self.prometheus {
-                output.flush()?;
-                store::print_info(file, self.json)?;
-                continue;
-            }
             // The others are described all the same.
-            let described = self.read.apply(Options::new()).read(file).and_then(|reader| reader.info());
-            if self.prometheus {
-                let (info, last_written) = (described.as_ref().ok().cloned(), Times::of(file).written);
+            let found = Found::open(file, &self.read.apply(Options::new()));
+            let failure = if self.prometheus {
+                let (info, last_written) = match &found {
+                    Ok(found) => (found.info(), found.last_written(file)),
+                    Err(_) => (Ok(None), Times::of(file).written),
+                };
+                let (info, unread) = info.map_or_else(|failure| (None, Some(failure)), |info| (info, None));
                 filters.push(Told { file, info, last_written });
-            }
-            match described {
-                Ok(_) if self.prometheus => {}
-                Ok(info) => {
-                    if number > 0 && !self.json {
-                        output.line("")?;
+                found.err().or(unread)
+            } else {
+                if found.is_ok() && number > 0 && !self.json {
+                    output.line("")?;
+                }
+                match found {
+                    Ok(Found::Filter(info)) => self.describe(file, *info, &mut output).map(|()| None)?,
+                    Ok(Found::Store(found)) => {
+                        store::print_info(file, &found, self.json, self.show_seed, &mut output)?;
+                        None
                     }
-                    self.describe(file, info, &mut output)?;
+                    Err(failure) => Some(failure),
                 }
-                Err(error) => {
-                    output.flush()?;
-                    failed.replace(error.into()).into_iter().for_each(output::note);
-                }
+            };
+            if let Some(failure) = failure {
+                output.flush()?;
+                failed.replace(failure).into_iter().for_each(output::note);
             }
         }
         if self.prometheus {

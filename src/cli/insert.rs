@@ -9,7 +9,7 @@ use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
-use super::store::{self, StoreArgs, TransactionArgs};
+use super::store::{self, Given, StoreArgs, TransactionArgs};
 
 /// Insert keys into an existing filter
 ///
@@ -49,10 +49,9 @@ pub(super) struct Insert {
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         if store::is_store(&self.file) {
-            self.insert.check_absent(&self.file)?;
             let options = self.threads.apply(Options::new());
-            let given =
-                self.intake.given(&self.file, options, &self.store, Some(&self.transaction), "insert");
+            let given = self.intake.given(&self.file, options, &self.store, "insert");
+            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
             return store::insert(given, self.copies);
         }
         self.store.check_absent(&self.file)?;

@@ -9,7 +9,7 @@
 //!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
 //! 4. A key without room does not end a run. It counts as taken, and as refused.
 
-mod pace;
+pub(super) mod pace;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::output::{self, Output};
 use super::quantity;
 use super::refused::Refusals;
 use super::stop::Stop;
-use super::store::{Given, StoreArgs, TransactionArgs};
+use super::store::{Given, StoreArgs};
 use pace::Pace;
 
 /// The longest that a key waits for its commit.
@@ -55,27 +55,18 @@ pub(super) struct IntakeArgs {
 /// What the verbs share that insert.
 #[derive(Args)]
 pub(super) struct InsertArgs {
-    /// Append keys that the filter has no room for to this file, ended as those of the output are
+    /// Append keys that the filter or store has no room for to this file, ended as those of the output are
     #[arg(long, value_name = "PATH")]
-    refused: Option<PathBuf>,
+    pub(super) refused: Option<PathBuf>,
 
     /// At the end, say on standard error how many keys were read, new, seen before and refused, and how long it took;
     /// on a terminal this is said in any case
     #[arg(long)]
-    stats: bool,
+    pub(super) stats: bool,
 
     /// Whether the new keys are printed.
     #[arg(skip)]
     pub(super) prints: bool,
-}
-
-impl InsertArgs {
-    /// Fails if options for filters are given for a store.
-    pub(super) fn check_absent(&self, store: &Path) -> Result<(), Failure> {
-        let given = [(self.refused.is_some(), "--refused"), (self.stats, "--stats")];
-        let given = given.into_iter().find(|(given, _)| *given);
-        given.map_or(Ok(()), |(_, option)| Err(Failure::ForFilters { store: store.to_owned(), option }))
-    }
 }
 
 impl IntakeArgs {
@@ -85,10 +76,10 @@ impl IntakeArgs {
         store: &'a Path,
         options: Options,
         args: &'a StoreArgs,
-        transaction: Option<&'a TransactionArgs>,
         operation: &'static str,
     ) -> Given<'a> {
-        Given { store, keys: &self.keys, json: self.json, options, args, transaction, operation }
+        let (keys, json) = (&self.keys, self.json);
+        Given { store, keys, json, options, args, operation, transaction: None, insert: None }
     }
 
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
@@ -184,6 +175,20 @@ pub(super) fn insert_unique(
         }
         Err(failure) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
     }
+}
+
+/// Tells at the end of a run how many keys were read, new and refused, as an event or as a line for people.
+pub(super) fn sum_up(file: &Path, as_json: bool, [read, new, refused]: [u64; 3], pace: &Pace) {
+    let (seen, seconds) = (read.saturating_sub(new), pace.elapsed().as_secs_f64());
+    if as_json {
+        let summary = json::Inserted { event: "summary", read, new, seen, refused, seconds };
+        return output::event(json::line(&summary));
+    }
+    let (file, rate) = (file.display(), pace.rate(read));
+    let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
+    output::note(format_args!(
+        "{file}: read {read}, new {new}, seen {seen}, refused {refused}, in {seconds:.1} s ({rate} keys a second)"
+    ));
 }
 
 struct Intake {
@@ -296,16 +301,8 @@ impl Intake {
         let read = clock.committed();
         writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed: read })?;
         pace.clear();
-        let (seen, refused, seconds) = (read - new, refusals.count(), pace.elapsed().as_secs_f64());
-        if summary {
-            let summary = json::Inserted { event: "summary", read, new, seen, refused, seconds };
-            output::event(json::line(&summary));
-        } else if stats {
-            let (file, rate) = (file.display(), pace.rate(read));
-            let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
-            output::note(format_args!(
-                "{file}: read {read}, new {new}, seen {seen}, refused {refused}, in {seconds:.1} s ({rate} keys a second)"
-            ));
+        if summary || stats {
+            sum_up(&file, summary, [read, new, refusals.count()], &pace);
         }
         if matches!(outcome, Outcome::Stopped(_)) && !json {
             output::note(format_args!("stopped by a signal; the {read} keys taken until then are committed"));

@@ -15,6 +15,7 @@ use super::arguments::{KeyArgs, Place};
 use super::failure::{Failure, WithRemedy};
 use super::json;
 use super::output::{self, Output};
+use super::store;
 
 /// Keys that are named one by one; the others are counted.
 const NAMED: u64 = 10;
@@ -22,8 +23,9 @@ const NAMED: u64 = 10;
 const SHOWN: usize = 200;
 
 pub(super) struct Refusals {
-    /// The filter.
+    /// The filter or store.
     file: PathBuf,
+    is_store: bool,
     json: bool,
     output: Option<Output>,
     named: u64,
@@ -46,7 +48,8 @@ impl Refusals {
 
     /// They are named and counted only.
     pub(super) fn told(file: &Path, json: bool) -> Self {
-        Self { file: file.to_owned(), json, output: None, named: 0, count: 0, first: None }
+        let is_store = store::is_store(file);
+        Self { file: file.to_owned(), is_store, json, output: None, named: 0, count: 0, first: None }
     }
 
     /// Notes a key, which the input has at this place.
@@ -58,7 +61,17 @@ impl Refusals {
 
     /// As [`take`](Self::take), for a key that is written elsewhere.
     pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
-        self.first.get_or_insert_with(|| WithRemedy(cause).to_string());
+        if self.first.is_none() {
+            let remedy = if matches!(cause, Error::Full { .. }) {
+                "; create a larger store, or one that may grow"
+            } else {
+                ""
+            };
+            self.first = Some(match self.in_store(cause) {
+                Some(reason) => format!("{reason}{remedy}"),
+                None => WithRemedy(cause).to_string(),
+            });
+        }
         self.count += 1;
         if self.named == NAMED {
             return;
@@ -66,7 +79,7 @@ impl Refusals {
         self.named += 1;
         let text = String::from_utf8_lossy(key);
         if self.json {
-            let reason = cause.to_string();
+            let reason = self.in_store(cause).unwrap_or_else(|| cause.to_string());
             let input = &*place.input;
             let event = json::Refused { event: "refused", input, number: place.number, key: &text, reason };
             return output::event(json::line(&event));
@@ -76,6 +89,20 @@ impl Refusals {
         output::note(format_args!("{}: no room for {place}: {short}{cut}", self.file.display()));
         if self.named == NAMED {
             output::note(format_args!("{}: further keys without room are counted only", self.file.display()));
+        }
+    }
+
+    /// Why a shard of a store has no room. The library names the working copy of the shard, which nobody knows.
+    fn in_store(&self, cause: &Error) -> Option<String> {
+        let store = self.file.display();
+        match cause {
+            Error::Full { load, .. } if self.is_store => {
+                Some(format!("{store}: no room in a shard at load {load:.3}, and growth is off"))
+            }
+            Error::Growth { reason, .. } if self.is_store => {
+                Some(format!("{store}: no room in a shard, which may not double: {reason}"))
+            }
+            _ => None,
         }
     }
 
@@ -93,7 +120,8 @@ impl Refusals {
     pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
         let (cause, refused) = (self.first.take()?, self.count);
         let written = self.output.as_ref().and_then(Output::path).map(Path::to_owned).or(written);
-        Some(Failure::NoRoom { cause, refused, keys, written })
+        let place = if self.is_store { "store" } else { "filter" };
+        Some(Failure::NoRoom { cause, refused, keys, place, written })
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -119,6 +147,9 @@ fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
     if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
         return Err(refused(format!("{}, a file of the filter itself", own.display())));
     }
+    if store::is_store(filter) && leads_into(path, filter) {
+        return Err(refused(format!("in {}, the folder of the store", filter.display())));
+    }
     let output = Output::appending(path, keys.separator())?;
     // A key written to an input would be read again, without end.
     let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
@@ -139,6 +170,13 @@ fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
         return Err(refused("standard output".to_owned()));
     }
     Ok(output)
+}
+
+/// Whether the name, which need not be there yet, leads into the folder.
+fn leads_into(path: &Path, folder: &Path) -> bool {
+    let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = path.canonicalize().or_else(|_| near.canonicalize());
+    matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
 }
 
 /// Whether both names lead to one file, which need not be there yet.

@@ -40,7 +40,7 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         if store::is_store(&self.file) {
-            let given = self.intake.given(&self.file, Options::new(), &self.store, None, "remove");
+            let given = self.intake.given(&self.file, Options::new(), &self.store, "remove");
             return store::remove(given, self.unchecked);
         }
         self.store.check_absent(&self.file)?;

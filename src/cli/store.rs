@@ -29,6 +29,12 @@ pub(super) use verify::verify;
 /// take a store where they take a filter; what they change is committed at the end, as one version, by as many
 /// processes at a time as you like.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk store create crawl.store --shards 64 --capacity 10_000_000_000
+  zcat urls.gz | gowk dedup crawl.store --threads 8 > new.txt
+  gowk store log crawl.store
+  gowk store vacuum crawl.store")]
 pub(super) struct Store {
     #[command(subcommand)]
     verb: Verb,

@@ -194,7 +194,7 @@ impl<'a> Engine<'a> {
         watch: &mut Watch<'_>,
     ) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
-        // An error ends the run, and the writer is dropped with everything since the last commit.
+        // An error ends the run, and the target is dropped with everything since the last commit.
         let refused = self.target.insert_unique(&keys, &mut self.new)?;
         let mut tally = Tally { keys: keys.len() as u64, refused: refused.len() as u64, ..skipped };
         for key in keys::selected(&keys, &self.new) {

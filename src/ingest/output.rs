@@ -72,13 +72,13 @@ impl Begin {
         Ok(Some(Self { path, id, regular, separator: job.separator(), from }))
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What the cursor must say, committed, before anything is written.
     pub(super) fn written(&self) -> Written {
         self.from.unwrap_or(Written { path: self.id, length: 0, tail: xxh3_64(b"") })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) const fn length(&self) -> u64 {

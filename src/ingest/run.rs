@@ -116,8 +116,8 @@ impl<'a> Ingest<'a> {
         cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
         cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
         check_room(self.job, &metadata, &cursor, &tasks)?;
-        let paths = [new.as_ref(), refused.as_ref()].map(|begin| begin.map(Begin::path));
-        let _kept_from_others = target.claim(&cursor::entry(&self.job.name), paths)?;
+        let outputs = [&new, &refused].into_iter().flatten().map(Begin::path);
+        let _kept_from_others = target.claim(&cursor::entry(&self.job.name), outputs)?;
         let new = new.map(Output::open).transpose()?;
         let refused = refused.map(Output::open).transpose()?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);

@@ -72,13 +72,17 @@ impl Target {
         Ok(Self::Filter(Box::new(writer)))
     }
 
-    /// Makes sure, for as long as the outcome is kept, that no other run of the job writes to its output, which is about to
-    /// be cut to what `entry` says. A filter is locked anyway; a store is not.
-    pub(super) fn claim(&self, entry: &str, outputs: [Option<&Path>; 2]) -> Result<Vec<File>, Error> {
+    /// Makes sure, for as long as the outcome is kept, that no other run of the job writes to its outputs, which are about
+    /// to be cut to what `entry` says. A filter is locked anyway; a store is not.
+    pub(super) fn claim<'a>(
+        &self,
+        entry: &str,
+        outputs: impl Iterator<Item = &'a Path>,
+    ) -> Result<Vec<File>, Error> {
         let Self::Store(target) = self else { return Ok(Vec::new()) };
         let overtaken = || Error::Overtaken { store: target.path.clone() };
         let mut claimed = Vec::new();
-        for path in outputs.into_iter().flatten().filter(|path| !path.exists() || path.is_file()) {
+        for path in outputs.filter(|path| !path.exists() || path.is_file()) {
             let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
             let failed = |source| Error::output(path, OutputProblem::Io { op: "open", source });
             let file = opened.map_err(failed)?;
@@ -110,7 +114,7 @@ impl Target {
         }
     }
 
-    /// As [`keys::insert_unique`] does.
+    /// As [`keys::insert_unique`].
     pub(super) fn insert_unique(
         &mut self,
         keys: &[&[u8]],
@@ -120,8 +124,7 @@ impl Target {
             Self::Filter(writer) => Ok(keys::insert_unique(writer, keys, new)?),
             Self::Store(target) => {
                 let refused = target.update_mut()?.insert_unique_batch(keys, new)?;
-                let places = refused.iter().map(|(index, _)| *index);
-                places.for_each(|index| new.get_mut(index).into_iter().for_each(|new| *new = true));
+                keys::count_refused(&refused, new);
                 Ok(refused)
             }
         }

@@ -16,12 +16,18 @@ pub fn insert_unique<K: AsRef<[u8]> + Sync>(
     new: &mut Vec<bool>,
 ) -> Result<Vec<(usize, Error)>> {
     let refused = writer.insert_unique_batch(keys, new)?;
-    for (index, _) in &refused {
+    count_refused(&refused, new);
+    Ok(refused)
+}
+
+/// Counts keys without room as new, in the answers of a batch that told which keys were stored. [`insert_unique`] has
+/// done so; a batch into a store has not.
+pub fn count_refused(refused: &[(usize, Error)], new: &mut [bool]) {
+    for (index, _) in refused {
         if let Some(new) = new.get_mut(*index) {
             *new = true;
         }
     }
-    Ok(refused)
 }
 
 /// The keys that [`insert_unique`] has found new, in their order.

@@ -14,7 +14,7 @@ pub enum Error {
     Filter(#[from] crate::Error),
 
     /// The folder is no store.
-    #[error("{}: not a store: it has no `store.toml`; check the path, or create it with `gowk store create`", path.display())]
+    #[error("{}: not a store: it has no `store.toml`; check the path, or create a store there", path.display())]
     NotAStore {
         /// The folder.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum Error {
     /// A vacuum has given up all updates that are based on versions as old as this.
     #[error(
         "{}: this update is based on version {base}, and a vacuum has given up updates of versions below {fence}; \
-         nothing was committed; make the update again, or vacuum with a longer --grace",
+         nothing was committed; make the update again, or vacuum with a longer grace time",
         path.display()
     )]
     Expired {
@@ -180,7 +180,7 @@ pub enum Error {
     /// A commit failed, and nobody knows whether its version is durable.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same transaction, or \
-         look for the version with `gowk store log`",
+         look for the version in the history of the store",
         path.display()
     )]
     Unknown {
@@ -193,7 +193,7 @@ pub enum Error {
     },
 
     /// Versions came and went faster than they could be read.
-    #[error("{}: versions keep being removed while they are read; vacuum with a longer --grace", path.display())]
+    #[error("{}: versions keep being removed while they are read; vacuum with a longer grace time", path.display())]
     Busy {
         /// The folder of the versions.
         path: PathBuf,

@@ -104,6 +104,33 @@ fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
 }
 
 #[test]
+fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let slots = gowk::SlotsPerBucket::new(2).unwrap();
+    let options = Options::new().capacity(300).slots_per_bucket(slots).growth(gowk::Growth::Never);
+    let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
+    let job = job(dir.path(), 100_000);
+    let text = read_to_string(&job).unwrap();
+    write(&job, text.replace("[commit]", "refused = \"refused.txt\"\n[commit]")).unwrap();
+    let output = start(&job).wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let refused = read_to_string(dir.path().join("refused.txt")).unwrap();
+    let words = format!("{} of this run's 200000 keys found no room", refused.lines().count());
+    assert!(told.contains(&words) && told.contains("refused.txt"), "{told}");
+    let new = read_to_string(dir.path().join("new.txt")).unwrap();
+    let mut found = Vec::new();
+    store.read().unwrap().contains_batch(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    let refused: BTreeSet<&str> = refused.lines().collect();
+    assert!(!refused.is_empty() && found.contains(&true));
+    for (key, found) in new.lines().zip(found) {
+        assert!(found || refused.contains(key), "{key}");
+    }
+    // They are read, so the next run has nothing to do.
+    run(&job);
+}
+
+#[test]
 fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     let kills = thorough::size("kills of a job into a store", 12, 100);
     let dir = tempfile::tempdir().unwrap();

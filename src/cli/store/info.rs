@@ -2,19 +2,21 @@
 
 use std::path::Path;
 
-use gowk::store::{Description, Store, StoreInfo, Version};
+use gowk::store::{Description, Store, StoreInfo, StoreReader, Version};
 use serde::Serialize;
 
 use super::super::failure::Failure;
 use super::super::json;
-use super::super::outcome::Outcome;
 use super::super::output::Output;
 use super::utc;
 
 #[derive(Serialize)]
 struct Facts {
+    file: String,
     uuid: String,
     shards: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
     slots_per_bucket: u32,
     capacity: u64,
     requested_false_positive_rate: Option<f64>,
@@ -42,15 +44,23 @@ struct Last {
 }
 
 impl Facts {
-    fn new(description: &Description, version: &Version, info: &StoreInfo) -> Self {
+    fn new(
+        file: &Path,
+        seed: Option<String>,
+        description: &Description,
+        version: &Version,
+        info: &StoreInfo,
+    ) -> Self {
         let last = version.transactions.iter().map(|(application, done)| Last {
             application: application.clone(),
             number: done.number,
             version: done.version,
         });
         Self {
+            file: file.to_string_lossy().into_owned(),
             uuid: json::uuid(description.uuid),
             shards: description.shards,
+            seed,
             slots_per_bucket: description.slots_per_bucket.get(),
             capacity: description.capacity,
             requested_false_positive_rate: description.requested_false_positive_rate,
@@ -73,11 +83,16 @@ impl Facts {
 }
 
 /// Describes a store, by its newest version; no file of a shard is opened.
-pub(in super::super) fn print(path: &Path, as_json: bool) -> Result<Outcome, Failure> {
-    let store = Store::open(path)?;
-    let reader = store.read()?;
-    let facts = Facts::new(store.description(), reader.version(), &reader.info());
-    let mut output = Output::standard(b'\n')?;
+pub(in super::super) fn print(
+    path: &Path,
+    (store, reader): &(Store, StoreReader),
+    as_json: bool,
+    show_seed: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let description = store.description();
+    let seed = show_seed.then(|| description.seed.to_string());
+    let facts = Facts::new(path, seed, description, reader.version(), &reader.info());
     if as_json {
         output.line(json::line(&facts))?;
     } else {
@@ -92,7 +107,9 @@ pub(in super::super) fn print(path: &Path, as_json: bool) -> Result<Outcome, Fai
         );
         let version = format!("{}, by {}, {}", facts.version, facts.operation.escape_debug(), facts.time);
         let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
-        for (name, value) in [
+        let seed = facts.seed.map(|seed| ("seed", seed));
+        let words = [
+            ("store", facts.file),
             ("uuid", facts.uuid),
             ("created for", made_for),
             ("slots per bucket", facts.slots_per_bucket.to_string()),
@@ -102,7 +119,8 @@ pub(in super::super) fn print(path: &Path, as_json: bool) -> Result<Outcome, Fai
             ("bits a key", bits),
             ("false-positive rate", rate),
             ("files", format!("{} bytes", facts.bytes)),
-        ] {
+        ];
+        for (name, value) in words.into_iter().chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
         for Last { application, number, version } in &facts.transactions {
@@ -113,6 +131,5 @@ pub(in super::super) fn print(path: &Path, as_json: bool) -> Result<Outcome, Fai
             ))?;
         }
     }
-    output.flush()?;
-    Ok(Outcome::Done)
+    Ok(())
 }

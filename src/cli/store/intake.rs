@@ -4,27 +4,32 @@
 //!
 //! 1. What is printed for keys is written out, and synced if it goes to a file, before they are committed. So a crash or
 //!    a failure can repeat lines, and never loses one.
+//!    The same holds of what is written of keys without room.
 //! 2. Keys are taken in portions that their number and length alone decide. So the same input gives the same answers
 //!    each time.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gowk::Options;
-use gowk::keys::{Batch, Next};
+use gowk::keys::{self, Next};
 use gowk::store::{Change, Committed, Store, Transaction, Update, Version};
+use gowk::{Error, Options};
+use indicatif::ProgressBar;
 
-use super::super::arguments::{Key, KeyArgs};
+use super::super::arguments::{self, Key, KeyArgs, KeyFeed, Piece};
 use super::super::bar::Bar;
 use super::super::failure::Failure;
+use super::super::intake::pace::{self, Pace};
+use super::super::intake::{InsertArgs, sum_up};
 use super::super::json;
 use super::super::outcome::Outcome;
 use super::super::output::{self, Output};
+use super::super::refused::Refusals;
 use super::super::stop::Stop;
 
 /// Keys, and bytes of them, that are taken at a time.
 const KEYS: usize = 1 << 20;
-const BYTES: usize = 128 << 20;
+const BYTES: usize = 64 << 20;
 
 #[derive(Args)]
 pub(in super::super) struct StoreArgs {
@@ -74,8 +79,10 @@ pub(in super::super) struct Given<'a> {
     pub(in super::super) json: bool,
     pub(in super::super) options: Options,
     pub(in super::super) args: &'a StoreArgs,
-    pub(in super::super) transaction: Option<&'a TransactionArgs>,
     pub(in super::super) operation: &'static str,
+    pub(in super::super) transaction: Option<&'a TransactionArgs>,
+    /// `None` for a verb that does not insert.
+    pub(in super::super) insert: Option<&'a InsertArgs>,
 }
 
 /// Whether a transaction is still to be committed.
@@ -92,15 +99,55 @@ pub(super) struct Intake<'a> {
     update: Update,
     /// `None` if there is nothing to commit, as it was committed before.
     transaction: Option<Option<Transaction>>,
-    pub(super) output: Output,
+    output: Output,
+    refusals: Refusals,
+    bar: ProgressBar,
+    /// Keys that were taken, and those that were new.
     taken: u64,
+    new: u64,
+}
+
+/// What became of a portion of keys.
+#[derive(Default)]
+pub(super) struct Taken {
+    new: u64,
+    /// Those of the new ones that found no room, by their index.
+    refused: Vec<(usize, Error)>,
+}
+
+impl Taken {
+    /// One answer a key: whether it is new.
+    pub(super) fn of(new: &[bool], refused: Vec<(usize, Error)>) -> Self {
+        Self { new: new.iter().filter(|new| **new).count() as u64, refused }
+    }
+}
+
+/// Keys that are read and not taken yet.
+#[derive(Default)]
+struct Portion {
+    pieces: Vec<Piece>,
+    /// Keys of the pieces that were taken before.
+    skip: usize,
+    keys: usize,
+    bytes: usize,
+}
+
+impl Portion {
+    /// Lets go of all pieces but the last, whose keys were all taken.
+    fn keep_last(&mut self) {
+        let taken = self.pieces.len().saturating_sub(1);
+        self.skip -= self.pieces.drain(..taken).map(|piece| piece.len()).sum::<usize>();
+    }
 }
 
 impl<'a> Intake<'a> {
     pub(super) fn open(given: Given<'a>) -> Result<Self, Failure> {
         given.keys.check()?;
         let output = Output::standard(given.keys.separator())?;
-        let store = Store::open_with(given.store, &given.options)?;
+        let prints = given.insert.is_some_and(|insert| insert.prints);
+        let bar = pace::bar(given.insert.is_some() && !given.json && given.keys.is_stream(), prints);
+        let options = given.options.clone().growth_progress(pace::of_growth(&bar));
+        let store = Store::open_with(given.store, &options)?;
         let transaction = given.transaction.and_then(|given| given.transaction.clone());
         let (base, transaction) = match place(&store, transaction.as_ref())? {
             Place::Due(base) => (base, Some(transaction)),
@@ -111,82 +158,150 @@ impl<'a> Intake<'a> {
             Some(folder) => update.scratch(folder),
             None => update,
         };
-        Ok(Self { given, store, update, transaction, output, taken: 0 })
+        let refused = given.insert.and_then(|insert| insert.refused.as_deref());
+        let refusals = Refusals::open(refused, given.keys, given.store, given.json)?;
+        Ok(Self { given, store, update, transaction, output, refusals, bar, taken: 0, new: 0 })
     }
 
-    /// Hands all keys to `take`, a portion at a time, and commits them; nothing if a signal comes first.
+    /// Hands all keys to `take`, a portion at a time, and commits them; nothing if a signal comes first. Keys without
+    /// room do not end a run, and are told of as those of a filter are.
     pub(super) fn run(
         mut self,
-        mut take: impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<(), Failure>,
+        mut take: impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<Taken, Failure>,
     ) -> Result<Outcome, Failure> {
-        let mut feed = self.given.keys.start()?.feed;
+        let source = self.given.keys.start()?;
+        let mut pace = Pace::new(self.bar.clone(), &source);
+        let mut feed = source.feed;
         let stop = Stop::listen(feed.waker())?;
-        let (mut portion, mut bytes) = ((Batch::default(), Batch::default()), 0);
+        let outcome = self.take_all(&mut feed, &stop, &mut pace, &mut take);
+        match outcome {
+            Ok(Outcome::Done) => self.commit(&pace),
+            Ok(stopped) => {
+                pace.clear();
+                self.refusals.tell_total();
+                output::note("stopped by a signal; nothing was committed");
+                Ok(stopped)
+            }
+            Err(failure) => {
+                pace.clear();
+                self.refusals.tell_total();
+                Err(failure)
+            }
+        }
+    }
+
+    fn take_all(
+        &mut self,
+        feed: &mut KeyFeed,
+        stop: &Stop,
+        pace: &mut Pace,
+        take: &mut impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<Taken, Failure>,
+    ) -> Result<Outcome, Failure> {
+        let mut portion = Portion::default();
         loop {
             let next = feed.next(None)?;
             if let Some(signal) = stop.signal() {
-                output::note("stopped by a signal; nothing was committed");
                 return Ok(Outcome::Stopped(signal));
             }
-            let ended = matches!(next, Next::End);
-            let piece = if let Next::Message(piece) = next { Some(piece) } else { None };
-            let mut all = Vec::new();
-            piece.iter().for_each(|piece| piece.add_to(&mut all));
-            for Key { key, record } in all {
-                portion.0.push(key);
-                portion.1.push(record);
-                bytes += key.len() + record.len();
-                if portion.0.len() == KEYS || bytes >= BYTES {
-                    self.take(&mut take, &portion)?;
-                    (portion, bytes) = ((Batch::default(), Batch::default()), 0);
+            match next {
+                Next::Message(piece) => {
+                    let mut keys = Vec::new();
+                    piece.add_to(&mut keys);
+                    let lengths: Vec<usize> = keys.iter().map(|key| key.key.len()).collect();
+                    portion.pieces.push(piece);
+                    let before = self.taken;
+                    for length in lengths {
+                        portion.keys += 1;
+                        portion.bytes += length;
+                        if portion.keys == KEYS || portion.bytes >= BYTES {
+                            self.take(&mut portion, pace, take)?;
+                        }
+                    }
+                    if self.taken > before {
+                        portion.keep_last();
+                    }
+                    pace.tell(self.taken + portion.keys as u64, || None);
+                }
+                Next::Woken => {}
+                Next::End => {
+                    self.take(&mut portion, pace, take)?;
+                    return Ok(Outcome::Done);
                 }
             }
-            if ended {
-                self.take(&mut take, &portion)?;
-                break;
-            }
         }
-        self.commit()
     }
 
     fn take(
         &mut self,
-        take: &mut impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<(), Failure>,
-        (keys, records): &(Batch, Batch),
+        portion: &mut Portion,
+        pace: &Pace,
+        take: &mut impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<Taken, Failure>,
     ) -> Result<(), Failure> {
-        let keys: Vec<Key<'_>> =
-            keys.iter().zip(records.iter()).map(|(key, record)| Key { key, record }).collect();
+        let mut all = Vec::new();
+        portion.pieces.iter().for_each(|piece| piece.add_to(&mut all));
+        let keys = all.get(portion.skip..portion.skip + portion.keys).unwrap_or_default();
+        let taken = take(&mut self.update, keys, &mut self.output)?;
+        for (index, cause) in &taken.refused {
+            if let (Some(key), Some(place)) =
+                (keys.get(*index), arguments::place(&portion.pieces, portion.skip + index))
+            {
+                pace.aside(|| self.refusals.take(key.record, &place, cause))?;
+            }
+        }
         self.taken += keys.len() as u64;
-        take(&mut self.update, &keys, &mut self.output)
+        self.new += taken.new;
+        portion.skip += portion.keys;
+        (portion.keys, portion.bytes) = (0, 0);
+        Ok(())
     }
 
-    fn commit(mut self) -> Result<Outcome, Failure> {
-        self.output.sync()?;
-        let name = self.given.store.display();
-        let Some(transaction) = self.transaction else {
-            output::note(format_args!("{name}: this transaction was committed before; nothing was changed"));
-            return Ok(Outcome::Done);
-        };
-        if self.update.touched() == 0 && transaction.is_none() {
-            return Ok(Outcome::Done);
+    fn commit(self, pace: &Pace) -> Result<Outcome, Failure> {
+        pace.clear();
+        let Self { given, store, update, transaction, mut output, mut refusals, taken, new, .. } = self;
+        let synced = output.sync().and_then(|()| refusals.sync());
+        if let Err(failure) = synced.and_then(|()| publish(&given, &store, update, transaction, taken)) {
+            refusals.tell_total();
+            return Err(failure);
         }
-        let base = self.update.base().number;
-        let bar = Bar::new("sealing");
-        let sealed = self.update.seal_with(&|done, all| bar.tell(done, all))?;
-        drop(bar);
-        let operation = self.given.operation.to_owned();
-        match self.store.commit(&Change { base, operation, transaction, sealed })? {
-            Committed::New(version) if self.given.json => {
-                let (number, keys) = (version.number, self.taken);
-                output::event(json::line(&json::Committed { event: "commit", number, keys }));
-            }
-            Committed::Already(done) if done.base != base => {
-                return Err(Failure::Overtaken { store: self.given.store.to_owned(), version: done.version });
-            }
-            _ => {}
+        if given.insert.is_some_and(|insert| given.json || insert.stats || pace.is_shown()) {
+            sum_up(given.store, given.json, [taken, new, refusals.count()], pace);
         }
-        Ok(Outcome::Done)
+        refusals.failure(taken, None).map_or(Ok(Outcome::Done), Err)
     }
+}
+
+/// Makes a version of an update, if there is anything to commit.
+fn publish(
+    given: &Given<'_>,
+    store: &Store,
+    update: Update,
+    transaction: Option<Option<Transaction>>,
+    keys: u64,
+) -> Result<(), Failure> {
+    let Some(transaction) = transaction else {
+        let name = given.store.display();
+        output::note(format_args!("{name}: this transaction was committed before; nothing was changed"));
+        return Ok(());
+    };
+    if update.touched() == 0 && transaction.is_none() {
+        return Ok(());
+    }
+    let base = update.base().number;
+    let bar = Bar::new("sealing");
+    let sealed = update.seal_with(&|done, all| bar.tell(done, all))?;
+    drop(bar);
+    let operation = given.operation.to_owned();
+    match store.commit(&Change { base, operation, transaction, sealed })? {
+        Committed::New(version) if given.json => {
+            let number = version.number;
+            output::event(json::line(&json::Committed { event: "commit", number, keys }));
+        }
+        Committed::Already(done) if done.base != base => {
+            return Err(Failure::Overtaken { store: given.store.to_owned(), version: done.version });
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Finds out what a transaction is based on.
@@ -207,15 +322,15 @@ fn place(store: &Store, transaction: Option<&Transaction>) -> Result<Place, Fail
 
 /// `gowk insert` into a store.
 pub(in super::super) fn insert(given: Given<'_>, copies: bool) -> Result<Outcome, Failure> {
-    let mut stored = Vec::new();
+    let mut new = Vec::new();
     Intake::open(given)?.run(|update, keys, _| {
-        let refused = if copies {
-            update.insert_batch(keys)?
-        } else {
-            update.insert_unique_batch(keys, &mut stored)?
-        };
-        // A version has all keys or none.
-        refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error.into()))
+        if copies {
+            let refused = update.insert_batch(keys)?;
+            return Ok(Taken { new: keys.len() as u64, refused });
+        }
+        let refused = update.insert_unique_batch(keys, &mut new)?;
+        keys::count_refused(&refused, &mut new);
+        Ok(Taken::of(&new, refused))
     })
 }
 
@@ -231,7 +346,7 @@ pub(in super::super) fn remove(given: Given<'_>, unchecked: bool) -> Result<Outc
         }
         all += keys.len();
         absent += removed.iter().filter(|removed| !**removed).count();
-        Ok(())
+        Ok(Taken::default())
     });
     match outcome? {
         Outcome::Done if absent > 0 => {

@@ -12,13 +12,14 @@ use super::super::outcome::Outcome;
 /// What a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
-    Store(Box<StoreReader>),
+    Store(SlotsPerBucket, Box<StoreReader>),
 }
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         if super::is_store(path) {
-            return Ok(Self::Store(Box::new(Store::open_with(path, options)?.read()?)));
+            let store = Store::open_with(path, options)?;
+            return Ok(Self::Store(store.description().slots_per_bucket, Box::new(store.read()?)));
         }
         Ok(Self::Filter(options.read(path)?))
     }
@@ -30,21 +31,21 @@ impl AnyReader {
     ) -> Result<(), Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.contains_batch(keys, found)?),
-            Self::Store(reader) => Ok(reader.contains_batch(keys, found)?),
+            Self::Store(_, reader) => Ok(reader.contains_batch(keys, found)?),
         }
     }
 
-    pub(in super::super) fn slots(&self) -> Result<SlotsPerBucket, Failure> {
+    pub(in super::super) fn slots_per_bucket(&self) -> Result<SlotsPerBucket, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.info()?.slots_per_bucket),
-            Self::Store(reader) => Ok(reader.store().description().slots_per_bucket),
+            Self::Store(slots, _) => Ok(*slots),
         }
     }
 
     pub(in super::super) fn count(&self, key: &[u8]) -> Result<u32, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.count(key)?),
-            Self::Store(reader) => Ok(reader.count(key)?),
+            Self::Store(_, reader) => Ok(reader.count(key)?),
         }
     }
 }
