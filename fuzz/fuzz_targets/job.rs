@@ -301,7 +301,10 @@ fn any_input(mut input: Input<'_>) {
         Ok(after) => {
             assert!(after.finished && after.total.keys >= before.total.keys);
             // Where the first part ends within a record, what it held of it is a key too, or its line is read again.
-            if is_known && packing % 4 < 2 && let Some(keys) = case.keys(&content) {
+            if is_known
+                && packing % 4 < 2
+                && let Some(keys) = case.keys(&content)
+            {
                 assert_present(grown.path(), &keys);
             }
         }

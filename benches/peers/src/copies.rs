@@ -42,7 +42,11 @@ pub fn loads(file: &str, seeds: u64) -> Outcome<()> {
                 return Err("the filter has another size than it should".into());
             }
             for index in 0.. {
-                let key = if distinct { crate::keys::key(index).to_vec() } else { key(&lines, index).unwrap_or_default() };
+                let key = if distinct {
+                    crate::keys::key(index).to_vec()
+                } else {
+                    key(&lines, index).unwrap_or_default()
+                };
                 match writer.insert(&key) {
                     Ok(()) => {}
                     Err(Error::Full { .. }) => break,
