@@ -32,7 +32,7 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
         py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, &info.uuid)))?,
     )?;
     fields.set_item("hash", if info.hash == HashKind::Xxh3 { "xxh3" } else { "caller" })?;
-    fields.set_item("seed", info.seed)?;
+    fields.set_item("seed", info.seed.get())?;
     fields.set_item("slots_per_bucket", info.slots_per_bucket.get())?;
     fields.set_item("shards", info.shards)?;
     fields.set_item("shard", info.shard)?;
