@@ -1,6 +1,6 @@
 //! The command line: one module a verb, and beside them what several verbs share.
 //!
-//! A verb parses its arguments, calls the library, and returns an [`Outcome`] or a [`Failure`]. Only [`run`] turns
+//! A verb parses its arguments, calls the library, and returns an `Outcome` or a `Failure`. Only [`run`] turns
 //! them into an exit code and a line on standard error.
 
 mod arguments;

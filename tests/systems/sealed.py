@@ -50,7 +50,7 @@ def answers(machine, path, **how):
     counted = traced(machine, folder, "count", "--sealed", path, input=keys(range(10)), **how).expect(0)
     if any(not line.startswith("1\t") for line in counted.out.splitlines()):
         raise Wrong(str(counted))
-    traced(machine, folder, "info", "--sealed", path, **how).expect(0).says(f"{KEYS} inserted")
+    traced(machine, folder, "info", "--sealed", path, **how).expect(0).says(f"{KEYS:,} inserted")
     traced(machine, folder, "verify", "--sealed", path, **how).expect(0)
     if content(folder) != before:
         raise Wrong(f"{content(folder)} were {before}")
