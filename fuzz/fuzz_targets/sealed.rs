@@ -61,7 +61,7 @@ fn get(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Sizes of the superblock's fields, by what lies at an offset.
-const FIELDS: [(usize, usize); 36] = [
+const FIELDS: [(usize, usize); 38] = [
     (8, 2),
     (10, 2),
     (12, 4),
@@ -94,10 +94,11 @@ const FIELDS: [(usize, usize); 36] = [
     (232, 8),
     (240, 8),
     (248, 8),
+    (256, 8),
     (304, 8),
     (312, 8),
-    (488, 8),
-    (496, 4),
+    (504, 8),
+    (512, 4),
     (184, 8),
 ];
 
