@@ -7,9 +7,9 @@
 use std::convert::Infallible;
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
 use super::counts::Counts;
 use super::group::{Group, Groups};
-use super::region::{Buckets, BucketsMut};
 use super::search::Search;
 use super::widths::Width;
 

@@ -4,25 +4,10 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
 use super::group::{Group, Groups};
 use super::search::Search;
 use super::widths::Width;
-
-/// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
-pub(crate) const BUCKETS_PER_REGION: u32 = 8192;
-
-/// The buckets of one region, to read.
-pub(crate) trait Buckets<W> {
-    type Error;
-
-    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Self::Error>;
-}
-
-/// The buckets of one region, to change.
-pub(crate) trait BucketsMut<W>: Buckets<W> {
-    /// Replaces a bucket that was loaded before.
-    fn store(&mut self, id: BucketId, bucket: Bucket<W>);
-}
 
 /// The first bucket of a key in its region, and the fingerprint that is stored there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@
 //! needs in its other bucket is freed by a chain of its own.
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{BUCKETS_PER_REGION, Buckets, BucketsMut};
 use super::group::Groups;
-use super::region::{BUCKETS_PER_REGION, Buckets, BucketsMut};
 use super::widths::Width;
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
