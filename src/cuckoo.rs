@@ -13,6 +13,7 @@
 mod bucket;
 mod buckets;
 mod counts;
+mod displacement;
 mod group;
 mod hash;
 mod merge;
