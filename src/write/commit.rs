@@ -239,7 +239,7 @@ impl WriterState {
 
     /// All that a publication does before the rename.
     fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, CommitFailure> {
-        let Work::Unpublished(file, old) = &self.transaction.work else {
+        let Work::Unpublished(file, old) = &mut self.transaction.work else {
             return Err(CommitFailure::Clean(Error::Poisoned { path: files.data.clone() }));
         };
         let copy =
