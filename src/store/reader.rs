@@ -61,10 +61,21 @@ impl Store {
 
     /// Opens the filter that a version names for a shard, after comparing it with what the version says.
     pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
-        let path = self.files.shard(shard, &file.name);
         let mut options = self.options.clone().sealed(true).threads(1);
         // What takes the name later is not what was compared with the version.
         options.follow = false;
+        if let Some(folder) = &self.copies {
+            let path = folder.join(file.file_name());
+            match options.read(&path) {
+                Err(FilterError::NotFound { .. }) => {}
+                outcome => {
+                    let reader = outcome?;
+                    self.check_filter(&path, &reader, shard, file)?;
+                    return Ok(reader);
+                }
+            }
+        }
+        let path = self.file_path(shard, file);
         let reader = match options.read(&path) {
             Err(FilterError::NotFound { .. }) => {
                 let (path, gone) = (path, version.number);
