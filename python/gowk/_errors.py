@@ -107,6 +107,8 @@ class Features(Error):
 
     path: str
     bits: int
+    access: str
+    """What they are needed for: ``reading`` or ``writing``."""
 
 
 class Superblocks(Error):
@@ -247,6 +249,8 @@ class UnsafeRemove(Error):
     path: str
     unrecorded: int
     """How many such inserts."""
+    other_keys: float
+    """How many keys among them are expected to share the entry of another key, at most."""
 
 
 class Poisoned(Error):
@@ -457,6 +461,13 @@ class JobOutput(JobError):
     path: str
 
 
+class JobOvertaken(JobError):
+    """Another run of the same job has committed to the store meanwhile."""
+
+    path: str
+    """The store."""
+
+
 class JobSystem(JobError, OSError):
     """The operating system refused a file of a job."""
 
@@ -481,6 +492,7 @@ __all__ = [
     "JobError",
     "JobInput",
     "JobOutput",
+    "JobOvertaken",
     "JobSystem",
     "Journal",
     "Length",

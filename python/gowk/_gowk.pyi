@@ -12,6 +12,7 @@ from ._errors import Error
 from ._info import (
     Committed,
     Info,
+    Limits,
     Plan,
     Progress,
     Repair,
@@ -106,7 +107,14 @@ class Reader:
     ) -> Self: ...
     @staticmethod
     def _unopened(
-        path: _Path, threads: int, in_memory: bool, sealed: bool, on_damage: str, verify: str, wait: float
+        path: _Path,
+        threads: int,
+        in_memory: bool,
+        sealed: bool,
+        on_damage: str,
+        verify: str,
+        wait: float,
+        shard: tuple[_Path, _Path | None, int, int] | None,
     ) -> Reader: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -393,6 +401,61 @@ class Writer:
         Raises:
             Growth: a limit forbids it.
         """
+    def shrink(self, progress: _Told | None = None) -> None:
+        """Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
+        then is told by :attr:`Info.shrunk`.
+
+        Args:
+            progress: called with the regions done, and all there are. An exception of it ends the halving.
+
+        Raises:
+            Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
+        """
+    def merge(self, other: Reader, *, sum: bool = False, progress: _Told | None = None) -> None:
+        """Stores all that another filter holds, as part of the open transaction, without its keys.
+
+        Both need the same seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the time of
+        a doubling, however little the other one holds. Of its metadata nothing is taken.
+
+        Args:
+            other: a reader of the other filter.
+            sum: whether copies add up, so that removal stays safe if it was safe in both. Otherwise what both have is stored
+                once, and removal is refused from then on.
+            progress: called with the regions done, and all there are; from the start again where the filter has to double.
+                An exception of it ends the merge.
+
+        Raises:
+            Unlike: the filters differ in what must be equal, which the message says.
+            Full: there is no room, and the filter must not grow.
+            Growth: there is no room, and growing would not be right.
+
+        >>> import gowk
+        >>> with gowk.Writer("monday.gowk") as monday:
+        ...     monday.update(["a", "b"])
+        >>> with gowk.Writer("tuesday.gowk", like=gowk.Reader("monday.gowk")) as tuesday:
+        ...     tuesday.update(["b", "c"])
+        ...     tuesday.merge(gowk.Reader("monday.gowk"))
+        >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
+        array([ True,  True,  True, False])
+        """
+    @property
+    def limits(self) -> Limits:
+        """How far the filter may grow."""
+    def set_limits(self, limits: Limits) -> None:
+        """Changes how far the filter may grow: at once, whatever becomes of the open transaction.
+
+        Args:
+            limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
+
+        Raises:
+            Option: a limit is out of range, or below what the file has already.
+
+        >>> import dataclasses, gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.set_limits(dataclasses.replace(seen.limits, max_file_size=8 << 30))
+        >>> gowk.Reader("seen.gowk").info().max_file_size
+        8589934592
+        """
     def repair(self, progress: _Told | None = None) -> Repair:
         """Gives up damaged pages, so that the filter can be used again: their slots match every key from now on. Rolls the
         open transaction back, and commits.
@@ -506,32 +569,46 @@ class Store:
         filter: Reader | None = None,
         progress: _Told | None = None,
     ) -> Store:
-        """Creates a store in a folder that is not there or empty, and opens it.
+        """staticmethod(function) -> method
 
-        Args:
-            path: the folder.
-            shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
-            capacity: distinct keys that all shards together take before they have to double; a million unless given.
-            false_positive_rate: see :class:`Writer`.
-            slots_per_bucket: see :class:`Writer`.
-            seed: see :class:`Writer`.
-            growth: whether shards double themselves when they are full; see :class:`Writer`.
-            max_file_size: the most bytes that the file of a shard may have.
-            max_false_positive_rate: the highest expected rate that a doubled shard may have.
-            threads: see :class:`Store`.
-            filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
-                answers included. Give none of the options from ``capacity`` on beside it.
-            progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
-                call.
+        Convert a function to be a static method.
 
-        Raises:
-            Exists: something is in the way. It is a :class:`FileExistsError` too.
-            Option: an option is outside its range. It is a :class:`ValueError` too.
-            Indivisible: ``filter`` cannot be divided into so many shards.
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
         """
     @staticmethod
     def is_at(path: _Path) -> bool:
-        """Whether a folder is a store, as far as its names tell."""
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
     @property
     def path(self) -> Path:
         """The folder, as a :class:`pathlib.Path` without links followed."""
@@ -577,11 +654,11 @@ class Store:
         >>> store = gowk.Store.create("crawl.store", shards=4)
         >>> for _ in range(2):
         ...     before = store.before("crawl", 118)
-        ...     print(before.version, "a" in before)
-        ...     with before.update(base=before, transaction=("crawl", 118)) as update:
+        ...     with store.update(base=before, transaction=("crawl", 118)) as update:
         ...         update.update(["a"])
-        1 False
-        1 False
+        ...     print(before.version, "a" in before, update.committed.outcome)
+        1 False new
+        1 False already
         """
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -608,7 +685,7 @@ class Store:
 
         >>> import gowk
         >>> gowk.Store.create("crawl.store", shards=4, seed=1).shards_of(["a", "b", "c"])
-        array([0, 0, 0], dtype=int32)
+        array([3, 2, 1], dtype=int32)
         """
     def shard(self, number: int) -> Reader | None:
         """A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
@@ -738,8 +815,6 @@ class Store:
             destination: the file.
             progress: called with the regions written, and all there are. An exception of it ends the call.
         """
-    def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
@@ -828,10 +903,24 @@ class Sealed:
         """As text, which :meth:`from_json` reads."""
     @staticmethod
     def from_json(text: str) -> Sealed:
-        """From the text that :meth:`to_json` made.
+        """staticmethod(function) -> method
 
-        Raises:
-            ValueError: it is another text.
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
         """
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

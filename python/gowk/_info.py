@@ -12,7 +12,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The filter after one of its next doublings, when it is full again."""
+    """The filter after one of its next doublings, when it is full again; or as it is now, after a halving."""
 
     generation: int
     """How often it would have doubled."""
@@ -24,6 +24,20 @@ class Forecast:
     """Bits of the file per entry then."""
     void_entries: int
     """Entries without a tail, which a doubling copies to both sides."""
+    file_length: int
+    """Bytes of the file then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a filter may grow, and whether it does so by itself; see :meth:`gowk.Writer.set_limits`."""
+
+    growth: Literal["auto", "never"]
+    """Whether the filter doubles itself."""
+    max_file_size: int | None
+    """Bytes that the file may have at most; None for no limit."""
+    max_false_positive_rate: float | None
+    """The expected rate beyond which it does not double, above 0 and below 1; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +105,9 @@ class Info:
     """The chance that a key never inserted is found now, 0 to 1."""
     forecast: tuple[Forecast, ...]
     """The filter after each of its next doublings, up to eight, as far as the limits allow them."""
+    shrunk: Forecast | None
+    """The filter after :meth:`gowk.Writer.shrink`, if it has doubled and its entries take no more slots than it would
+    have. They may still find no room where that is close."""
     commit: int
     """The number of the last commit."""
     file_length: int
