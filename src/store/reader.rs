@@ -248,6 +248,9 @@ impl StoreReader {
             let info = filter.info()?;
             all.slots += info.slots;
             all.entries += info.entries;
+            all.digits += info.digits;
+            all.saturated += info.saturated;
+            all.copies += info.copies;
             all.inserted += info.inserted;
             all.removed += info.removed;
             all.unrecorded += info.unrecorded;
@@ -255,7 +258,7 @@ impl StoreReader {
             all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
         }
         let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
-        all.load = (all.entries + quarantined) as f64 / all.slots.max(1) as f64;
+        all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
         let StoreInfo { version, bytes, bits_per_key, expected_false_positive_rate, .. } = self.info();
         all.uuid = own.uuid;
         (all.shards, all.capacity) = (1, own.capacity);
