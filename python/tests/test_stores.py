@@ -426,7 +426,8 @@ def test_stores_and_updates_and_forks() -> None:
     assert "a" in store
     shard = store.shard(int(store.shards_of(["a"])[0]))
     assert shard is not None
-    update, distinct = store.update(), store.distinct(100)
+    Path("scratch").mkdir()
+    update, distinct = store.update(), store.distinct(100, folder="scratch")
     update.update(["b"])
     distinct.update_new(["b"])
 
@@ -446,6 +447,7 @@ def test_stores_and_updates_and_forks() -> None:
 
     in_a_child(check)
     # The child has taken nothing away.
+    assert len(list(Path("scratch").iterdir())) == 1 and len(list(Path("s/incoming").glob("*.gowk*"))) == 1
     assert distinct.update_new(["b", "c"]).tolist() == [False, True]
     assert store.version == 2 and store.refresh() and "c" in store
     update.update(["d"])
