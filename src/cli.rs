@@ -30,6 +30,7 @@ mod quantity;
 mod refused;
 mod remove;
 mod repair;
+mod report;
 mod set;
 mod shrink;
 mod stop;
@@ -82,6 +83,7 @@ enum Verb {
     Info(info::Print),
     Verify(verify::Verify),
     Repair(repair::Repair),
+    Report(report::Report),
     Copy(copy::Copy),
     Merge(merge::MergeFilters),
     Grow(grow::Grow),
@@ -105,6 +107,7 @@ impl Verb {
             Self::Info(verb) => verb.run(),
             Self::Verify(verb) => verb.run(),
             Self::Repair(verb) => verb.run(),
+            Self::Report(verb) => verb.run(),
             Self::Copy(verb) => verb.run(),
             Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),

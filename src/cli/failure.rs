@@ -81,8 +81,8 @@ pub(super) enum Failure {
     #[error("{}: cannot {op}: {source}; {} and run the command again", path.display(), output_remedy(source))]
     File { path: PathBuf, op: &'static str, source: io::Error },
 
-    #[error("{}: is {is}; give another file with --refused", path.display())]
-    RefusedOutput { path: PathBuf, is: String },
+    #[error("{}: is {is}; give another file with {option}", path.display())]
+    RefusedOutput { path: PathBuf, is: String, option: &'static str },
 
     /// Some keys found no room; `cause` says why the first of them did not, and what helps.
     #[error(

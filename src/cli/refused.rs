@@ -143,12 +143,9 @@ impl Refusals {
 }
 
 fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
-    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is };
-    if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
-        return Err(refused(format!("{}, a file of the filter itself", own.display())));
-    }
-    if store::is_store(filter) && leads_into(path, filter) {
-        return Err(refused(format!("in {}, the folder of the store", filter.display())));
+    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" };
+    if let Some(is) = belongs_to(path, filter) {
+        return Err(refused(is));
     }
     let output = Output::appending(path, keys.separator())?;
     // A key written to an input would be read again, without end.
@@ -170,6 +167,15 @@ fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
         return Err(refused("standard output".to_owned()));
     }
     Ok(output)
+}
+
+/// Why nothing may be written to a file, which need not be there yet: it is one of the filter or store.
+pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
+    if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
+        return Some(format!("{}, a file of the filter itself", own.display()));
+    }
+    let is_in_store = store::is_store(filter) && leads_into(path, filter);
+    is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
 /// Whether the name, which need not be there yet, leads into the folder.

@@ -19,9 +19,16 @@ pub(super) const DEPTH: u32 = 12;
 /// nearly always short.
 const CHAIN: u32 = 24;
 
+/// How many entries the displacements of one insert may examine, for each that a chain may.
+const EFFORT: u32 = 8;
+
+/// The entries that the displacements of one insert may examine, where each chain may examine `max_kicks`.
+pub(super) const fn effort(max_kicks: u32) -> u32 {
+    max_kicks.saturating_mul(EFFORT)
+}
+
 /// Puts a group into one of the buckets `ids`, those of its pair or one of them. Before that, the buckets `given` are
-/// stored. At each depth at most `max_kicks` entries are examined. If there is no room, or a load fails, nothing is
-/// stored.
+/// stored. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -29,12 +36,11 @@ pub(super) fn displace<W: Width, B: BucketsMut<W>>(
     given: &[(BucketId, Bucket<W>)],
     ids: &[BucketId],
     group: Group<W>,
-    max_kicks: u32,
+    kicks: &mut u32,
 ) -> Result<bool, B::Error> {
     let staged = Staged { buckets, stored: given.to_vec() };
-    let mut displacement = Displacement { search, staged, put: Vec::new(), kicks: 0, cut: false };
+    let mut displacement = Displacement { search, staged, put: Vec::new(), kicks, cut: false };
     for depth in 0..=DEPTH {
-        displacement.kicks = max_kicks;
         displacement.cut = false;
         for id in ids {
             if displacement.put(*id, group, depth)? {
@@ -43,7 +49,7 @@ pub(super) fn displace<W: Width, B: BucketsMut<W>>(
                 return Ok(true);
             }
         }
-        if !displacement.cut {
+        if !displacement.cut || *displacement.kicks == 0 {
             break;
         }
     }
@@ -56,7 +62,7 @@ struct Displacement<'a, W, B> {
     /// What was put where: it is not moved again.
     put: Vec<Kept<W>>,
     /// Entries that may still be examined.
-    kicks: u32,
+    kicks: &'a mut u32,
     /// Whether anything was left out because the depth ended there.
     cut: bool,
 }
@@ -82,10 +88,10 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
                 self.staged.store(id, with_group);
                 return Ok(true);
             }
-            let mut kicks = self.kicks.min(CHAIN);
-            self.kicks -= kicks;
+            let mut kicks = CHAIN.min(*self.kicks);
+            *self.kicks -= kicks;
             let room = self.search.free_lane(&mut self.staged, &[(id, bucket)], &self.put, &mut kicks)?;
-            self.kicks += kicks;
+            *self.kicks += kicks;
             let Some((_, left)) = room else { return Ok(false) };
             self.staged.store(id, left);
             bucket = left;
@@ -102,7 +108,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
                 break;
             }
             let Some(kicks) = self.kicks.checked_sub(leaving.count_ones()) else { break };
-            self.kicks = kicks;
+            *self.kicks = kicks;
             let leaves = |index: usize| leaving >> index & 1 == 1;
             let Some(with_group) = here.filtered(|index| !leaves(index)).and(group).pack() else { continue };
             self.staged.store(id, with_group);

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
 use super::counts::Counts;
-use super::displacement::displace;
+use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::search::Search;
 use super::widths::Width;
@@ -225,7 +225,7 @@ fn store_group<W: Width>(
             return false;
         }
     }
-    let Ok(done) = displace(buckets, search, &[], &both.map(|(id, _)| id), group, max_kicks);
+    let Ok(done) = displace(buckets, search, &[], &both.map(|(id, _)| id), group, &mut effort(max_kicks));
     done
 }
 

@@ -5,7 +5,7 @@
 
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
-use super::displacement::displace;
+use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::search::Search;
 use super::widths::Width;
@@ -100,7 +100,10 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     }
     match store_alone(buckets, both, fingerprint) {
         Some(stored) => Ok(stored),
-        None => insert_crowded(buckets, both, fingerprint, max_kicks, search),
+        None => {
+            let mut kicks = effort(max_kicks);
+            insert_crowded(buckets, both, fingerprint, max_kicks, &mut kicks, search)
+        }
     }
 }
 
@@ -152,9 +155,10 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     if let Some(counted) = both.into_iter().find_map(with_a_lane) {
         return Ok(counted);
     }
+    let mut kicks = effort(max_kicks);
     if !is_quarantined(both) {
         for (id, bucket) in both {
-            let counted = count_with_room(buckets, id, bucket, fingerprint, max_kicks, search)?;
+            let counted = count_with_room(buckets, (id, bucket), fingerprint, max_kicks, &mut kicks, search)?;
             if let Some(counted) = counted {
                 return Ok(counted);
             }
@@ -162,17 +166,17 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     }
     match store_alone(buckets, both, fingerprint) {
         Some(stored) => Ok(stored),
-        None => insert_crowded(buckets, both, fingerprint, max_kicks, search),
+        None => insert_crowded(buckets, both, fingerprint, max_kicks, &mut kicks, search),
     }
 }
 
 /// Makes room in a bucket for one more digit of a group that matches, and counts a copy with it.
 fn count_with_room<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
-    id: BucketId,
-    bucket: Bucket<W>,
+    (id, bucket): (BucketId, Bucket<W>),
     fingerprint: Slot<W>,
     max_kicks: u32,
+    kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Option<Inserted<W>>, B::Error> {
     let groups = Groups::of(bucket);
@@ -186,7 +190,7 @@ fn count_with_room<W: Width, B: BucketsMut<W>>(
     }
     let Some(left) = groups.without(index).pack() else { return Ok(None) };
     let ids = [id, group.entry.other(id)];
-    let done = search.met_groups && displace(buckets, search, &[(id, left)], &ids, grown, max_kicks)?;
+    let done = search.met_groups && displace(buckets, search, &[(id, left)], &ids, grown, kicks)?;
     Ok(done.then_some(Inserted::Counted { digits: 1, saturates: false }))
 }
 
@@ -217,6 +221,7 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     both: Both<W>,
     fingerprint: Slot<W>,
     max_kicks: u32,
+    kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Inserted<W>, B::Error> {
     if is_quarantined(both) {
@@ -234,10 +239,10 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
         return Ok(Inserted::NoPath);
     }
     let alone = Group { entry: fingerprint, copies: 1 };
-    if displace(buckets, search, &[], &both.map(|(id, _)| id), alone, max_kicks)? {
+    if displace(buckets, search, &[], &both.map(|(id, _)| id), alone, kicks)? {
         return Ok(Inserted::Stored);
     }
-    if let Some(merged) = merge_both(buckets, both, fingerprint, max_kicks, search)? {
+    if let Some(merged) = merge_both(buckets, both, fingerprint, kicks, search)? {
         return Ok(merged);
     }
     Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
@@ -281,7 +286,7 @@ fn merge_both<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
     fingerprint: Slot<W>,
-    max_kicks: u32,
+    kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Option<Inserted<W>>, B::Error> {
     let unions = both.map(|(_, bucket)| Groups::of(bucket).union(fingerprint));
@@ -292,7 +297,7 @@ fn merge_both<W: Width, B: BucketsMut<W>>(
     }
     let others = both.map(|(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
     let [Some(in_first), Some(in_second)] = others else { return Ok(None) };
-    let done = displace(buckets, search, &[in_first, in_second], &both.map(|(id, _)| id), union, max_kicks)?;
+    let done = displace(buckets, search, &[in_first, in_second], &both.map(|(id, _)| id), union, kicks)?;
     Ok(if done { merged(both.map(|(_, bucket)| bucket), union, fingerprint) } else { None })
 }
 

@@ -27,7 +27,7 @@ impl SlotsPerBucket {
     /// An insert can still fail earlier, where more than 2n keys meet in one pair of buckets: at 50 million keys the
     /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles
     /// early, or the insert fails if growth is off.
-    pub(crate) const fn headroom(self) -> f64 {
+    pub const fn headroom(self) -> f64 {
         match self {
             Self::Two => 0.80,
             Self::Three => 0.90,

@@ -24,12 +24,14 @@ pub struct Report {
     /// No writer has the file, but its live area is of another commit than its superblock, which shows that a write was
     /// lost; or a block of it cannot be read. The superblock counts.
     pub live_differs: bool,
+    /// Slots in use of each region, but for those in damaged pages.
+    pub used_slots: Vec<u32>,
 }
 
 impl Report {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        let Self { pages: _, damaged, malformed, superblock_damaged, counts_differ, live_differs } = self;
+        let Self { damaged, malformed, superblock_damaged, counts_differ, live_differs, .. } = self;
         let sound = damaged.is_empty() && malformed.is_empty();
         sound && !superblock_damaged && !counts_differ && !live_differs
     }
@@ -55,6 +57,7 @@ impl Reader {
                 return Err(Error::Busy { path: self.path().to_owned(), op: "verified" });
             };
             let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+            let used = found.used();
             for (page, outcome) in pages.iter().zip(outcomes) {
                 let place = DamagedPage { page: report.pages, region: region.0.into() };
                 if outcome.is_err() {
@@ -65,6 +68,7 @@ impl Reader {
                 report.pages += 1;
                 progress(report.pages, geometry.pages());
             }
+            report.used_slots.push((found.used() - used) as u32);
         }
         report.live_differs =
             view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());

@@ -21,7 +21,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::cuckoo::counts::{Counts, Delta};
-use crate::cuckoo::displacement::DEPTH;
+use crate::cuckoo::displacement::{DEPTH, effort};
 use crate::cuckoo::group::{Group, Groups};
 use crate::cuckoo::hash::{HashKind, KeyHasher};
 use crate::cuckoo::search::Search;
@@ -968,10 +968,10 @@ fn check_max_kicks<W: Width>() {
             let mut memory = Memory::of(memory.buckets.clone());
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
             // Three times at most an insert looks for a chain: for a copy in either bucket, and for an entry of its own.
-            // Four times at most it displaces groups, at each depth: after each of these, and for all its copies as one.
-            // Whoever is displaced costs two loads, and so does the group itself in each of its buckets.
-            let displaced = (DEPTH as usize + 1) * (2 * max_kicks as usize + 4);
-            let most = if digits { 3 * max_kicks as usize + 4 * displaced } else { max_kicks as usize };
+            // Four times at most it displaces groups: after each of these, and for all its copies as one. Whoever is
+            // displaced costs two loads, and so does the group itself, at each depth in each of its buckets.
+            let displaced = 2 * effort(max_kicks) as usize + 4 * 4 * (DEPTH as usize + 1);
+            let most = if digits { 3 * max_kicks as usize + displaced } else { max_kicks as usize };
             assert!(memory.loaded.len() <= most + 2);
             assert!(max_kicks > 0 || memory.stored.len() < 2);
             inserted != Inserted::NoPath

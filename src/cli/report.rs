@@ -1,0 +1,98 @@
+//! `gowk report`
+
+mod filter;
+mod html;
+mod store;
+mod svg;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clap::Args;
+use gowk::Options;
+
+use super::arguments::ReadArgs;
+use super::failure::Failure;
+use super::outcome::Outcome;
+use super::output::Output;
+use super::quantity;
+use super::refused::belongs_to;
+use super::store::is_store;
+
+/// Draw a filter or store: how full it is and where, how old its entries are, what comes next, what is damaged
+///
+/// Makes one HTML page that needs nothing else: no network, no scripts. Every page of the filter is read and compared with
+/// its checksum. The seed is not in it.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk report seen.gowk -o report.html
+  gowk report crawl.store > report.html")]
+pub(super) struct Report {
+    /// Filter or store to draw
+    file: PathBuf,
+
+    /// File to write the page to, in place of standard output
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+impl Report {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        // Before a long file is read.
+        let mut standard = Output::standard(b'\n')?;
+        match &self.output {
+            Some(path) => {
+                if let Some(is) = belongs_to(path, &self.file) {
+                    return Err(Failure::RefusedOutput { path: path.clone(), is, option: "--output" });
+                }
+            }
+            None => standard.check_beside(&self.file)?,
+        }
+        let options = self.read.apply(Options::new());
+        let page = if is_store(&self.file) {
+            store::page(&self.file, &options)?
+        } else {
+            filter::page(&self.file, &options)?
+        };
+        match &self.output {
+            Some(path) => fs::write(path, page).map_err(|source| Failure::File {
+                path: path.clone(),
+                op: "write",
+                source,
+            })?,
+            None => {
+                standard.line(page.trim_end())?;
+                standard.flush()?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// When the page was made, and by what.
+fn made(path: &Path) -> String {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    format!("{}, as of {}", path.display(), quantity::time(SystemTime::now()))
+}
+
+fn foot() -> String {
+    format!(
+        "gowk {}. All figures are computed from the file when this page was made.",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The name of a path, for a heading.
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// `93.0 %`
+fn percent(part: f64) -> String {
+    format!("{:.1} %", 100.0 * part)
+}

@@ -1,0 +1,138 @@
+//! The pictures of a store: its shards, its versions, and the entries of all.
+
+use std::path::Path;
+
+use gowk::Options;
+use gowk::store::{Store, StoreReader, Version};
+
+use super::super::bar::Bar as Progress;
+use super::super::failure::Failure;
+use super::super::quantity::{self, bytes, chance, grouped};
+use super::filter::{ages, room};
+use super::html::Page;
+use super::svg::{self, Bar, Cell, Point, Scale};
+use super::{foot, made, name, percent};
+
+/// Shards that get a bar each; of more than that a map is drawn.
+const BARS: usize = 32;
+/// Versions on the line at most, the newest.
+const VERSIONS: usize = 60;
+
+/// What is wrong with the file of a shard.
+type Wrong = Vec<(u32, String)>;
+
+pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
+    let store = Store::open_with(path, options)?;
+    let reader = store.read()?;
+    let bar = Progress::new("reading");
+    let reports = reader.verify(&|done, all| bar.tell(done, all))?;
+    drop(bar);
+    let wrong: Wrong = reports
+        .into_iter()
+        .filter_map(|(shard, report)| match report {
+            Ok(report) if report.is_clean() => None,
+            Ok(report) => {
+                let pages = report.damaged.len() + report.malformed.len();
+                Some((shard, format!("{pages} of {} pages are damaged, or its head is", report.pages)))
+            }
+            Err(error) => Some((shard, error.to_string())),
+        })
+        .collect();
+    let mut page = Page::new(&name(path), &made(path));
+    page.facts(&facts(&store, &reader));
+    shards(&mut page, &store, reader.version(), &wrong);
+    versions(&mut page, &store.log()?);
+    // It asks each file, which a missing or wrong one refuses.
+    match reader.filter_info() {
+        Ok(info) => {
+            room(
+                &mut page,
+                &info,
+                "then its shards double, each when it is full, as far as their limits allow",
+            );
+            ages(&mut page, &info);
+        }
+        Err(error) => page.words("Entries", &[format!("They cannot be described: {error}.")], true),
+    }
+    let lines: Vec<String> = match wrong.is_empty() {
+        true => vec![format!("None: all files of version {} are whole.", reader.version().number)],
+        false => wrong.iter().map(|(shard, problem)| format!("Shard {shard}: {problem}.")).collect(),
+    };
+    page.words("Damage", &lines, !wrong.is_empty());
+    Ok(page.end(&foot()))
+}
+
+fn facts(store: &Store, reader: &StoreReader) -> Vec<(&'static str, String)> {
+    let (info, version) = (reader.info(), reader.version());
+    let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
+    vec![
+        ("version", format!("{}, {}", version.number, quantity::time(version.time))),
+        ("shards", format!("{}, {} with a file", store.description().shards, info.files)),
+        ("entries", grouped(info.entries)),
+        ("false-positive rate", chance(info.expected_false_positive_rate)),
+        ("files", bytes(info.bytes)),
+        ("bits a key", bits),
+        ("slots per bucket", store.description().slots_per_bucket.get().to_string()),
+        ("applications", version.transactions.len().to_string()),
+    ]
+}
+
+fn shards(page: &mut Page, store: &Store, version: &Version, wrong: &Wrong) {
+    let entries = |shard: u32| version.shards.get(&shard).map_or(0, |file| file.entries);
+    let all: Vec<(u32, u64)> = (0..store.description().shards).map(|shard| (shard, entries(shard))).collect();
+    let most = all.iter().map(|(_, entries)| *entries).max().unwrap_or(0).max(1);
+    let least = all.iter().map(|(_, entries)| *entries).min().unwrap_or(0);
+    let is_wrong = |shard: u32| wrong.iter().any(|(other, _)| *other == shard);
+    let part = |entries: u64| entries as f64 / most as f64;
+    let words = format!(
+        "Each shard has the keys that hash to it. The largest has {} entries, the smallest {}. Shards of very different \
+         sizes would be a sign of keys that were made to collide, or of an update that changed only some.",
+        grouped(most),
+        grouped(least)
+    );
+    let picture = if all.len() <= BARS {
+        let bars = all.iter().map(|(shard, entries)| Bar {
+            name: format!("shard {shard}"),
+            length: part(*entries),
+            value: grouped(*entries),
+            wrong: is_wrong(*shard),
+        });
+        svg::bars("Entries by shard", &bars.collect::<Vec<_>>())
+    } else {
+        let each = all.len().div_ceil(768);
+        let cells = all.chunks(each).filter_map(|shards| {
+            let ((first, _), (last, _)) = (*shards.first()?, *shards.last()?);
+            let mean = shards.iter().map(|(_, entries)| part(*entries)).sum::<f64>() / shards.len() as f64;
+            Some(Cell {
+                full: mean,
+                wrong: shards.iter().any(|(shard, _)| is_wrong(*shard)),
+                words: format!("shards {first} to {last}: {} of the largest shard's entries", percent(mean)),
+            })
+        });
+        svg::map("Entries by shard", &cells.collect::<Vec<_>>())
+    };
+    page.picture("Shards", &words, &picture);
+}
+
+fn versions(page: &mut Page, log: &[Version]) {
+    let shown = log.get(log.len().saturating_sub(VERSIONS)..).unwrap_or(log);
+    let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return };
+    let points: Vec<Point> = shown
+        .iter()
+        .map(|version| Point {
+            name: version.number.to_string(),
+            value: version.entries() as f64,
+            words: grouped(version.entries()),
+        })
+        .collect();
+    let words = format!(
+        "Entries in each version, from {} of {} to {} of {}; {} are kept in all. The last one was made by `{}`.",
+        first.number,
+        quantity::time(first.time),
+        last.number,
+        quantity::time(last.time),
+        grouped(log.len() as u64),
+        last.operation
+    );
+    page.picture("Versions", &words, &svg::line("Entries by version", Scale::Linear, &points, None));
+}

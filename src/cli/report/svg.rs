@@ -1,0 +1,190 @@
+//! Pictures: maps, bars and lines, as SVG that takes its colours from the page around it.
+//!
+//! Each has a title that says what it shows, for those who hear the page. Lengths are in units of which a page is 720
+//! wide.
+
+use super::html::escaped;
+
+const WIDTH: f64 = 720.0;
+/// Room for the names at the left, and at the right of the last value.
+const LEFT: f64 = 150.0;
+const RIGHT: f64 = 130.0;
+
+fn picture(title: &str, height: f64, inside: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
+         xmlns=\"http://www.w3.org/2000/svg\"><title>{title}</title>{inside}</svg>"
+    )
+}
+
+/// One cell of a map: how full it is, from 0 to 1, and what a pointer above it is told.
+pub(super) struct Cell {
+    pub(super) full: f64,
+    pub(super) wrong: bool,
+    pub(super) words: String,
+}
+
+/// Cells side by side, darker where fuller.
+pub(super) fn map(title: &str, cells: &[Cell]) -> String {
+    let columns = (2.0 * (cells.len() as f64).sqrt()).ceil().clamp(1.0, 48.0);
+    let side = (WIDTH / columns).min(40.0);
+    let rows = (cells.len() as f64 / columns).ceil();
+    let mut inside = String::new();
+    for (index, Cell { full, wrong, words }) in cells.iter().enumerate() {
+        let (row, column) = ((index as f64 / columns).floor(), index as f64 % columns);
+        let (x, y, size) = (column.floor() * side, row * side, side - 1.5);
+        // Nothing in use is still to be seen as a cell.
+        let opacity = 0.95f64.mul_add(full.clamp(0.0, 1.0).powi(2), 0.05);
+        let colour = if *wrong { "wrong" } else { "main" };
+        let words = escaped(words);
+        inside += &format!(
+            "<rect class=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{size:.1}\" height=\"{size:.1}\" \
+             fill-opacity=\"{:.2}\"><title>{words}</title></rect>",
+            if *wrong { 1.0 } else { opacity }
+        );
+    }
+    picture(title, rows * side, &inside)
+}
+
+/// A bar with its name, its length from 0 to 1, and its value in words.
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) length: f64,
+    pub(super) value: String,
+    pub(super) wrong: bool,
+}
+
+/// Bars below each other.
+pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
+    let (height, room) = (24.0, WIDTH - LEFT - RIGHT);
+    let mut inside = String::new();
+    for (index, Bar { name, length, value, wrong }) in bars.iter().enumerate() {
+        let (y, class) = (index as f64 * height, if *wrong { "wrong" } else { "main" });
+        // The least that is not nothing can be seen.
+        let length = if *length > 0.0 { (length.min(1.0) * room).max(1.0) } else { 0.0 };
+        let (text, value_at) = (y + 16.0, LEFT + length + 8.0);
+        let (name, value) = (escaped(name), escaped(value));
+        inside += &format!(
+            "<text class=\"name\" x=\"{:.0}\" y=\"{text:.0}\" text-anchor=\"end\">{name}</text>\
+             <rect class=\"{class}\" x=\"{LEFT}\" y=\"{:.0}\" width=\"{length:.1}\" height=\"{:.0}\"/>\
+             <text x=\"{value_at:.0}\" y=\"{text:.0}\">{value}</text>",
+            LEFT - 8.0,
+            y + 3.0,
+            height - 6.0
+        );
+    }
+    picture(title, bars.len() as f64 * height, &inside)
+}
+
+/// Columns beside each other, of heights from 0 to 1, above a scale with names at some of them; and a mark.
+pub(super) fn columns(
+    title: &str,
+    heights: &[f64],
+    names: &[(usize, String)],
+    mark: Option<(f64, &str)>,
+) -> String {
+    let (height, each) = (160.0, WIDTH / heights.len().max(1) as f64);
+    let mut inside =
+        format!("<line class=\"rule\" x1=\"0\" y1=\"{height}\" x2=\"{WIDTH}\" y2=\"{height}\"/>");
+    for (index, part) in heights.iter().enumerate().filter(|(_, part)| **part > 0.0) {
+        let tall = (part.min(1.0) * (height - 20.0)).max(1.0);
+        inside += &format!(
+            "<rect class=\"main\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>",
+            index as f64 * each,
+            height - tall,
+            (each - 1.0).max(0.5)
+        );
+    }
+    for (index, name) in names {
+        let x = *index as f64 * each;
+        let anchor = if x < 20.0 { "start" } else { "middle" };
+        inside += &format!(
+            "<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>",
+            height + 16.0,
+            escaped(name)
+        );
+    }
+    if let Some((at, words)) = mark {
+        let x = at * WIDTH;
+        inside += &format!(
+            "<line class=\"limit\" x1=\"{x:.1}\" y1=\"0\" x2=\"{x:.1}\" y2=\"{height}\"/>\
+             <text x=\"{:.0}\" y=\"12\" text-anchor=\"end\">{}</text>",
+            x - 6.0,
+            escaped(words)
+        );
+    }
+    picture(title, height + 24.0, &inside)
+}
+
+/// A point of a line: its name below, its value, and that in words.
+pub(super) struct Point {
+    pub(super) name: String,
+    pub(super) value: f64,
+    pub(super) words: String,
+}
+
+/// How the values of a line lie above each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// From 0 on.
+    Linear,
+    /// By powers of ten: for values above 0.
+    Decades,
+}
+
+/// Points joined by a line; and a limit, with its words.
+pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f64, String)>) -> String {
+    let (top, height, left) = (26.0, 170.0, 40.0);
+    let on_scale = |value: f64| if scale == Scale::Decades { value.max(1e-300).log10() } else { value };
+    let all = points.iter().map(|point| point.value).chain(limit.as_ref().map(|(value, _)| *value));
+    let all: Vec<f64> = all.map(on_scale).collect();
+    let highest = all.iter().copied().fold(f64::MIN, f64::max);
+    let lowest = match scale {
+        Scale::Linear => 0.0,
+        Scale::Decades => all.iter().copied().fold(f64::MAX, f64::min) - 0.1,
+    };
+    let span = (highest - lowest).max(1e-9);
+    let y = |value: f64| ((highest - on_scale(value)) / span).mul_add(height, top);
+    let step = (WIDTH - 2.0 * left) / (points.len().max(2) - 1) as f64;
+    let x = |index: usize| (index as f64).mul_add(step, left);
+    let mut inside = String::new();
+    let path: Vec<String> = points
+        .iter()
+        .enumerate()
+        .map(|(index, point)| format!("{:.1},{:.1}", x(index), y(point.value)))
+        .collect();
+    inside += &format!("<polyline class=\"line\" points=\"{}\"/>", path.join(" "));
+    // So many words that they do not lie over each other.
+    let every = points.len().div_ceil(9).max(1);
+    for (index, Point { name, value, words }) in points.iter().enumerate() {
+        let (x, y) = (x(index), y(*value));
+        inside += &format!(
+            "<circle class=\"main\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {}</title></circle>",
+            escaped(name),
+            escaped(words)
+        );
+        if index.is_multiple_of(every) {
+            // Beside a line that rises, as most do, not on it.
+            let (anchor, below) = (if index == 0 { "start" } else { "end" }, top + height + 22.0);
+            let beside = if index == 0 { x } else { x + 4.0 };
+            inside += &format!(
+                "<text x=\"{beside:.0}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>\
+                 <text x=\"{x:.0}\" y=\"{below:.0}\" text-anchor=\"middle\">{}</text>",
+                y - 8.0,
+                escaped(words),
+                escaped(name)
+            );
+        }
+    }
+    if let Some((value, words)) = limit {
+        let at = y(value);
+        inside += &format!(
+            "<line class=\"limit\" x1=\"0\" y1=\"{at:.1}\" x2=\"{WIDTH}\" y2=\"{at:.1}\"/>\
+             <text x=\"0\" y=\"{:.0}\">{}</text>",
+            at - 6.0,
+            escaped(words)
+        );
+    }
+    picture(title, top + height + 32.0, &inside)
+}
