@@ -55,7 +55,7 @@ mod update;
 mod vacuum;
 mod version;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use commit::{Change, Committed, Transaction};
@@ -77,6 +77,8 @@ pub struct Store {
     files: Files,
     description: Description,
     options: Options,
+    /// See [`Store::copies`].
+    copies: Option<PathBuf>,
 }
 
 impl Store {
@@ -107,6 +109,19 @@ impl Store {
     /// What it is: fixed when it was created.
     pub const fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Where the file of a shard is that a version names.
+    pub fn file_path(&self, shard: u32, file: &ShardFile) -> PathBuf {
+        self.files.shard(shard, &file.name)
+    }
+
+    /// Reads the copies of files of shards that are in this folder, under the files' own names, in place of the files:
+    /// as on a disk that is nearer than the store's. Files that are not there are read from the store. A copy is compared
+    /// with the version as the file is. It is never out of date, since no two files have the same name.
+    pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.copies = Some(folder.into());
+        self
     }
 
     fn disk(&self) -> &Arc<dyn Disk> {

@@ -107,6 +107,8 @@ class Features(Error):
 
     path: str
     bits: int
+    access: str
+    """What they are needed for: ``reading`` or ``writing``."""
 
 
 class Superblocks(Error):
@@ -247,6 +249,8 @@ class UnsafeRemove(Error):
     path: str
     unrecorded: int
     """How many such inserts."""
+    other_keys: float
+    """How many keys among them are expected to share the entry of another key, at most."""
 
 
 class Poisoned(Error):
@@ -320,6 +324,121 @@ class Busy(Error):
     """What was being done: ``read``, ``verified`` or ``copied``."""
 
 
+class Shrink(Error):
+    """The filter cannot be halved; the message says why."""
+
+    path: str
+
+
+class StoreError(Error):
+    """Whatever a store refuses, or is wrong with one of its own files; those of its filters are errors of filters."""
+
+    path: str
+
+
+class NotAStore(StoreError, FileNotFoundError):
+    """The folder is no store."""
+
+
+class NoVersions(StoreError):
+    """A store has no version at all."""
+
+
+class StoreDamaged(StoreError):
+    """``store.toml`` or a version file is not what was written."""
+
+
+class StoreFormat(StoreError):
+    """``store.toml`` or a version file was written in a format that this build cannot read."""
+
+    found: int
+    supported: int
+
+
+class StoreText(StoreError):
+    """``store.toml`` or a version file has a right checksum, but does not read as one."""
+
+
+class StoreField(StoreError):
+    """A field of ``store.toml`` or of a version file holds a value that is not allowed."""
+
+    field: str
+    """Its name in the specification."""
+    found: str
+    expected: str
+
+
+class NoSuchVersion(StoreError, LookupError):
+    """There is no version of this number: it was vacuumed, or never made."""
+
+    number: int
+    newest: int
+    """The number of the newest version."""
+
+
+class Conflict(StoreError):
+    """Another commit has changed the same shard since the version that the update is based on. Nothing was committed."""
+
+    shard: int
+    """The shard that both changed."""
+    base: int
+    """The version that the update is based on."""
+    version: int
+    """The version that won."""
+
+
+class Expired(StoreError):
+    """A vacuum has given up all updates that are based on versions as old as this. Nothing was committed."""
+
+    base: int
+    """The version that the update is based on."""
+    fence: int
+    """Updates based on versions below this are void."""
+
+
+class MissingFile(StoreError):
+    """The file of a shard is not there, although a version names it."""
+
+    version: int
+
+
+class Vacuumed(StoreError):
+    """A version that is being read has been vacuumed, and with it a file that it names."""
+
+    version: int
+
+
+class WrongFile(StoreError):
+    """A file is not the one that a version, or a sealed shard, names."""
+
+    what: str
+    """What differs: ``length``, ``uuid``, ``commit``, ``shard`` or the like."""
+    found: str
+    expected: str
+
+
+class Misfit(StoreError, ValueError):
+    """A sealed shard does not belong into this commit."""
+
+    what: str
+    """What differs: ``store``, ``base``, ``shard``."""
+    found: str
+    expected: str
+
+
+class StoreUnknown(StoreError):
+    """A commit failed, and nobody knows whether its version is durable; the cause is ``__cause__``.
+
+    Commit again with the same transaction, or look for the version in the history of the store.
+    """
+
+    version: int
+
+
+class StoreBusy(StoreError):
+    """Versions came and went faster than they could be read."""
+
+
 class JobError(Error):
     """A job cannot be run, or not any further: its file, an input, its output or what the filter remembers of it.
 
@@ -342,6 +461,13 @@ class JobOutput(JobError):
     path: str
 
 
+class JobOvertaken(JobError):
+    """Another run of the same job has committed to the store meanwhile."""
+
+    path: str
+    """The store."""
+
+
 class JobSystem(JobError, OSError):
     """The operating system refused a file of a job."""
 
@@ -350,9 +476,11 @@ __all__ = [
     "AfterCommit",
     "Busy",
     "CallerHashes",
+    "Conflict",
     "Damaged",
     "Error",
     "Exists",
+    "Expired",
     "Features",
     "Field",
     "Full",
@@ -364,14 +492,20 @@ __all__ = [
     "JobError",
     "JobInput",
     "JobOutput",
+    "JobOvertaken",
     "JobSystem",
     "Journal",
     "Length",
     "Locked",
     "MetadataFull",
+    "Misfit",
+    "MissingFile",
     "MountPoint",
     "NameTaken",
     "NoSpace",
+    "NoSuchVersion",
+    "NoVersions",
+    "NotAStore",
     "NotFound",
     "NotGowk",
     "NotSealed",
@@ -380,10 +514,20 @@ __all__ = [
     "Poisoned",
     "Rate",
     "Replaced",
+    "Shrink",
     "Stalled",
+    "StoreBusy",
+    "StoreDamaged",
+    "StoreError",
+    "StoreField",
+    "StoreFormat",
+    "StoreText",
+    "StoreUnknown",
     "Superblocks",
     "Unknown",
     "Unlike",
     "UnsafeRemove",
+    "Vacuumed",
     "Version",
+    "WrongFile",
 ]

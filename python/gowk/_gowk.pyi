@@ -8,7 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from ._info import Committed, Info, Plan, Progress, Repair, Report, Summary
+from ._errors import Error
+from ._info import (
+    Committed,
+    Info,
+    Limits,
+    Plan,
+    Progress,
+    Repair,
+    Report,
+    ShardFile,
+    StoreCommit,
+    StoreInfo,
+    StoreTransaction,
+    StoreVersion,
+    Summary,
+    VacuumReport,
+)
 
 class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -20,8 +36,21 @@ _Path: TypeAlias = str | PathLike[str]
 _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = Iterable[str] | Iterable[Buffer] | Iterable[str | Buffer] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
+_Transaction: TypeAlias = tuple[str, int] | tuple[str, int, str]
 
-__all__ = ["Job", "Reader", "Writer", "__version__", "command", "join", "release_thread"]
+__all__ = [
+    "Distinct",
+    "Job",
+    "Reader",
+    "Sealed",
+    "Store",
+    "Update",
+    "Writer",
+    "__version__",
+    "command",
+    "join",
+    "release_thread",
+]
 
 __version__: str
 
@@ -78,7 +107,14 @@ class Reader:
     ) -> Self: ...
     @staticmethod
     def _unopened(
-        path: _Path, threads: int, in_memory: bool, sealed: bool, on_damage: str, verify: str, wait: float
+        path: _Path,
+        threads: int,
+        in_memory: bool,
+        sealed: bool,
+        on_damage: str,
+        verify: str,
+        wait: float,
+        shard: tuple[_Path, _Path | None, int, int] | None,
     ) -> Reader: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -365,6 +401,61 @@ class Writer:
         Raises:
             Growth: a limit forbids it.
         """
+    def shrink(self, progress: _Told | None = None) -> None:
+        """Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
+        then is told by :attr:`Info.shrunk`.
+
+        Args:
+            progress: called with the regions done, and all there are. An exception of it ends the halving.
+
+        Raises:
+            Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
+        """
+    def merge(self, other: Reader, *, sum: bool = False, progress: _Told | None = None) -> None:
+        """Stores all that another filter holds, as part of the open transaction, without its keys.
+
+        Both need the same seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the time of
+        a doubling, however little the other one holds. Of its metadata nothing is taken.
+
+        Args:
+            other: a reader of the other filter.
+            sum: whether copies add up, so that removal stays safe if it was safe in both. Otherwise what both have is stored
+                once, and removal is refused from then on.
+            progress: called with the regions done, and all there are; from the start again where the filter has to double.
+                An exception of it ends the merge.
+
+        Raises:
+            Unlike: the filters differ in what must be equal, which the message says.
+            Full: there is no room, and the filter must not grow.
+            Growth: there is no room, and growing would not be right.
+
+        >>> import gowk
+        >>> with gowk.Writer("monday.gowk") as monday:
+        ...     monday.update(["a", "b"])
+        >>> with gowk.Writer("tuesday.gowk", like=gowk.Reader("monday.gowk")) as tuesday:
+        ...     tuesday.update(["b", "c"])
+        ...     tuesday.merge(gowk.Reader("monday.gowk"))
+        >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
+        array([ True,  True,  True, False])
+        """
+    @property
+    def limits(self) -> Limits:
+        """How far the filter may grow."""
+    def set_limits(self, limits: Limits) -> None:
+        """Changes how far the filter may grow: at once, whatever becomes of the open transaction.
+
+        Args:
+            limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
+
+        Raises:
+            Option: a limit is out of range, or below what the file has already.
+
+        >>> import dataclasses, gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.set_limits(dataclasses.replace(seen.limits, max_file_size=8 << 30))
+        >>> gowk.Reader("seen.gowk").info().max_file_size
+        8589934592
+        """
     def repair(self, progress: _Told | None = None) -> Repair:
         """Gives up damaged pages, so that the filter can be used again: their slots match every key from now on. Rolls the
         open transaction back, and commits.
@@ -398,6 +489,463 @@ class Writer:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Store:
+    """A folder of filters under versions: a set past one file or one machine, on any file system, without locks.
+
+    The filters are *shards* that divide all keys among themselves. Their files never change: an update writes new ones,
+    and its commit publishes a *version* that names a file for each shard. Any number of processes on any number of
+    machines read and change a store at the same time.
+
+    A store object looks into one version, the newest unless one is named, until :meth:`refresh` or a commit of its own
+    moves it to a newer one. What it costs to open does not depend on the size: the file of a shard is opened, and compared
+    with what the version says of it, when a key of that shard is first looked up.
+
+    It may be pickled: it travels as its path, its version and its options, and is opened where it is first used. After
+    :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
+
+    Args:
+        path: the folder.
+        version: the number of a version to look into, instead of the newest.
+        copies: a folder with copies of files of shards, under their own names. A file that is there is read instead of
+            the store's own, after the same comparison; see :attr:`files`.
+        threads: threads that batches are divided over, at least 1.
+        on_damage: see :class:`Reader`.
+        verify: see :class:`Reader`.
+
+    Raises:
+        NotAStore: there is no store. It is a :class:`FileNotFoundError` too.
+        NoSuchVersion: the version was vacuumed, or never made.
+        StoreError: something is wrong with one of the store's own files; the subclasses say what.
+
+    >>> import gowk
+    >>> store = gowk.Store.create("crawl.store", shards=4, capacity=100_000)
+    >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))
+    array([ True,  True])
+    >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))   # tried again
+    array([ True,  True])
+    >>> store.update_new(["https://example.org/", "https://example.net/"], transaction=("crawl", 119))
+    array([False,  True])
+    >>> "https://example.net/" in gowk.Store("crawl.store")
+    True
+    """
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        version: int | None = None,
+        copies: _Path | None = None,
+        threads: int = 1,
+        on_damage: Literal["error", "present"] = "error",
+        verify: Literal["first_touch", "eager", "never"] = "first_touch",
+    ) -> Self: ...
+    @staticmethod
+    def _unopened(
+        path: _Path, version: int, copies: _Path | None, threads: int, on_damage: str, verify: str
+    ) -> Store: ...
+    @staticmethod
+    def create(
+        path: _Path,
+        *,
+        shards: int,
+        capacity: int | None = None,
+        false_positive_rate: float | None = None,
+        slots_per_bucket: int | None = None,
+        seed: int | None = None,
+        growth: Literal["auto", "never"] | None = None,
+        max_file_size: int | None = None,
+        max_false_positive_rate: float | None = None,
+        threads: int = 1,
+        filter: Reader | None = None,
+        progress: _Told | None = None,
+    ) -> Store:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
+    @staticmethod
+    def is_at(path: _Path) -> bool:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
+    @property
+    def path(self) -> Path:
+        """The folder, as a :class:`pathlib.Path` without links followed."""
+    @property
+    def version(self) -> int:
+        """The number of the version that is looked into."""
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+    @property
+    def files(self) -> Mapping[int, ShardFile]:
+        """The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
+
+        A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for as long
+        as it is wanted, and be read by ``Store(path, version=..., copies=folder)``. Copy under another name first and
+        rename then, so that nobody finds half a copy.
+        """
+    @property
+    def transactions(self) -> Mapping[str, StoreTransaction]:
+        """The last transaction of each application, by its name."""
+    def info(self) -> StoreInfo:
+        """What the store is, and the version in numbers. No file of a shard is opened for it."""
+    def log(self) -> list[StoreVersion]:
+        """All versions that there are, the oldest first."""
+    def refresh(self) -> bool:
+        """Moves to the newest version; returns whether that is another one. Files that it has not changed stay open."""
+    def at(self, version: int) -> Store:
+        """The store as it is in another version, with the same options.
+
+        Raises:
+            NoSuchVersion: the version was vacuumed, or never made.
+        """
+    def before(self, application: str, number: int) -> Store:
+        """The store as it was before a transaction: in the version on which the transaction of this application and number
+        was based if it was committed, else in the newest.
+
+        Whoever repeats a transaction, and judges by this version, judges as the first time.
+
+        Raises:
+            NoSuchVersion: the version was vacuumed.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> for _ in range(2):
+        ...     before = store.before("crawl", 118)
+        ...     with store.update(base=before, transaction=("crawl", 118)) as update:
+        ...         update.update(["a"])
+        ...     print(before.version, "a" in before, update.committed.outcome)
+        1 False new
+        1 False already
+        """
+    def __contains__(self, key: _Key, /) -> bool: ...
+    def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Looks up many keys: a NumPy array of bool, one a key, in their order. A null is never present. The GIL is
+        released.
+
+        Args:
+            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+
+        Raises:
+            TypeError: one of the keys is none, which the message names by its index.
+            Vacuumed: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
+            MissingFile: the file of a shard is missing.
+            WrongFile: the file of a shard is not the one that the version names.
+        """
+    def count(self, key: _Key) -> int:
+        """How many copies of the key are stored. Other keys that match it count too, so this is never too low."""
+    def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
+        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+    def shards_of(self, keys: _Keys) -> NDArray[np.int32]:
+        """The shard that each key belongs to: a NumPy array of int32, one a key, in their order. A null has -1.
+
+        No file of a shard is opened for it. The GIL is released.
+
+        >>> import gowk
+        >>> gowk.Store.create("crawl.store", shards=4, seed=1).shards_of(["a", "b", "c"])
+        array([3, 2, 1], dtype=int32)
+        """
+    def shard(self, number: int) -> Reader | None:
+        """A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
+        empty.
+
+        A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one.
+
+        Raises:
+            IndexError: there is no such shard.
+            WrongFile: the file is not the one that the version names.
+        """
+    def update(
+        self,
+        *,
+        base: int | Store | None = None,
+        transaction: _Transaction | None = None,
+        operation: str = "update",
+        scratch: _Path | None = None,
+    ) -> Update:
+        """Begins an update, which nobody sees before its commit.
+
+        Args:
+            base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
+                the version :meth:`before` the transaction; without a transaction, the newest.
+            transaction: an application, a number, and perhaps a state that the application keeps: what makes the commit
+                happen once, however often it is tried. Numbers of an application ascend.
+            operation: what it is, in a word, for the log.
+            scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
+                store when they are sealed.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> with store.update() as update:     # commits at the end, or gives up at an exception
+        ...     update.update(["a", "b"])
+        >>> "a" in store, store.version
+        (True, 2)
+        """
+    def update_new(
+        self,
+        keys: _Keys,
+        *,
+        transaction: _Transaction | None = None,
+        operation: str = "update",
+        scratch: _Path | None = None,
+    ) -> NDArray[np.bool_]:
+        """Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
+        key, in their order.
+
+        Of equal keys, the first counts. A null has False. A transaction that was committed before changes nothing, and
+        has the same answers as the first time.
+
+        Raises:
+            Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
+            Error: after any other error but :class:`StoreUnknown` nothing was committed, too.
+        """
+    def commit(
+        self,
+        sealed: Iterable[Sealed],
+        *,
+        base: int | Store | None = None,
+        transaction: _Transaction | None = None,
+        operation: str = "update",
+    ) -> StoreCommit:
+        """Publishes a version with sealed shards, which other processes may have made: all or nothing.
+
+        Versions that came since the base stay: the changes are put on top of them. This store object moves to the newest
+        version then.
+
+        Args:
+            sealed: what :meth:`Update.seal` returned, one or none for each shard.
+            base: the version that the updates were made on; unless given, that of ``sealed``.
+            transaction: see :meth:`update`. If it was committed before, or a later one of the application was, nothing is
+                changed.
+            operation: what it is, in a word, for the log.
+
+        Raises:
+            Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
+            Expired: a vacuum has given up updates of a base as old as this.
+            Misfit: a sealed shard is of another store or base, or there are two of one shard.
+            StoreUnknown: whether the version is durable is unknown; commit again with the same transaction.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> update = store.update()
+        >>> update.update(["a", "b"])
+        >>> sealed = [piece.to_json() for piece in update.seal()]     # sent to another process
+        >>> store.commit(map(gowk.Sealed.from_json, sealed), transaction=("crawl", 118)).outcome
+        'new'
+        """
+    def distinct(self, capacity: int, *, folder: _Path | None = None) -> Distinct:
+        """A set of keys that is thrown away, for finding equal keys within a batch.
+
+        It takes keys of all shards, wrongly takes a new key for a seen one as seldom as the store does when it is created,
+        and answers the same way each time it is given the same keys in the same order.
+
+        Args:
+            capacity: distinct keys that it takes before it has to double.
+            folder: where its file is, of some two bytes a key; the system's folder for temporary files unless given.
+        """
+    def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
+        """Removes versions that are not to be kept, files that only they name, and what updates have left that can no
+        longer be committed. Nothing else ever removes anything.
+
+        Args:
+            keep: versions that stay whatever their age, the newest included.
+            grace: seconds for which a version stays after the next one was made, so that readers and updates that began
+                with it can come to their ends.
+
+        >>> import gowk
+        >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
+        0
+        """
+    def verify(self, progress: _Told | None = None) -> dict[int, Report | Error]:
+        """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
+
+        Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
+        or is not the one that the version names.
+
+        Args:
+            progress: called with the files read, and all there are. An exception of it ends the call.
+        """
+    def join_to(self, destination: _Path, progress: _Told | None = None) -> None:
+        """Joins all shards of this version into one filter at ``destination``, where there must be none. It answers as the
+        store does, wrong answers included.
+
+        Args:
+            destination: the file.
+            progress: called with the regions written, and all there are. An exception of it ends the call.
+        """
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Update:
+    """Changes to a store, made on one version of it, and seen by nobody before their commit.
+
+    :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits at
+    the end of the block, or gives up at an exception. Any number of updates may be made at the same time; of two that
+    change the same shard, the one that commits first wins.
+
+    An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
+    """
+    @property
+    def base(self) -> int:
+        """The number of the version that it is made on."""
+    @property
+    def touched(self) -> int:
+        """How many shards have a working copy."""
+    @property
+    def committed(self) -> StoreCommit | None:
+        """How the commit came out; None before it."""
+    def update(self, keys: _Keys) -> None:
+        """Stores all keys that are not found already. Otherwise as :meth:`Writer.update`, with the update in the place of the
+        open transaction.
+        """
+    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
+        """As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
+
+        Of equal keys, the first counts. A null has False.
+        """
+    def insert_many(self, keys: _Keys) -> None:
+        """Stores one more copy of each key, as removal needs it. Otherwise as :meth:`update`."""
+    def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+
+        Raises:
+            UnsafeRemove: some inserts stored no entry of their own, because a key was found; see :meth:`Writer.remove`.
+        """
+    def seal(self, progress: _Told | None = None) -> list[Sealed]:
+        """Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names
+        them before :meth:`Store.commit`, here or in another process.
+
+        Args:
+            progress: called with the shards sealed, and all there are to seal. An exception of it ends the call.
+        """
+    def commit(self) -> StoreCommit:
+        """Ends the update: seals the shards that were touched, and publishes a version with them.
+
+        Errors as for :meth:`Store.commit`. The update is lost then.
+        """
+    def close(self) -> None:
+        """Ends the update and gives up its changes. Closing again does nothing."""
+    @property
+    def closed(self) -> bool:
+        """Whether the update has ended."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Sealed:
+    """A new file of a shard, in its place in the store, that no version names yet: a small value that travels by pickle or
+    as text from the process that made it to the one that commits it.
+
+    If it is never committed, a vacuum removes the file one day.
+    """
+    @property
+    def shard(self) -> int:
+        """The number of the shard, from 0."""
+    @property
+    def base(self) -> int:
+        """The number of the version that it is based on."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file."""
+    @property
+    def entries(self) -> int:
+        """Entries in the file."""
+    def to_json(self) -> str:
+        """As text, which :meth:`from_json` reads."""
+    @staticmethod
+    def from_json(text: str) -> Sealed:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Distinct:
+    """A set of keys that is thrown away with its last reference or at the end of a ``with`` block; see
+    :meth:`Store.distinct`.
+
+    >>> import gowk
+    >>> store = gowk.Store.create("crawl.store", shards=4)
+    >>> with store.distinct(1000) as batch:
+    ...     batch.update_new(["a", "b", "a"]), batch.update_new(["b", "c"])
+    (array([ True,  True, False]), array([False,  True]))
+    """
+    def __contains__(self, key: _Key, /) -> bool: ...
+    def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Looks up many keys: a NumPy array of bool, one a key, in their order."""
+    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
+        order. Of equal keys, the first counts. A null has False.
+        """
+    def close(self) -> None:
+        """Throws it away. Closing again does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

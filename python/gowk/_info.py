@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -10,7 +12,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The filter after one of its next doublings, when it is full again."""
+    """The filter after one of its next doublings, when it is full again; or as it is now, after a halving."""
 
     generation: int
     """How often it would have doubled."""
@@ -22,6 +24,20 @@ class Forecast:
     """Bits of the file per entry then."""
     void_entries: int
     """Entries without a tail, which a doubling copies to both sides."""
+    file_length: int
+    """Bytes of the file then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How far a filter may grow, and whether it does so by itself; see :meth:`gowk.Writer.set_limits`."""
+
+    growth: Literal["auto", "never"]
+    """Whether the filter doubles itself."""
+    max_file_size: int | None
+    """Bytes that the file may have at most; None for no limit."""
+    max_false_positive_rate: float | None
+    """The expected rate beyond which it does not double, above 0 and below 1; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +105,9 @@ class Info:
     """The chance that a key never inserted is found now, 0 to 1."""
     forecast: tuple[Forecast, ...]
     """The filter after each of its next doublings, up to eight, as far as the limits allow them."""
+    shrunk: Forecast | None
+    """The filter after :meth:`gowk.Writer.shrink`, if it has doubled and its entries take no more slots than it would
+    have. They may still find no room where that is close."""
     commit: int
     """The number of the last commit."""
     file_length: int
@@ -245,3 +264,138 @@ class Plan:
     """Whether the filter is there; else it would be created."""
     output: Path | None
     """The output, if there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFile:
+    """The file of a shard, as a version of a store names it. It never changes."""
+
+    shard: int
+    """The number of the shard, from 0."""
+    name: str
+    """The file's own name, which no other file has or will have."""
+    path: Path
+    """Where it is in the store."""
+    bytes: int
+    """Its length."""
+    uuid: UUID
+    """The filter's own number, random."""
+    commit: int
+    """The number of the filter's last commit."""
+    entries: int
+    """Entries in the filter."""
+    expected_false_positive_rate: float
+    """The chance that a key of this shard is found that was never inserted, 0 to 1."""
+    since: int
+    """The number of the version in which the file came into the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreTransaction:
+    """The last transaction of an application on a store."""
+
+    application: str
+    """Who made it."""
+    number: int
+    """Its number; each is higher than that of the application's transaction before."""
+    version: int
+    """The number of the version that it made."""
+    base: int
+    """The number of the version that it was based on: as the store was before it."""
+    state: str
+    """What the application keeps with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreVersion:
+    """A version of a store: the whole of it at one moment."""
+
+    number: int
+    """Its number. Each version follows the one with the number below."""
+    time: datetime
+    """When it was made, by the clock of whoever made it."""
+    operation: str
+    """What made it, in a word."""
+    base: int
+    """The number of the version that its changes were made on."""
+    first: int
+    """The lowest number of a version that a vacuum may have left."""
+    fence: int
+    """Updates that are based on versions below this cannot be committed any more."""
+    files: int
+    """Shards that have a file; the others are empty."""
+    entries: int
+    """Entries in all shards."""
+    bytes: int
+    """Bytes of all files of shards."""
+    transactions: Mapping[str, StoreTransaction]
+    """The last transaction of each application, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreInfo:
+    """What a store is, which was fixed when it was created, and one version of it in numbers."""
+
+    uuid: UUID
+    """The store's own number, random."""
+    shards: int
+    """How many shards divide all keys."""
+    hash: Literal["xxh3", "caller"]
+    """Who hashes the keys."""
+    seed: int
+    """The seed of the hash, in all shards."""
+    slots_per_bucket: int
+    """Slots in each bucket, in all shards: 2 to 7."""
+    requested_false_positive_rate: float | None
+    """The rate asked for at creation; None if slots per bucket were given instead."""
+    capacity: int
+    """Keys asked for at creation, in all shards together."""
+    growth: Literal["auto", "never"]
+    """Whether shards double themselves."""
+    max_file_size: int | None
+    """Bytes that the file of a shard may have at most; None for no limit."""
+    max_false_positive_rate: float | None
+    """The expected rate beyond which a shard does not double; None for no limit."""
+    version: int
+    """The number of the version."""
+    files: int
+    """Shards that have a file; the others are empty."""
+    entries: int
+    """Entries in all shards: one for each distinct key, or more."""
+    bytes: int
+    """Bytes of all files of shards."""
+    bits_per_key: float | None
+    """Bits of the files per entry; None while there are none."""
+    expected_false_positive_rate: float
+    """The chance that a key never inserted is found, 0 to 1."""
+    highest_false_positive_rate: float
+    """The highest rate of a shard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCommit:
+    """How a commit to a store came out that did not fail."""
+
+    outcome: Literal["new", "already", "unchanged"]
+    """It made a version; or its transaction, or a later one of the application, had been committed before; or there was
+    nothing to change."""
+    version: int | None
+    """The number of the version that it made, or that the transaction had made; None if there was nothing to change."""
+    transaction: StoreTransaction | None
+    """What had been committed before, if it was ``"already"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuumReport:
+    """What :meth:`gowk.Store.vacuum` has removed."""
+
+    version: int | None
+    """The number of the version that the vacuum made; None if none was needed."""
+    versions: int
+    """Versions removed."""
+    files: int
+    """Files of shards removed, and what updates and commits had left."""
+    bytes: int
+    """Bytes of all these."""
+    foreign: int
+    """Files and folders that are none of a store's. They stay."""

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use gowk::Error;
 use gowk::ingest::{self, InputProblem, JobProblem, OutputProblem};
+use gowk::{Error, store};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,9 +15,19 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOSPC: i32 = 28;
 
-/// The exception for an error of the library.
-pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
-    described(py, error, error.to_string()).unwrap_or_else(|failed| failed)
+/// The outcome, or the exception for it.
+#[inline]
+pub(crate) fn done<T, E: Into<store::Error>>(py: Python<'_>, outcome: Result<T, E>) -> PyResult<T> {
+    match outcome {
+        Ok(done) => Ok(done),
+        Err(error) => Err(raised(py, &error.into())),
+    }
+}
+
+/// The exception for an error of a filter or of a store.
+#[cold]
+pub(crate) fn raised(py: Python<'_>, error: &store::Error) -> PyErr {
+    of_store(py, error, error.to_string()).unwrap_or_else(|failed| failed)
 }
 
 /// The exception, with another message.
@@ -26,7 +36,87 @@ fn described(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> 
     let kind = details_of(error, &details)?;
     let raised = exception(py, kind, message, &details)?;
     if let Error::Unknown { source, .. } | Error::AfterCommit { source, .. } = error {
-        raised.set_cause(py, Some(self::raised(py, source)));
+        raised.set_cause(py, Some(described(py, source, source.to_string())?));
+    }
+    Ok(raised)
+}
+
+/// The exception for an error of a store, with another message.
+fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<PyErr> {
+    let details = PyDict::new(py);
+    let (kind, path) = match error {
+        store::Error::Filter(error) => return described(py, error, message),
+        store::Error::NotAStore { path } => {
+            details.set_item("errno", ENOENT)?;
+            details.set_item("filename", path.as_os_str())?;
+            ("NotAStore", path)
+        }
+        store::Error::Exists { path } => {
+            details.set_item("errno", EEXIST)?;
+            details.set_item("filename", path.as_os_str())?;
+            ("Exists", path)
+        }
+        store::Error::NoVersions { path } => ("NoVersions", path),
+        store::Error::Damaged { path } => ("StoreDamaged", path),
+        store::Error::Format { path, found, supported } => {
+            details.set_item("found", found)?;
+            details.set_item("supported", supported)?;
+            ("StoreFormat", path)
+        }
+        store::Error::Text { path, .. } => ("StoreText", path),
+        store::Error::Field { path, field, found, expected } => {
+            details.set_item("field", field)?;
+            details.set_item("found", found)?;
+            details.set_item("expected", expected)?;
+            ("StoreField", path)
+        }
+        store::Error::NoSuchVersion { path, number, newest } => {
+            details.set_item("number", number)?;
+            details.set_item("newest", newest)?;
+            ("NoSuchVersion", path)
+        }
+        store::Error::Conflict { path, shard, base, version } => {
+            details.set_item("shard", shard)?;
+            details.set_item("base", base)?;
+            details.set_item("version", version)?;
+            ("Conflict", path)
+        }
+        store::Error::Expired { path, base, fence } => {
+            details.set_item("base", base)?;
+            details.set_item("fence", fence)?;
+            ("Expired", path)
+        }
+        store::Error::MissingFile { path, version } => {
+            details.set_item("version", version)?;
+            ("MissingFile", path)
+        }
+        store::Error::Vacuumed { path, version } => {
+            details.set_item("version", version)?;
+            ("Vacuumed", path)
+        }
+        store::Error::WrongFile { path, what, found, expected } => {
+            details.set_item("what", what)?;
+            details.set_item("found", found)?;
+            details.set_item("expected", expected)?;
+            ("WrongFile", path)
+        }
+        store::Error::Misfit { path, what, found, expected } => {
+            details.set_item("what", what)?;
+            details.set_item("found", found)?;
+            details.set_item("expected", expected)?;
+            ("Misfit", path)
+        }
+        store::Error::Unknown { path, version, .. } => {
+            details.set_item("version", version)?;
+            ("StoreUnknown", path)
+        }
+        store::Error::Busy { path } => ("StoreBusy", path),
+        _ => return exception(py, "StoreError", message, &details),
+    };
+    details.set_item("path", path.as_os_str())?;
+    let raised = exception(py, kind, message, &details)?;
+    if let store::Error::Unknown { source, .. } = error {
+        raised.set_cause(py, Some(described(py, source, source.to_string())?));
     }
     Ok(raised)
 }
@@ -70,6 +160,7 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::NoSpace { path, .. }
         | Error::Rate { path, .. }
         | Error::Replaced { path }
+        | Error::Shrink { path, .. }
         | Error::Busy { path, .. } => Some(path),
         _ => None,
     }
@@ -104,8 +195,9 @@ fn details_of(error: &Error, details: &Bound<'_, PyDict>) -> PyResult<&'static s
             details.set_item("supported", supported)?;
             "Version"
         }
-        Error::Features { bits, .. } => {
+        Error::Features { bits, access, .. } => {
             details.set_item("bits", bits)?;
+            details.set_item("access", access)?;
             "Features"
         }
         Error::Superblocks { .. } => "Superblocks",
@@ -157,8 +249,9 @@ fn details_of(error: &Error, details: &Bound<'_, PyDict>) -> PyResult<&'static s
             "Full"
         }
         Error::Growth { .. } => "Growth",
-        Error::UnsafeRemove { unrecorded, .. } => {
+        Error::UnsafeRemove { unrecorded, other_keys, .. } => {
             details.set_item("unrecorded", unrecorded)?;
+            details.set_item("other_keys", other_keys)?;
             "UnsafeRemove"
         }
         Error::Poisoned { .. } => "Poisoned",
@@ -181,6 +274,7 @@ fn details_of(error: &Error, details: &Bound<'_, PyDict>) -> PyResult<&'static s
             of_system(Some(ENOSPC))?;
             "NoSpace"
         }
+        Error::Shrink { .. } => "Shrink",
         Error::Option { option, found, expected } => {
             details.set_item("option", option)?;
             details.set_item("found", found)?;
@@ -210,6 +304,7 @@ fn job_described(py: Python<'_>, error: &ingest::Error, message: String) -> PyRe
     let details = PyDict::new(py);
     let (kind, path, system): (_, _, Option<&io::Error>) = match error {
         ingest::Error::Filter(error) => return described(py, error, message),
+        ingest::Error::Store(error) => return of_store(py, error, message),
         // The exception is that of the cause, so that callers can tell one cause from another.
         ingest::Error::Partly { cause, committed } => {
             let raised = job_described(py, cause, message)?;
@@ -235,6 +330,7 @@ fn job_described(py: Python<'_>, error: &ingest::Error, message: String) -> PyRe
             let system = if let OutputProblem::Io { source, .. } = problem { Some(source) } else { None };
             ("JobOutput", Some(path), system)
         }
+        ingest::Error::Overtaken { store } => ("JobOvertaken", Some(store), None),
         ingest::Error::Thread { source } => ("JobError", None, Some(source)),
         _ => ("JobError", None, None),
     };
@@ -247,10 +343,10 @@ fn job_described(py: Python<'_>, error: &ingest::Error, message: String) -> PyRe
     exception(py, "JobSystem", message, &details)
 }
 
-/// A writer that was opened before `os.fork` and is used after it.
-pub(crate) fn of_other_process(path: &Path) -> PyErr {
+/// A `Writer` or the like that was opened before `os.fork` and is used after it.
+pub(crate) fn of_other_process(kind: &str, path: &Path) -> PyErr {
     PyRuntimeError::new_err(format!(
-        "{}: this Writer was opened before os.fork() and belongs to the other process; open the filter here",
+        "{}: this {kind} was opened before os.fork() and belongs to the other process; open one here",
         path.display()
     ))
 }

@@ -10,6 +10,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
+use gowk::{Error, store};
 use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -28,8 +29,10 @@ pub(crate) trait Operation: Send {
     /// The answer for one row; the default is that of a null.
     type Answer: Copy + Default + Send + 'static;
 
-    /// Whether keys that were taken before an error stay taken.
-    fn changes(&self) -> bool;
+    /// What may become of keys that were taken before an error, if any is changed by being taken.
+    fn afterwards(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Rows to be taken at a time.
     fn rows(&self) -> usize;
@@ -41,11 +44,23 @@ pub(crate) trait Operation: Send {
 /// Why an operation ended early.
 pub(crate) enum Stopped {
     /// The filter as a whole failed, and some of the keys may have been taken.
-    Failed(gowk::Error),
+    Failed(store::Error),
     /// Some keys were refused, and all others taken.
     Refused { first: usize, refused: usize, cause: gowk::Error },
     /// The writer is not to be had. No key was taken.
     Raised(PyErr),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<store::Error> for Stopped {
+    fn from(error: store::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// Gives all keys to the operation, and returns its answers.
@@ -54,8 +69,10 @@ pub(crate) fn feed<O: Operation>(keys: &Bound<'_, PyAny>, operation: O) -> PyRes
         Feeder { operation, answers: Vec::new(), found: Vec::new(), done: 0, doubtful: 0, refused: None };
     match feeder.all(keys) {
         Ok(()) => Ok(feeder.answers),
-        Err(error) if feeder.operation.changes() => Err(feeder.explained(keys.py(), error)?),
-        Err(error) => Err(error),
+        Err(error) => match feeder.operation.afterwards() {
+            Some(afterwards) => Err(feeder.explained(keys.py(), error, afterwards)?),
+            None => Err(error),
+        },
     }
 }
 
@@ -130,7 +147,7 @@ impl<O: Operation> Feeder<O> {
             }
         }
         // The keys before one that is none are taken, as those of the chunks before it were.
-        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
+        if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
         stopped.map_or(Ok(()), Err)
@@ -141,8 +158,11 @@ impl<O: Operation> Feeder<O> {
             let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
             let array = column_of(array)?;
             // Nothing is copied, so that changes may be larger, and each region is worked on once for more keys.
-            let mut most =
-                if self.operation.changes() { 4 * self.operation.rows() } else { self.operation.rows() };
+            let mut most = if self.operation.afterwards().is_some() {
+                4 * self.operation.rows()
+            } else {
+                self.operation.rows()
+            };
             if let Some(dictionary) = array.as_any_dictionary_opt() {
                 // Each chunk looks at the whole dictionary.
                 most = most.max(dictionary.values().len());
@@ -218,7 +238,7 @@ impl<O: Operation> Feeder<O> {
             let index = self.done + row;
             PyTypeError::new_err(format!("keys[{index}] is str with a lone surrogate, which has no UTF-8"))
         });
-        if flat.len() > 0 && (stopped.is_none() || self.operation.changes()) {
+        if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
         stopped.map_or(Ok(()), Err)
@@ -253,14 +273,14 @@ impl<O: Operation> Feeder<O> {
             Err(Stopped::Refused { first, refused, cause }) => {
                 self.refused = Some((self.done + first, refused));
                 self.done += rows.len();
-                return Err(raised(py, &cause));
+                return Err(raised(py, &cause.into()));
             }
             Err(Stopped::Failed(cause)) => {
                 let untouched = matches!(
                     cause,
-                    gowk::Error::UnsafeRemove { .. }
-                        | gowk::Error::CallerHashes { .. }
-                        | gowk::Error::Poisoned { .. }
+                    store::Error::Filter(
+                        Error::UnsafeRemove { .. } | Error::CallerHashes { .. } | Error::Poisoned { .. }
+                    )
                 );
                 self.doubtful = if untouched { 0 } else { rows.len() };
                 return Err(raised(py, &cause));
@@ -270,7 +290,7 @@ impl<O: Operation> Feeder<O> {
     }
 
     /// Says in the exception which keys were taken before it.
-    fn explained(self, py: Python<'_>, error: PyErr) -> PyResult<PyErr> {
+    fn explained(self, py: Python<'_>, error: PyErr, afterwards: &str) -> PyResult<PyErr> {
         let Self { done, doubtful, refused, mut answers, .. } = self;
         let end = done + doubtful;
         let mut note = match (done, doubtful, refused) {
@@ -285,7 +305,8 @@ impl<O: Operation> Feeder<O> {
             _ => format!("gowk: keys[0:{done}] were taken, and keys[{done}:{end}] perhaps in part"),
         };
         if end > 0 {
-            note.push_str("; commit() keeps what was taken, and rollback() undoes it");
+            note.push_str("; ");
+            note.push_str(afterwards);
         }
         let value = error.value(py);
         value.call_method1(intern!(py, "add_note"), (note,))?;

@@ -1,6 +1,6 @@
 //! From the descriptions of the library to the dataclasses of `gowk._info`.
 
-use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Repair, Report};
+use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Limits, Repair, Report};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -24,14 +24,27 @@ pub(crate) const fn growth(growth: Growth) -> &'static str {
     }
 }
 
+pub(crate) fn hash(hash: HashKind) -> &'static str {
+    if hash == HashKind::Xxh3 { "xxh3" } else { "caller" }
+}
+
+pub(crate) fn uuid<'py>(py: Python<'py>, bytes: &[u8; 16]) -> PyResult<Bound<'py, PyAny>> {
+    py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, bytes)))
+}
+
+pub(crate) fn limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("growth", growth(limits.growth))?;
+    fields.set_item("max_file_size", limits.max_file_size)?;
+    fields.set_item("max_false_positive_rate", limits.max_false_positive_rate)?;
+    made(py, "Limits", &fields)
+}
+
 pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("format", info.format)?;
-    fields.set_item(
-        "uuid",
-        py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, &info.uuid)))?,
-    )?;
-    fields.set_item("hash", if info.hash == HashKind::Xxh3 { "xxh3" } else { "caller" })?;
+    fields.set_item("uuid", uuid(py, &info.uuid)?)?;
+    fields.set_item("hash", hash(info.hash))?;
     fields.set_item("seed", info.seed.get())?;
     fields.set_item("slots_per_bucket", info.slots_per_bucket.get())?;
     fields.set_item("shards", info.shards)?;
@@ -59,6 +72,8 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     fields.set_item("expected_false_positive_rate", info.expected_false_positive_rate)?;
     let forecast: PyResult<Vec<_>> = info.forecast.iter().map(|one| self::forecast(py, one)).collect();
     fields.set_item("forecast", PyTuple::new(py, forecast?)?)?;
+    let shrunk = info.shrunk.as_ref().map(|one| self::forecast(py, one)).transpose()?;
+    fields.set_item("shrunk", shrunk)?;
     fields.set_item("commit", info.commit)?;
     fields.set_item("file_length", info.file_length)?;
     fields.set_item("journal_length", info.journal_length)?;
@@ -72,6 +87,7 @@ fn forecast<'py>(py: Python<'py>, forecast: &Forecast) -> PyResult<Bound<'py, Py
     fields.set_item("expected_false_positive_rate", forecast.expected_false_positive_rate)?;
     fields.set_item("bits_per_key", forecast.bits_per_key)?;
     fields.set_item("void_entries", forecast.void_entries)?;
+    fields.set_item("file_length", forecast.file_length)?;
     made(py, "Forecast", &fields)
 }
 

@@ -11,8 +11,25 @@ use pyo3::types::{PyByteArray, PyBytes, PyString};
 /// `bytes` are copied, as others may change them meanwhile.
 #[inline]
 pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
+    // Nearly all keys are. Their type alone tells it, without a call into Python, which subclasses need.
+    if let Ok(text) = key.cast_exact::<PyString>() {
+        return of_text(text);
+    }
+    if let Ok(bytes) = key.cast_exact::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
+    }
+    of_any(key)
+}
+
+#[inline]
+fn of_text<'a>(text: &'a Bound<'_, PyString>) -> Result<Cow<'a, [u8]>, NoKey> {
+    text.to_str().map(|text| Cow::Borrowed(text.as_bytes())).map_err(NoKey::Surrogate)
+}
+
+#[cold]
+fn of_any<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
     if let Ok(text) = key.cast::<PyString>() {
-        return text.to_str().map(|text| Cow::Borrowed(text.as_bytes())).map_err(NoKey::Surrogate);
+        return of_text(text);
     }
     if let Ok(bytes) = key.cast::<PyBytes>() {
         return Ok(Cow::Borrowed(bytes.as_bytes()));
@@ -20,7 +37,6 @@ pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, N
     copied(key).map(Cow::Owned)
 }
 
-#[cold]
 fn copied(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, NoKey> {
     if let Ok(bytes) = key.cast::<PyByteArray>() {
         return Ok(bytes.to_vec());

@@ -2,7 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `reader`, `writer`, `job` | the classes |
+//! | `reader`, `writer`, `store`, `job` | the classes |
+//! | `owned` | what one process and one thread at a time may have |
 //! | `key` | one key: the bytes of a Python object |
 //! | `feed`, `rows` | many keys, from whatever holds them |
 //! | `options`, `info`, `failure` | arguments, descriptions and exceptions |
@@ -14,10 +15,12 @@ mod info;
 mod job;
 mod key;
 mod options;
+mod owned;
 mod process;
 mod progress;
 mod reader;
 mod rows;
+mod store;
 mod writer;
 
 use std::ffi::OsString;
@@ -67,9 +70,13 @@ fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<writer::Writer>()?;
+    module.add_class::<store::Store>()?;
+    module.add_class::<store::Update>()?;
+    module.add_class::<store::Sealed>()?;
+    module.add_class::<store::Distinct>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
-    module.add_function(wrap_pyfunction!(reader::join, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::whole::join, module)?)?;
     module.add_function(wrap_pyfunction!(release_thread, module)?)?;
     #[cfg(feature = "bench")]
     module.add_class::<Nothing>()?;

@@ -51,3 +51,41 @@ pub(crate) fn common(
     }
     Ok(options.threads(threads).wait(wait(wait_for)?).verify(verify(verify_when)?))
 }
+
+/// What is fixed when a filter or a store is created.
+pub(crate) struct Creation<'a> {
+    pub(crate) capacity: Option<u64>,
+    pub(crate) false_positive_rate: Option<f64>,
+    pub(crate) slots_per_bucket: Option<u32>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) growth: Option<&'a str>,
+    pub(crate) max_file_size: Option<u64>,
+    pub(crate) max_false_positive_rate: Option<f64>,
+}
+
+impl Creation<'_> {
+    pub(crate) fn is_any_given(&self) -> bool {
+        let numbers = [self.capacity, self.seed, self.max_file_size];
+        let rates = [self.false_positive_rate, self.max_false_positive_rate];
+        numbers.iter().any(Option::is_some)
+            || rates.iter().any(Option::is_some)
+            || self.slots_per_bucket.is_some()
+            || self.growth.is_some()
+    }
+
+    pub(crate) fn add_to(&self, options: Options) -> PyResult<Options> {
+        let options = self.capacity.into_iter().fold(options, Options::capacity);
+        let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
+        let options = match self.slots_per_bucket {
+            Some(number) => options.slots_per_bucket(slots(number)?),
+            None => options,
+        };
+        let options = self.seed.into_iter().fold(options, Options::seed);
+        let options = match self.growth {
+            Some(word) => options.growth(growth(word)?),
+            None => options,
+        };
+        let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
+        Ok(self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate))
+    }
+}

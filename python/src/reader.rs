@@ -1,16 +1,19 @@
-//! `gowk.Reader`.
+//! `gowk.Reader`: opening and lookups. What it does with the filter as a whole is in `whole.rs`.
+
+mod opened;
+pub(crate) mod whole;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::feed::{Operation, Stopped, feed};
 use crate::key::with_key;
-use crate::process::generation;
-use crate::progress::with_progress;
-use crate::{array_of, failure, info, options};
+use crate::{array_of, failure};
+pub(crate) use opened::ShardOf;
+use opened::{Opened, Settings};
 
 /// Keys that are looked up at a time, for each thread.
 const ROWS: usize = 1 << 14;
@@ -61,75 +64,6 @@ pub(crate) struct Reader {
     opened: OnceLock<Opened>,
 }
 
-/// How a reader was asked to open the file: what travels when it is pickled.
-#[derive(Clone)]
-struct Settings {
-    threads: usize,
-    in_memory: bool,
-    sealed: bool,
-    on_damage: String,
-    verify: String,
-    wait: f64,
-}
-
-/// The file, as one process has opened it.
-struct Opened {
-    reader: gowk::Reader,
-    generation: u32,
-    /// In a process that was forked since.
-    next: OnceLock<Box<Opened>>,
-}
-
-impl Settings {
-    fn open(&self, py: Python<'_>, path: &Path) -> PyResult<Opened> {
-        let options = options::common(gowk::Options::new(), self.threads, self.wait, &self.verify)?;
-        let options = options.sealed(self.sealed).on_damage(options::on_damage(&self.on_damage)?);
-        let generation = generation();
-        let open = || if self.in_memory { options.read_in_memory(path) } else { options.read(path) };
-        let reader = py.detach(open).map_err(|error| failure::raised(py, &error))?;
-        Ok(Opened { reader, generation, next: OnceLock::new() })
-    }
-}
-
-impl Reader {
-    /// The file as this process has opened it.
-    #[inline(always)]
-    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
-        match self.opened.get() {
-            Some(opened) if opened.generation == generation() => Ok(&opened.reader),
-            opened => self.reopened(py, opened),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a gowk::Reader> {
-        // Two threads may open the file here at once. One of them then drops what it has opened.
-        let mut opened = match first {
-            Some(opened) => opened,
-            None => {
-                let opened = self.settings.open(py, &self.path)?;
-                self.opened.get_or_init(|| opened)
-            }
-        };
-        // Nobody changes a copy in memory, so that children may use it as it is.
-        while opened.generation != generation() && !self.settings.in_memory {
-            opened = match opened.next.get() {
-                Some(next) => next,
-                None => {
-                    let next = Box::new(self.settings.open(py, &self.path)?);
-                    opened.next.get_or_init(|| next)
-                }
-            };
-        }
-        Ok(&opened.reader)
-    }
-
-    fn done<T>(py: Python<'_>, outcome: gowk::Result<T>) -> PyResult<T> {
-        outcome.map_err(|error| failure::raised(py, &error))
-    }
-}
-
 #[pymethods]
 impl Reader {
     #[new]
@@ -145,7 +79,7 @@ impl Reader {
         verify: &str,
         wait: f64,
     ) -> PyResult<Self> {
-        let reader = Self::unopened(path, threads, in_memory, sealed, on_damage, verify, wait)?;
+        let reader = Self::unopened(path, threads, in_memory, sealed, on_damage, verify, wait, None)?;
         reader.reader(py)?;
         Ok(reader)
     }
@@ -153,6 +87,7 @@ impl Reader {
     /// A reader that opens the file when it is first used.
     #[staticmethod]
     #[pyo3(name = "_unopened")]
+    #[expect(clippy::too_many_arguments, reason = "they are what a reader is pickled as")]
     fn unopened(
         path: PathBuf,
         threads: usize,
@@ -161,9 +96,11 @@ impl Reader {
         on_damage: &str,
         verify: &str,
         wait: f64,
+        shard: Option<ShardOf>,
     ) -> PyResult<Self> {
         let path = std::path::absolute(path)?;
         let settings = Settings {
+            shard,
             threads,
             in_memory,
             sealed,
@@ -187,7 +124,7 @@ impl Reader {
         let reader = self.reader(py)?;
         match with_key(key, |key| reader.contains(key))? {
             Ok(found) => Ok(found),
-            Err(error) => Err(failure::raised(py, &error)),
+            Err(error) => failure::done(py, Err(error)),
         }
     }
 
@@ -223,7 +160,7 @@ impl Reader {
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let reader = self.reader(py)?;
-        Self::done(py, with_key(key, |key| reader.count(key))?).map(u64::from)
+        failure::done(py, with_key(key, |key| reader.count(key))?).map(u64::from)
     }
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
@@ -232,89 +169,10 @@ impl Reader {
         Ok(array_of(py, feed(keys, Counts(self.reader(py)?))?))
     }
 
-    /// The copies that are stored: keys inserted, less those removed. Keys that ``add`` or ``update`` found present do not
-    /// count.
-    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        let info = Self::done(py, self.reader(py)?.info())?;
-        Ok(info.copies as usize)
-    }
-
-    /// The filter's shape, contents and expectations, as of its last commit.
-    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        info::info(py, &Self::done(py, self.reader(py)?.info())?)
-    }
-
-    /// The chance that a key never inserted is found now, 0 to 1.
-    #[getter]
-    fn expected_false_positive_rate(&self, py: Python<'_>) -> PyResult<f64> {
-        Ok(Self::done(py, self.reader(py)?.info())?.expected_false_positive_rate)
-    }
-
-    /// Names and bytes that the filter carries, as of its last commit: a mapping of ``str`` to ``bytes`` that does not
-    /// change.
-    #[getter]
-    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let metadata = Self::done(py, self.reader(py)?.metadata())?;
-        let entries = PyDict::new(py);
-        for (name, value) in metadata.iter() {
-            entries.set_item(name, PyBytes::new(py, value))?;
-        }
-        py.import("types")?.getattr("MappingProxyType")?.call1((entries,))
-    }
-
     /// The filter file, as a :class:`pathlib.Path` without links followed.
     #[getter]
     fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Reads every page, and compares it with its checksum and with the counters.
-    ///
-    /// Args:
-    ///     progress: called with the pages read, and all there are. An exception of it ends the call.
-    ///
-    /// Raises:
-    ///     Busy: a writer stopped in the middle of a commit and does not go on.
-    ///
-    /// >>> import gowk
-    /// >>> with gowk.Writer("seen.gowk") as seen:
-    /// ...     seen.add("a")
-    /// >>> gowk.Reader("seen.gowk").verify().is_clean
-    /// True
-    #[pyo3(signature = (progress=None))]
-    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        let reader = self.reader(py)?;
-        let report = with_progress(py, progress, |tell| reader.verify(tell))?;
-        info::report(py, &Self::done(py, report)?)
-    }
-
-    /// Copies the filter, as of one commit, to a file that must not exist, or over another filter.
-    ///
-    /// Seed, keys, counters and metadata are the same. The copy is durable when the call returns. Readers of a filter that
-    /// is replaced go on with the copy at once.
-    ///
-    /// Args:
-    ///     destination: the file.
-    ///     progress: called with the regions copied, and all there are. An exception of it ends the call.
-    ///     over: whether a filter at the destination is replaced.
-    ///
-    /// Raises:
-    ///     Exists: the destination is taken. It is a :class:`FileExistsError` too.
-    ///     Damaged: a page is damaged.
-    #[pyo3(signature = (destination, progress=None, *, over=false))]
-    fn copy_to(
-        &self,
-        py: Python<'_>,
-        destination: PathBuf,
-        progress: Option<Py<PyAny>>,
-        over: bool,
-    ) -> PyResult<()> {
-        let reader = self.reader(py)?;
-        let outcome = with_progress(py, progress, |tell| match over {
-            false => reader.copy_to(&destination, tell),
-            true => reader.copy_over(&destination, tell),
-        })?;
-        Self::done(py, outcome)
     }
 
     /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
@@ -324,77 +182,21 @@ impl Reader {
     /// once in any case.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;
-        Self::done(py, py.detach(|| reader.refresh()))
-    }
-
-    /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
-    ///
-    /// Together they answer as the filter does. :func:`join` puts them together again.
-    ///
-    /// Args:
-    ///     destinations: the files, in the order of the shards.
-    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
-    ///
-    /// Raises:
-    ///     Indivisible: the filter has a number of regions that cannot be divided so.
-    ///
-    /// >>> import gowk
-    /// >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
-    /// ...     whole.update(["a", "b", "c"])
-    /// >>> gowk.Reader("whole.gowk").divide_to(["0.gowk", "1.gowk"])
-    /// >>> shards = [gowk.Reader("0.gowk"), gowk.Reader("1.gowk")]
-    /// >>> gowk.join(shards, "again.gowk")
-    /// >>> gowk.Reader("again.gowk").contains_many(["a", "b", "c", "d"])
-    /// array([ True,  True,  True, False])
-    #[pyo3(signature = (destinations, progress=None))]
-    fn divide_to(
-        &self,
-        py: Python<'_>,
-        destinations: Vec<PathBuf>,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
-        let reader = self.reader(py)?;
-        let outcome = with_progress(py, progress, |tell| reader.divide_to(&destinations, tell))?;
-        Self::done(py, outcome)
+        failure::done(py, py.detach(|| reader.refresh()))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let Self { path, settings, .. } = slf.get();
-        let Settings { threads, in_memory, sealed, on_damage, verify, wait } = settings;
-        let arguments =
-            (path.as_os_str(), *threads, *in_memory, *sealed, on_damage, verify, *wait).into_pyobject(py)?;
+        let Settings { shard, threads, in_memory, sealed, on_damage, verify, wait } = settings;
+        let arguments = (path.as_os_str(), *threads, *in_memory, *sealed, on_damage, verify, *wait, shard);
+        let arguments = arguments.into_pyobject(py)?;
         (slf.get_type().getattr("_unopened")?, arguments).into_pyobject(py)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         Ok(format!("gowk.Reader({})", self.path.as_os_str().into_pyobject(py)?.repr()?))
     }
-}
-
-/// Joins shards, given in their order, into one filter at ``destination``, where there must be none.
-///
-/// They need the same seed and the same slots. The outcome answers as each of them does on its keys.
-///
-/// Args:
-///     shards: all shards there are, or some of them that one shard of fewer would hold.
-///     destination: the file.
-///     progress: called with the regions written, and all there are. An exception of it ends the call.
-///
-/// Raises:
-///     Unlike: they differ in what must be equal, which the message says.
-#[pyfunction]
-#[pyo3(signature = (shards, destination, progress=None))]
-pub(crate) fn join(
-    py: Python<'_>,
-    shards: Vec<PyRef<'_, Reader>>,
-    destination: PathBuf,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<()> {
-    let shards: PyResult<Vec<gowk::Reader>> = shards.iter().map(|shard| shard.reader(py).cloned()).collect();
-    let shards = shards?;
-    let outcome = with_progress(py, progress, |tell| gowk::Reader::join_to(&shards, &destination, tell))?;
-    Reader::done(py, outcome)
 }
 
 struct Contains<'a> {
@@ -405,16 +207,12 @@ struct Contains<'a> {
 impl Operation for Contains<'_> {
     type Answer = bool;
 
-    fn changes(&self) -> bool {
-        false
-    }
-
     fn rows(&self) -> usize {
         if self.threads == 1 { ROWS } else { self.threads * ROWS_OF_THREADS }
     }
 
     fn take(&mut self, keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Stopped> {
-        self.reader.contains_batch(keys, found).map_err(Stopped::Failed)
+        Ok(self.reader.contains_batch(keys, found)?)
     }
 }
 
@@ -423,17 +221,13 @@ struct Counts<'a>(&'a gowk::Reader);
 impl Operation for Counts<'_> {
     type Answer = u64;
 
-    fn changes(&self) -> bool {
-        false
-    }
-
     fn rows(&self) -> usize {
         ROWS
     }
 
     fn take(&mut self, keys: &[&[u8]], counts: &mut Vec<u64>) -> Result<(), Stopped> {
         for key in keys {
-            counts.push(self.0.count(key).map_err(Stopped::Failed)?.into());
+            counts.push(self.0.count(key)?.into());
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ def test_examples_run(module: ModuleType, tmp_path: Path, monkeypatch: pytest.Mo
     tests = [test for test in tests if test.examples]
     if module is _gowk:
         names = {test.name.removeprefix("gowk._gowk.") for test in tests}
-        assert {"Reader", "Writer", "Writer.update", "Reader.contains_many", "Job"} <= names
+        assert {"Reader", "Writer", "Writer.update", "Reader.contains_many", "Job", "Store", "Store.before"} <= names
     for number, test in enumerate(tests):
         folder = tmp_path / str(number)
         folder.mkdir()

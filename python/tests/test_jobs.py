@@ -100,6 +100,17 @@ def test_ctrl_c_commits_and_ends_a_job(job: gowk.Job) -> None:
     assert is_whole()
 
 
+def test_a_job_into_a_store(job: gowk.Job) -> None:
+    store = gowk.Store.create("s", shards=4, capacity=1_000_000, slots_per_bucket=2)
+    Path("job.toml").write_text(JOB.replace('"f"\ncapacity = 1_000_000', '"s"'))
+    job = gowk.Job("job.toml")
+    summary = job.run()
+    assert summary.run.new == 400_000 and summary.finished and summary.filter.entries == 400_000
+    assert store.refresh() and store.contains_many(f"3 {index}" for index in range(100_000)).all()
+    assert "ingest/job" in store.transactions and summary.filter.commit == store.version
+    assert job.run().run.keys == 0
+
+
 def test_errors_of_jobs(job: gowk.Job) -> None:
     with pytest.raises(gowk.JobSystem) as missing:
         gowk.Job("nothing.toml")

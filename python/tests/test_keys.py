@@ -26,6 +26,7 @@ SAME: list[Any] = [
     np.str_("clé \U0001f426"),
     np.bytes_("clé \U0001f426".encode()),
     type("Text", (str,), {})("clé \U0001f426"),
+    type("Bytes", (bytes,), {})("clé \U0001f426".encode()),
 ]
 
 NO_KEYS: list[tuple[Any, str]] = [

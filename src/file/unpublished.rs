@@ -283,7 +283,7 @@ impl UnpublishedFile {
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy);
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy)?;
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 

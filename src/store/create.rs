@@ -60,7 +60,7 @@ impl Store {
         }
         // Protects: the store itself.
         sync_dir(disk, &files.root)?;
-        Ok(Self { files, description, options: options.clone() })
+        Ok(Self { files, description, options: options.clone(), copies: None })
     }
 }
 

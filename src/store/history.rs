@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     let files = Files::new(root);
     let Some(bytes) = read(&files.description)? else { return Err(Error::NotAStore { path: files.root }) };
     let description = Description::decode(&files.description, &bytes)?;
-    Ok(Store { files, description, options: options.clone() })
+    Ok(Store { files, description, options: options.clone(), copies: None })
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -61,10 +61,21 @@ impl Store {
 
     /// Opens the filter that a version names for a shard, after comparing it with what the version says.
     pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
-        let path = self.files.shard(shard, &file.name);
         let mut options = self.options.clone().sealed(true).threads(1);
         // What takes the name later is not what was compared with the version.
         options.follow = false;
+        if let Some(folder) = &self.copies {
+            let path = folder.join(file.file_name());
+            match options.read(&path) {
+                Err(FilterError::NotFound { .. }) => {}
+                outcome => {
+                    let reader = outcome?;
+                    self.check_filter(&path, &reader, shard, file)?;
+                    return Ok(reader);
+                }
+            }
+        }
+        let path = self.file_path(shard, file);
         let reader = match options.read(&path) {
             Err(FilterError::NotFound { .. }) => {
                 let (path, gone) = (path, version.number);
@@ -237,6 +248,9 @@ impl StoreReader {
             let info = filter.info()?;
             all.slots += info.slots;
             all.entries += info.entries;
+            all.digits += info.digits;
+            all.saturated += info.saturated;
+            all.copies += info.copies;
             all.inserted += info.inserted;
             all.removed += info.removed;
             all.unrecorded += info.unrecorded;
@@ -244,7 +258,7 @@ impl StoreReader {
             all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
         }
         let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
-        all.load = (all.entries + quarantined) as f64 / all.slots.max(1) as f64;
+        all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
         let StoreInfo { version, bytes, bits_per_key, expected_false_positive_rate, .. } = self.info();
         all.uuid = own.uuid;
         (all.shards, all.capacity) = (1, own.capacity);

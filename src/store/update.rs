@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::commit::{Change, Committed, Transaction};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::files::Name;
 use super::partition::{Partition, divided};
 use super::sealed::Sealed;
@@ -228,7 +228,7 @@ impl Update {
         let drafts: Vec<_> = (0..).zip(drafts).filter_map(|(shard, draft)| Some((shard, draft?))).collect();
         let (all, done) = (drafts.len() as u64, Mutex::new(0));
         let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
-            let sealed = draft.seal(&store, &base, shard)?;
+            let sealed = draft.seal(&store, &base, shard).map_err(|error| store.given_up(&base, error))?;
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
@@ -292,6 +292,17 @@ impl Draft {
 }
 
 impl Store {
+    /// Why an update failed to be sealed: because a vacuum has given it up, and has perhaps removed its working copies, if
+    /// one has.
+    fn given_up(&self, base: &Version, error: Error) -> Error {
+        match self.newest() {
+            Ok(Version { fence, .. }) if fence > base.number => {
+                Error::Expired { path: self.files.root.clone(), base: base.number, fence }
+            }
+            _ => error,
+        }
+    }
+
     /// What a file that has got its place in the folder of its shard is committed by.
     pub(super) fn sealed(&self, shard: u32, name: Name, info: &Info) -> Result<Sealed> {
         let folder = self.files.shard_folder(shard);

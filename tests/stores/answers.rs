@@ -119,3 +119,32 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
         .is_err()
     );
 }
+
+/// What all shards say together is the sum of what each says, digits and saturated entries included.
+#[test]
+fn copies_are_counted_over_all_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let slots = SlotsPerBucket::new(2).unwrap();
+    let options = Options::new().capacity(REGION).slots_per_bucket(slots).seed(7).growth(Growth::Never);
+    let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
+    let mut update = store.update().unwrap();
+    for copies in 0..1200 {
+        // The first key comes more often than can be counted.
+        assert!(update.insert_batch(&keys(0..200_u64.saturating_sub(copies).max(1))).unwrap().is_empty());
+    }
+    let mut removed = Vec::new();
+    update.remove_batch(&keys(100..150), &mut removed).unwrap();
+    assert!(removed.iter().all(|removed| *removed));
+    update.commit("insert", None).unwrap();
+    let reader = store.read().unwrap();
+    let all = reader.filter_info().unwrap();
+    let shards: Vec<_> = (0..4).map(|shard| reader.shard(shard).unwrap().unwrap().info().unwrap()).collect();
+    let sum = |of: fn(&gowk::Info) -> u64| shards.iter().map(of).sum::<u64>();
+    assert_eq!(all.digits, sum(|info| info.digits));
+    assert_eq!(all.saturated, sum(|info| info.saturated));
+    assert_eq!(all.copies, sum(|info| info.copies));
+    assert_eq!(all.copies, (1..=200).sum::<u64>() + 1000 - 50);
+    assert!(all.digits > 0 && all.saturated > 0, "{all:?}");
+    let used = |info: &gowk::Info| (info.load * info.slots as f64).round() as u64;
+    assert_eq!(used(&all), shards.iter().map(used).sum::<u64>());
+}

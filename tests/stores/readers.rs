@@ -1,6 +1,6 @@
 //! Invariants checked: a reader of a version gives the same answers while later versions are committed and vacuumed; past
 //! the grace it says that it must refresh, and never "absent"; the version before a transaction is the one that its first
-//! try saw.
+//! try saw; copies of files are held to the version as the files are; an update that a vacuum has given up is told so.
 
 use std::time::Duration;
 
@@ -109,6 +109,53 @@ fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
     // Whoever opens it now is told.
     let error = store.read().unwrap().contains(&asked[19]).unwrap_err();
     assert!(matches!(error, Error::WrongFile { what: "uuid", .. }), "{error:?}");
+}
+
+/// Copies are read in the place of the files, and are held to what the version says.
+#[test]
+fn copies_of_files_are_read_in_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2);
+    insert(&store, &keys(0..100));
+    let near = dir.path().join("near");
+    std::fs::create_dir(&near).unwrap();
+    let version = store.newest().unwrap();
+    let [first, second] = [0, 1].map(|shard| store.file_path(shard, &version.shards[&shard]));
+    let copy = near.join(version.shards[&0].file_name());
+    std::fs::copy(&first, &copy).unwrap();
+    let stays = near.join("stays");
+    std::fs::rename(&first, &stays).unwrap();
+    let asked = keys(0..100);
+    let mut found = Vec::new();
+    // The first shard is read from the copy, the second from the store.
+    let reader = store.clone().copies(&near).read().unwrap();
+    reader.contains_batch(&asked, &mut found).unwrap();
+    assert!(found.iter().all(|found| *found));
+    assert_eq!(reader.shard(0).unwrap().unwrap().path(), copy);
+    assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
+    let error = store.read().unwrap().contains_batch(&asked, &mut found).unwrap_err();
+    assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
+    // Working copies are made of copies, too.
+    let mut update = store.clone().copies(&near).update().unwrap();
+    update.insert_unique_batch(&keys(0..110), &mut found).unwrap();
+    assert_eq!(found.iter().filter(|new| **new).count(), 10);
+    // A copy of another file is refused, even if the store's own is right.
+    std::fs::rename(&stays, &first).unwrap();
+    std::fs::copy(&second, &copy).unwrap();
+    let error = store.clone().copies(&near).read().unwrap().shard(0).unwrap_err();
+    assert!(matches!(&error, Error::WrongFile { path, what: "shard", .. } if *path == copy), "{error:?}");
+}
+
+#[test]
+fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2);
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(&keys(0..10)).unwrap().is_empty());
+    store.update().unwrap().commit("nothing", Some(Transaction::new("other", 1))).unwrap();
+    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    let error = update.commit("insert", None).unwrap_err();
+    assert!(matches!(error, Error::Expired { base: 1, .. }), "{error:?}");
 }
 
 #[test]

@@ -1,0 +1,245 @@
+//! What one process and one thread at a time may have: a writer, or an update.
+//!
+//! While a thread has it, it never waits for the GIL but in functions of the caller. A thread that would have to wait lets
+//! go of the GIL first. So nobody waits for both.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gowk::store;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::failure;
+use crate::feed::{Operation, Stopped, feed};
+use crate::process::generation;
+
+/// Keys that are inserted or removed at a time. Fewer would cost speed, as each region that a chunk touches is worked on
+/// once for it.
+const ROWS: usize = 1 << 20;
+/// Keys that are looked up at a time.
+const ROWS_LOOKED_UP: usize = 1 << 14;
+/// How long a doubling under a single insert keeps the GIL at a time.
+const BREATH: Duration = Duration::from_millis(5);
+
+thread_local! {
+    /// Its address is the number of the thread.
+    static THREAD: u8 = const { 0 };
+    /// Since when the thread has worked on a filter with the GIL.
+    static WITH_THE_GIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+fn this_thread() -> usize {
+    THREAD.with(|here| std::ptr::from_ref(here).addr())
+}
+
+/// Lets other threads have the GIL for a moment, if this one has had it for long.
+pub(crate) fn breathe() {
+    if WITH_THE_GIL.get().is_some_and(|since| since.elapsed() > BREATH) {
+        Python::attach(|py| py.detach(|| thread::sleep(Duration::from_micros(50))));
+        WITH_THE_GIL.set(Some(Instant::now()));
+    }
+}
+
+/// Something that belongs to the process that opened it, until it is closed.
+pub(crate) struct Owned<T> {
+    path: PathBuf,
+    /// What users know it as.
+    kind: &'static str,
+    /// What may become of keys that were taken before an exception.
+    afterwards: &'static str,
+    generation: u32,
+    process: u32,
+    /// `None` once closed.
+    thing: Mutex<Option<T>>,
+    /// The thread that has it, or 0.
+    owner: AtomicUsize,
+}
+
+/// The thing, as long as this thread has it.
+pub(crate) struct Held<'a, T> {
+    thing: MutexGuard<'a, Option<T>>,
+    owner: &'a AtomicUsize,
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<T> Owned<T> {
+    pub(crate) fn new(path: PathBuf, kind: &'static str, afterwards: &'static str, thing: T) -> Self {
+        let (thing, owner) = (Mutex::new(Some(thing)), AtomicUsize::new(0));
+        Self { path, kind, afterwards, generation: generation(), process: std::process::id(), thing, owner }
+    }
+
+    /// Fails where waiting would never end, and in a child of the process that opened it.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        if self.generation != generation() {
+            return Err(failure::of_other_process(self.kind, &self.path));
+        }
+        if self.owner.load(Ordering::Relaxed) == this_thread() {
+            let (path, kind) = (self.path.display(), self.kind);
+            let message = format!("{path}: used by a function that this {kind} has called");
+            return Err(PyRuntimeError::new_err(message));
+        }
+        Ok(())
+    }
+
+    fn held<'a>(&'a self, thing: MutexGuard<'a, Option<T>>) -> Held<'a, T> {
+        self.owner.store(this_thread(), Ordering::Relaxed);
+        Held { thing, owner: &self.owner }
+    }
+
+    /// The thing, once no other thread has it.
+    fn wait(&self) -> Held<'_, T> {
+        // A panic in the middle of a change has poisoned the filter itself.
+        self.held(self.thing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn closed(&self) -> PyErr {
+        PyValueError::new_err(format!("{}: this {} is closed", self.path.display(), self.kind))
+    }
+
+    fn on<R>(&self, mut held: Held<'_, T>, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        held.thing.as_mut().map(work).ok_or_else(|| self.closed())
+    }
+}
+
+impl<T: Send> Owned<T> {
+    /// Does something that takes a moment: with the GIL, unless it has to be waited for.
+    #[inline]
+    pub(crate) fn quickly<R: Send, E: Into<store::Error> + Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut T) -> Result<R, E> + Send,
+    ) -> PyResult<R> {
+        self.check()?;
+        let held = match self.thing.try_lock() {
+            Ok(thing) => Some(self.held(thing)),
+            Err(TryLockError::Poisoned(thing)) => Some(self.held(thing.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let outcome = match held {
+            Some(held) => {
+                WITH_THE_GIL.set(Some(Instant::now()));
+                let outcome = self.on(held, work);
+                WITH_THE_GIL.set(None);
+                outcome
+            }
+            None => py.detach(|| self.on(self.wait(), work)),
+        };
+        failure::done(py, outcome?)
+    }
+
+    /// Does something that may take long, without the GIL.
+    pub(crate) fn slowly<R: Send, E: Into<store::Error> + Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut T) -> Result<R, E> + Send,
+    ) -> PyResult<R> {
+        self.check()?;
+        failure::done(py, py.detach(|| self.on(self.wait(), work))?)
+    }
+
+    /// Does something without the GIL, which this thread does not have.
+    pub(crate) fn without_the_gil<R>(&self, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        self.on(self.wait(), work)
+    }
+
+    /// Takes the thing away, so that it is closed; `None` if it was before.
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<T>> {
+        self.check()?;
+        Ok(py.detach(|| self.wait().thing.take()))
+    }
+
+    /// As [`take`](Self::take), of something that must not be closed yet.
+    pub(crate) fn take_open(&self, py: Python<'_>) -> PyResult<T> {
+        self.take(py)?.ok_or_else(|| self.closed())
+    }
+
+    pub(crate) fn is_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check()?;
+        Ok(py.detach(|| self.wait().thing.is_none()))
+    }
+
+    /// Gives all keys to `take`, which is called without the GIL and changes something, and returns its answers.
+    pub(crate) fn change<A: Copy + Default + Send + 'static>(
+        &self,
+        keys: &Bound<'_, PyAny>,
+        take: impl FnMut(&mut T, &[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
+    ) -> PyResult<Vec<A>> {
+        self.check()?;
+        feed(keys, Batches { owned: self, changes: true, take, answer: std::marker::PhantomData })
+    }
+
+    /// Gives all keys to `take`, which is called without the GIL and looks them up, and returns its answers.
+    pub(crate) fn look_up<A: Copy + Default + Send + 'static>(
+        &self,
+        keys: &Bound<'_, PyAny>,
+        take: impl FnMut(&mut T, &[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
+    ) -> PyResult<Vec<A>> {
+        self.check()?;
+        feed(keys, Batches { owned: self, changes: false, take, answer: std::marker::PhantomData })
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // Closing a filter in a child would tell everybody that the parent has closed it, and remove the files that an
+        // update of the parent works on.
+        if self.process != std::process::id() {
+            let thing = self.thing.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(thing.take());
+        }
+    }
+}
+
+/// Some keys into a thing.
+struct Batches<'a, T, A, F> {
+    owned: &'a Owned<T>,
+    changes: bool,
+    take: F,
+    answer: std::marker::PhantomData<fn() -> A>,
+}
+
+impl<T, A, F> Operation for Batches<'_, T, A, F>
+where
+    T: Send,
+    A: Copy + Default + Send + 'static,
+    F: FnMut(&mut T, &[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
+{
+    type Answer = A;
+
+    fn afterwards(&self) -> Option<&'static str> {
+        self.changes.then_some(self.owned.afterwards)
+    }
+
+    fn rows(&self) -> usize {
+        if self.changes { ROWS } else { ROWS_LOOKED_UP }
+    }
+
+    fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<A>) -> Result<(), Stopped> {
+        // Reading the keys may have forked, or closed the thing.
+        self.owned.check().map_err(Stopped::Raised)?;
+        let take = |thing: &mut T| (self.take)(thing, keys, answers);
+        self.owned.without_the_gil(take).map_err(Stopped::Raised)?
+    }
+}
+
+/// Keys that had no room, of a batch.
+pub(crate) fn refusals<E: Into<Stopped>>(
+    outcome: Result<Vec<(usize, gowk::Error)>, E>,
+) -> Result<(), Stopped> {
+    let all = outcome.map_err(Into::into)?;
+    let refused = all.len();
+    match all.into_iter().next() {
+        None => Ok(()),
+        Some((first, cause)) => Err(Stopped::Refused { first, refused, cause }),
+    }
+}

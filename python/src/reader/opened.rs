@@ -1,0 +1,117 @@
+//! The file of a reader, as each process opens it for itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use pyo3::prelude::*;
+
+use super::Reader;
+use crate::process::generation;
+use crate::store::opened::Asked;
+use crate::{failure, options};
+
+/// The store, the version and the shard of a reader of one shard: its path, copies, version and shard.
+pub(crate) type ShardOf = (PathBuf, Option<PathBuf>, u64, u32);
+
+/// How a reader was asked to open the file: what travels when it is pickled.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// Of a shard of a store, which file it is to be.
+    pub(super) shard: Option<ShardOf>,
+    pub(super) threads: usize,
+    pub(super) in_memory: bool,
+    pub(super) sealed: bool,
+    pub(super) on_damage: String,
+    pub(super) verify: String,
+    pub(super) wait: f64,
+}
+
+/// The file, as one process has opened it.
+pub(super) struct Opened {
+    reader: gowk::Reader,
+    generation: u32,
+    /// In a process that was forked since.
+    next: OnceLock<Box<Opened>>,
+}
+
+impl Opened {
+    pub(super) fn new(reader: gowk::Reader) -> Self {
+        Self { reader, generation: generation(), next: OnceLock::new() }
+    }
+}
+
+impl Settings {
+    pub(super) fn open(&self, py: Python<'_>, path: &Path) -> PyResult<Opened> {
+        let Self { shard, threads, in_memory, sealed, on_damage, verify, wait } = self;
+        if let Some((store, copies, version, shard)) = shard {
+            let asked = Asked {
+                copies: copies.clone(),
+                threads: *threads,
+                on_damage: on_damage.clone(),
+                verify: verify.clone(),
+            };
+            let read = asked.read(py, store, Some(*version))?;
+            let filter = failure::done(py, py.detach(|| read.shard(*shard).map(|filter| filter.cloned())))?;
+            // A version that has a file for a shard always has.
+            let Some(filter) = filter else {
+                return failure::done(py, Err(gowk::Error::NotFound { path: path.to_owned() }));
+            };
+            return Ok(Opened::new(filter));
+        }
+        let options = options::common(gowk::Options::new(), *threads, *wait, verify)?;
+        let options = options.sealed(*sealed).on_damage(options::on_damage(on_damage)?);
+        let open = || if *in_memory { options.read_in_memory(path) } else { options.read(path) };
+        failure::done(py, py.detach(open)).map(Opened::new)
+    }
+}
+
+impl Reader {
+    /// A reader of one shard of a store, which was opened before.
+    pub(crate) fn of_shard(filter: &gowk::Reader, shard: ShardOf, asked: &Asked) -> Self {
+        let Asked { threads, on_damage, verify, .. } = asked.clone();
+        let path = filter.path().to_owned();
+        let settings = Settings {
+            shard: Some(shard),
+            threads,
+            in_memory: false,
+            sealed: true,
+            on_damage,
+            verify,
+            wait: 0.0,
+        };
+        Self { path, settings, opened: OnceLock::from(Opened::new(filter.clone())) }
+    }
+
+    /// The file as this process has opened it.
+    #[inline(always)]
+    pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
+        match self.opened.get() {
+            Some(opened) if opened.generation == generation() => Ok(&opened.reader),
+            opened => self.reopened(py, opened),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a gowk::Reader> {
+        // Two threads may open the file here at once. One of them then drops what it has opened.
+        let mut opened = match first {
+            Some(opened) => opened,
+            None => {
+                let opened = self.settings.open(py, &self.path)?;
+                self.opened.get_or_init(|| opened)
+            }
+        };
+        // Nobody changes a copy in memory, so that children may use it as it is.
+        while opened.generation != generation() && !self.settings.in_memory {
+            opened = match opened.next.get() {
+                Some(next) => next,
+                None => {
+                    let next = Box::new(self.settings.open(py, &self.path)?);
+                    opened.next.get_or_init(|| next)
+                }
+            };
+        }
+        Ok(&opened.reader)
+    }
+}

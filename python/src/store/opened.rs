@@ -1,0 +1,137 @@
+//! A store, as each process opens it for itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gowk::store::{self, StoreReader, Version};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::Store;
+use crate::process::generation;
+use crate::{failure, options};
+
+/// How a store was asked to be opened: what travels when it is pickled.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) copies: Option<PathBuf>,
+    pub(crate) threads: usize,
+    pub(crate) on_damage: String,
+    pub(crate) verify: String,
+}
+
+impl Asked {
+    pub(super) fn options(&self) -> PyResult<gowk::Options> {
+        let options = options::common(gowk::Options::new(), self.threads, 0.0, &self.verify)?;
+        Ok(options.on_damage(options::on_damage(&self.on_damage)?))
+    }
+
+    /// Opens the store at a version, or at the newest.
+    pub(crate) fn read(&self, py: Python<'_>, path: &Path, version: Option<u64>) -> PyResult<StoreReader> {
+        let options = self.options()?;
+        let open = || {
+            let store = self.near(store::Store::open_with(path, &options)?);
+            match version {
+                Some(number) => Ok::<_, store::Error>(store.read_version(store.version(number)?)),
+                None => store.read(),
+            }
+        };
+        failure::done(py, py.detach(open))
+    }
+
+    /// The store, with the copies that are to be read in the place of its files.
+    pub(super) fn near(&self, store: store::Store) -> store::Store {
+        match &self.copies {
+            Some(folder) => store.copies(folder),
+            None => store,
+        }
+    }
+}
+
+/// One version, as one process looks into it.
+pub(super) struct Opened {
+    pub(super) reader: StoreReader,
+    generation: u32,
+}
+
+impl Opened {
+    fn new(reader: StoreReader) -> Arc<Self> {
+        Arc::new(Self { reader, generation: generation() })
+    }
+}
+
+/// A version that an update is to be made on.
+#[derive(FromPyObject)]
+pub(super) enum Base<'py> {
+    Number(u64),
+    Of(PyRef<'py, Store>),
+}
+
+impl Store {
+    pub(super) fn of(path: PathBuf, asked: Asked, reader: StoreReader) -> Self {
+        let version = reader.version().number;
+        Self { path, asked, version, opened: Some(Opened::new(reader)).into() }
+    }
+
+    /// The version that is looked into, as this process has opened it.
+    #[inline]
+    pub(super) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        match self.opened.load_full() {
+            Some(opened) if opened.generation == generation() => Ok(opened),
+            opened => self.reopened(py, opened),
+        }
+    }
+
+    #[cold]
+    fn reopened(&self, py: Python<'_>, of_parent: Option<Arc<Opened>>) -> PyResult<Arc<Opened>> {
+        let reader = match &of_parent {
+            // What the version says is known. Its files are opened anew: another thread may have been opening one at the
+            // moment of the fork, and would never end here.
+            Some(opened) => opened.reader.store().read_version(opened.reader.version().clone()),
+            None => self.asked.read(py, &self.path, Some(self.version))?,
+        };
+        let opened = Opened::new(reader);
+        // Another thread may have opened it meanwhile, and moved to another version.
+        let before = self.opened.compare_and_swap(&of_parent, Some(opened.clone()));
+        // Leaked, once a fork.
+        std::mem::forget(of_parent);
+        Ok((*before).clone().filter(|other| other.generation == generation()).unwrap_or(opened))
+    }
+
+    /// The number of the version that is looked into.
+    pub(super) fn number(&self) -> u64 {
+        self.opened.load().as_ref().map_or(self.version, |opened| opened.reader.version().number)
+    }
+
+    /// Moves to the newest version; true if that is another one.
+    pub(super) fn moved(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut reader = self.opened(py)?.reader.clone();
+        let moved = py.detach(|| reader.refresh().map(|moved| moved.then(|| Opened::new(reader))));
+        let Some(newest) = failure::done(py, moved)? else { return Ok(false) };
+        self.opened.rcu(|now| {
+            // Another thread may have moved further.
+            let older =
+                now.as_ref().filter(|now| now.reader.version().number > newest.reader.version().number);
+            Some(older.unwrap_or(&newest).clone())
+        });
+        Ok(true)
+    }
+
+    /// The version that an update is to be made on, if one is named.
+    pub(super) fn base(&self, py: Python<'_>, base: Option<Base<'_>>) -> PyResult<Option<Version>> {
+        let reader = &self.opened(py)?.reader;
+        Ok(match base {
+            None => None,
+            Some(Base::Number(number)) => {
+                Some(failure::done(py, py.detach(|| reader.store().version(number)))?)
+            }
+            Some(Base::Of(other)) => {
+                let other = other.opened(py)?;
+                if other.reader.store().description().uuid != reader.store().description().uuid {
+                    return Err(PyValueError::new_err("base is another store"));
+                }
+                Some(other.reader.version().clone())
+            }
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! `gowk.Sealed`: what travels from the process that has changed a shard to the one that commits it.
+
+use gowk::store;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+/// A new file of a shard, in its place in the store, that no version names yet: a small value that travels by pickle or
+/// as text from the process that made it to the one that commits it.
+///
+/// If it is never committed, a vacuum removes the file one day.
+#[pyclass(frozen, eq, module = "gowk", name = "Sealed")]
+#[derive(Clone, PartialEq)]
+pub(crate) struct Sealed(pub(super) store::Sealed);
+
+#[pymethods]
+impl Sealed {
+    /// The number of the shard, from 0.
+    #[getter]
+    fn shard(&self) -> u32 {
+        self.0.shard()
+    }
+
+    /// The number of the version that it is based on.
+    #[getter]
+    fn base(&self) -> u64 {
+        self.0.base()
+    }
+
+    /// Bytes of the file.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// Entries in the file.
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.0.entries()
+    }
+
+    /// As text, which :meth:`from_json` reads.
+    fn to_json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.0).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// From the text that :meth:`to_json` made.
+    ///
+    /// Raises:
+    ///     ValueError: it is another text.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        let sealed = serde_json::from_str(text);
+        sealed.map(Self).map_err(|error| PyValueError::new_err(format!("no sealed shard of gowk: {error}")))
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.0.base() ^ (u64::from(self.0.shard()) << 32) ^ self.0.bytes().rotate_left(17)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        (slf.get_type().getattr("from_json")?, (slf.get().to_json()?,)).into_pyobject(slf.py())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<gowk.Sealed of shard {}, based on version {}>", self.0.shard(), self.0.base())
+    }
+}

@@ -1,0 +1,178 @@
+//! `gowk.Update`: changes to shards of a store.
+
+use gowk::store;
+use gowk::store::Transaction;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use super::sealed::Sealed;
+use super::{Store, described};
+use crate::owned::{Owned, refusals};
+use crate::progress::with_progress_of_threads;
+use crate::{array_of, failure};
+
+/// What may become of keys that were taken before an exception.
+const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
+
+/// Changes to a store, made on one version of it, and seen by nobody before their commit.
+///
+/// :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits at
+/// the end of the block, or gives up at an exception. Any number of updates may be made at the same time; of two that
+/// change the same shard, the one that commits first wins.
+///
+/// An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
+#[pyclass(frozen, module = "gowk", name = "Update", weakref)]
+pub(crate) struct Update {
+    store: Py<Store>,
+    base: u64,
+    operation: String,
+    transaction: Option<Transaction>,
+    owned: Owned<store::Update>,
+    committed: PyOnceLock<Py<PyAny>>,
+}
+
+impl Update {
+    pub(super) fn new(
+        store: Bound<'_, Store>,
+        update: store::Update,
+        operation: String,
+        transaction: Option<Transaction>,
+    ) -> Self {
+        let (path, base) = (store.get().path.clone(), update.base().number);
+        let owned = Owned::new(path, "Update", AFTERWARDS, update);
+        Self { store: store.unbind(), base, operation, transaction, owned, committed: PyOnceLock::new() }
+    }
+
+    /// Stores all keys that are not found already.
+    pub(super) fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        self.owned.change(keys, |update, keys, stored| refusals(update.insert_unique_batch(keys, stored)))
+    }
+}
+
+#[pymethods]
+impl Update {
+    /// The number of the version that it is made on.
+    #[getter]
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// How many shards have a working copy.
+    #[getter]
+    fn touched(&self, py: Python<'_>) -> PyResult<usize> {
+        self.owned.quickly(py, |update| Ok::<_, store::Error>(update.touched()))
+    }
+
+    /// How the commit came out; None before it.
+    #[getter]
+    fn committed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.committed.get(py).map(|committed| committed.clone_ref(py))
+    }
+
+    /// Stores all keys that are not found already. Otherwise as :meth:`Writer.update`, with the update in the place of the
+    /// open transaction.
+    fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut stored = Vec::new();
+        let take = |update: &mut store::Update, keys: &[&[u8]], _: &mut Vec<()>| {
+            refusals(update.insert_unique_batch(keys, &mut stored))
+        };
+        self.owned.change(keys, take).map(drop)
+    }
+
+    /// As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
+    ///
+    /// Of equal keys, the first counts. A null has False.
+    fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(array_of(keys.py(), self.unique(keys)?))
+    }
+
+    /// Stores one more copy of each key, as removal needs it. Otherwise as :meth:`update`.
+    fn insert_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let take =
+            |update: &mut store::Update, keys: &[&[u8]], _: &mut Vec<()>| refusals(update.insert_batch(keys));
+        self.owned.change(keys, take).map(drop)
+    }
+
+    /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+    ///
+    /// Raises:
+    ///     UnsafeRemove: some inserts stored no entry of their own, because a key was found; see :meth:`Writer.remove`.
+    fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let removed = self.owned.change(keys, |update, keys, removed| {
+            update.remove_batch(keys, removed)?;
+            Ok(())
+        })?;
+        Ok(array_of(keys.py(), removed))
+    }
+
+    /// Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names
+    /// them before :meth:`Store.commit`, here or in another process.
+    ///
+    /// Args:
+    ///     progress: called with the shards sealed, and all there are to seal. An exception of it ends the call.
+    #[pyo3(signature = (progress=None))]
+    fn seal(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Sealed>> {
+        let update = self.owned.take_open(py)?;
+        let sealed = with_progress_of_threads(py, progress, |tell| update.seal_with(tell))?;
+        Ok(failure::done(py, sealed)?.into_iter().map(Sealed).collect())
+    }
+
+    /// Ends the update: seals the shards that were touched, and publishes a version with them.
+    ///
+    /// Errors as for :meth:`Store.commit`. The update is lost then.
+    pub(super) fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let update = self.owned.take_open(py)?;
+        let transaction = self.transaction.clone();
+        let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, transaction)))?;
+        // If it cannot, the next refresh will tell why. The commit is done.
+        let _ = self.store.get().moved(py);
+        let application = self.transaction.as_ref().map(|transaction| transaction.application.as_str());
+        let described = described::commit(py, &outcome, application)?;
+        let _ = self.committed.set(py, described.clone().unbind());
+        Ok(described)
+    }
+
+    /// Ends the update and gives up its changes. Closing again does nothing.
+    pub(super) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let update = self.owned.take(py)?;
+        py.detach(|| drop(update));
+        Ok(())
+    }
+
+    /// Whether the update has ended.
+    #[getter]
+    #[pyo3(name = "closed")]
+    fn is_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.owned.is_closed(py)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, value, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (value, traceback);
+        if kind.is_none() && !self.owned.is_closed(py)? {
+            self.commit(py)?;
+        }
+        self.close(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        let message = "an Update cannot be pickled, as it belongs to one process; send what seal() returns";
+        Err(PyTypeError::new_err(message))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let path = self.store.get().path.as_os_str().into_pyobject(py)?.repr()?.to_string();
+        Ok(format!("<gowk.Update of {path}, based on version {}>", self.base))
+    }
+}

@@ -1,0 +1,698 @@
+"""Invariants checked:
+
+1. A store answers as a set of its keys does, from whatever holds them; a key that was committed is always found.
+2. A transaction that is repeated gives the same answers and changes nothing. Of two updates that change a shard one wins,
+   and the other is told which version did. What a killed process leaves changes no answer.
+3. A version answers the same for as long as it is looked into, or a clear exception says that it was vacuumed. A file, or a
+   copy of one, that is not the one the version names is refused.
+4. Stores travel to other processes, and are used on both sides of a fork; updates belong to one process; sealed shards
+   travel to whoever commits them.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import THOROUGH
+
+import gowk
+
+
+def create(shards: int = 4, **options: Any) -> gowk.Store:
+    return gowk.Store.create("s", shards=shards, **{"capacity": 10_000, "slots_per_bucket": 2, "seed": 7, **options})
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"key {number}" for number in range(*numbers)]
+
+
+def in_a_child(check: Callable[[], object]) -> None:
+    """Calls ``check`` in a fork of this process."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            check()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_plain_use() -> None:
+    store = create()
+    assert store.version == 1 and store.shards == 4 and store.path == Path("s").absolute()
+    assert store.update_new(keys(100)).all()
+    assert store.version == 2 and "key 7" in store and b"key 7" in store and "key 100" not in store
+    assert store.update_new(["key 99", "key 100", "key 100", b"key 100"]).tolist() == [False, True, False, False]
+    assert store.contains_many(keys(101)).all() and not store.contains_many(keys(200, 300)).any()
+    with pytest.raises(TypeError, match="key is int"):
+        3 in store  # type: ignore[operator]  # noqa: B015
+    assert repr(store).endswith("s', version=3)")
+
+
+def test_an_update_commits_at_the_end_of_its_block_and_not_at_an_exception() -> None:
+    store = create()
+    with store.update(operation="insert", transaction=("crawl", 1, "page 17")) as update:
+        update.insert_many(["a", "b", "a"])
+        assert update.touched >= 1 and update.base == 1 and update.committed is None and not update.closed
+        assert "a" not in store and "a" not in gowk.Store("s")
+    assert update.closed and update.committed == gowk.StoreCommit(outcome="new", version=2, transaction=None)
+    assert store.count("a") == 2 and store.count_many(["a", "b", "c"]).tolist() == [2, 1, 0]
+    assert store.transactions["crawl"] == gowk.StoreTransaction(
+        application="crawl", number=1, version=2, base=1, state="page 17"
+    )
+    with pytest.raises(ZeroDivisionError), store.update() as update:
+        update.update(["c"])
+        1 / 0  # noqa: B018
+    assert update.closed and store.version == 2 and not store.refresh() and "c" not in store
+    with store.update() as update:
+        assert update.remove_many(["a", "a", "a", "z"]).tolist() == [True, True, False, False]
+    assert store.count("a") == 0 and "b" in store
+    with store.update() as update:
+        pass
+    assert update.committed is not None and update.committed.outcome == "unchanged" and store.version == 3
+    for call in (update.commit, update.seal, lambda: update.update(["a"]), lambda: update.touched):
+        with pytest.raises(ValueError, match="this Update is closed"):
+            call()
+    update.close()
+    assert list(Path("s/incoming").iterdir()) == []
+
+
+def test_keys_that_were_skipped_are_not_removed() -> None:
+    store = create()
+    store.update_new(["a"])
+    store.update_new(["a"])
+    with pytest.raises(gowk.UnsafeRemove) as caught, store.update() as update:
+        update.remove_many(["a"])
+    assert caught.value.unrecorded == 1 and caught.value.other_keys <= 1 and "a" in store
+
+
+def test_what_a_store_says_of_itself() -> None:
+    store = create(shards=3, capacity=5000, max_file_size=1 << 30)
+    before = datetime.now(timezone.utc) - timedelta(milliseconds=1)
+    store.update_new(keys(1000), operation="dedup")
+    info = store.info()
+    assert (info.shards, info.seed, info.slots_per_bucket, info.capacity) == (3, 7, 2, 5000)
+    assert (info.hash, info.growth, info.max_file_size, info.max_false_positive_rate) == ("xxh3", "auto", 1 << 30, None)
+    assert (info.version, info.files, info.entries) == (2, 3, 1000)
+    assert info.bits_per_key == info.bytes * 8 / 1000
+    assert 0 < info.expected_false_positive_rate <= info.highest_false_positive_rate < 1e-6
+    files = store.files
+    assert list(files) == [0, 1, 2] and sum(file.entries for file in files.values()) == 1000
+    for shard, file in files.items():
+        assert file.shard == shard and file.path.name == file.name and file.path.stat().st_size == file.bytes
+        assert file.since == 2 and file.uuid.hex in file.name
+    with pytest.raises(TypeError):
+        files[0] = files[1]  # type: ignore[index]
+    first, second = store.log()
+    assert (first.number, first.files, second.number, second.operation) == (1, 0, 2, "dedup")
+    assert second.entries == 1000 and second.bytes == info.bytes and second.base == 1
+    assert before <= second.time <= datetime.now(timezone.utc) + timedelta(milliseconds=1)
+
+
+def test_creating() -> None:
+    create()
+    assert gowk.Store.is_at("s") and not gowk.Store.is_at("t")
+    with pytest.raises(gowk.Exists) as exists:
+        create()
+    assert isinstance(exists.value, FileExistsError) and exists.value.filename == str(Path("s").absolute())
+    with pytest.raises(gowk.NotAStore) as absent:
+        gowk.Store("t")
+    assert isinstance(absent.value, FileNotFoundError) and isinstance(absent.value, gowk.StoreError)
+    for wrong in ({"shards": 0}, {"shards": 65_537}, {"false_positive_rate": 2.0, "slots_per_bucket": None}):
+        with pytest.raises(gowk.Option):
+            gowk.Store.create("t", **{"shards": 1, **wrong})
+    for wrong in ({"growth": "perhaps"}, {"slots_per_bucket": 8}, {"threads": 0}):
+        with pytest.raises(ValueError):
+            gowk.Store.create("t", shards=1, **wrong)  # type: ignore[arg-type]
+    assert not Path("t").exists()
+
+
+def test_a_store_from_a_filter_and_a_filter_from_a_store() -> None:
+    with gowk.Writer("f", capacity=20_000, slots_per_bucket=4) as writer:
+        writer.update(keys(10_000))
+    filter, told = gowk.Reader("f"), []
+    with pytest.raises(ValueError, match="filter says what the store is"):
+        gowk.Store.create("s", shards=2, filter=filter, capacity=100)
+    store = gowk.Store.create("s", shards=2, filter=filter, progress=lambda done, all: told.append((done, all)))
+    assert told and told[-1][0] == told[-1][1] and store.version == 2
+    looked_up = keys(200_000)
+    answers = filter.contains_many(looked_up)
+    assert answers[:10_000].all() and (store.contains_many(looked_up) == answers).all()
+    store.join_to("g", progress=lambda done, all: None)
+    assert (gowk.Reader("g").contains_many(looked_up) == answers).all()
+
+    def raises(done: int, all: int) -> None:
+        raise KeyError(done)
+
+    with pytest.raises(KeyError):
+        store.join_to("h", progress=raises)
+    assert not Path("h").exists()
+    with pytest.raises(gowk.Indivisible):
+        gowk.Store.create("t", shards=3, filter=filter)
+
+
+def test_a_transaction_that_is_repeated_answers_as_the_first_time() -> None:
+    store = create()
+    batches = [keys(100), keys(50, 200) + keys(50, 200), keys(500)]
+    first = [store.update_new(batch, transaction=("crawl", number)) for number, batch in enumerate(batches)]
+    assert first[1].tolist() == [False] * 50 + [True] * 100 + [False] * 150
+    assert store.version == 4
+    for number in (2, 0, 1, 1):
+        again = store.update_new(batches[number], transaction=("crawl", number))
+        assert (again == first[number]).all(), number
+    assert store.version == 4 and store.transactions["crawl"].number == 2
+    # Another application's transactions are its own.
+    assert not store.update_new(keys(10), transaction=("other", 0)).any() and store.version == 5
+    before = store.before("crawl", 1)
+    assert before.version == 2 and "key 150" not in before and "key 50" in before
+    assert store.before("crawl", 3).version == 5
+    with store.update(transaction=("crawl", 1)) as update:
+        update.update(["never committed"])
+    assert update.committed is not None and update.committed.outcome == "already"
+    assert update.committed.version == 4 and update.committed.transaction == store.transactions["crawl"]
+    assert "never committed" not in gowk.Store("s")
+
+
+def test_of_two_updates_of_a_shard_one_wins() -> None:
+    store = create()
+    one, two, three = store.update(), store.update(), store.update(base=1)
+    one.update(["a"])
+    two.update(["a", "b"])
+    apart = next(key for key in keys(100) if store.shards_of([key, "a"]).tolist() in ([0, 1], [0, 2], [0, 3], [1, 0]))
+    three.update([apart])
+    assert one.commit().version == 2
+    with pytest.raises(gowk.Conflict) as lost:
+        two.commit()
+    shard = int(store.shards_of(["a"])[0])
+    assert (lost.value.version, lost.value.base, lost.value.shard) == (2, 1, shard) and two.closed
+    again = pickle.loads(pickle.dumps(lost.value))
+    assert isinstance(again, gowk.Conflict) and again.version == 2 and str(again) == str(lost.value)
+    # Of another shard, it is put on top.
+    assert three.commit().version == 3 and "a" in store and apart in store and "b" not in store
+
+
+COMMITTER = """
+import gowk, sys
+store, name = gowk.Store("s"), sys.argv[1]
+won = lost = 0
+for number in range(int(sys.argv[2])):
+    while True:
+        try:
+            with store.update(transaction=(name, number)) as update:
+                update.update([f"{name} {number} {index}" for index in range(10)])
+            won += 1
+            break
+        except gowk.Conflict as conflict:
+            assert conflict.version > conflict.base
+            lost += 1
+print(won, lost)
+"""
+
+
+def test_processes_commit_side_by_side() -> None:
+    store = create(shards=8)
+    number = 40 if THOROUGH else 12
+    processes = [
+        subprocess.Popen([sys.executable, "-c", COMMITTER, name, str(number)], stdout=subprocess.PIPE, text=True)
+        for name in "abc"
+    ]
+    outcomes = [process.communicate()[0].split() for process in processes]
+    assert [int(won) for won, _ in outcomes] == [number] * 3
+    # All keys touch nearly all shards, so that most commits at the same time are conflicts.
+    assert sum(int(lost) for _, lost in outcomes) > 0
+    assert store.refresh() and store.version == 1 + 3 * number
+    assert {name: done.number for name, done in store.transactions.items()} == dict.fromkeys("abc", number - 1)
+    committed = [f"{name} {n} {index}" for name in "abc" for n in range(number) for index in range(10)]
+    assert store.contains_many(committed).all() and store.info().entries == len(committed)
+
+
+KILLED = """
+import gowk, itertools, sys
+store = gowk.Store("s")
+for number in itertools.count():
+    store.update_new([f"{number} {index}" for index in range(2000)], transaction=("killed", number))
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_process_leaves_a_whole_store() -> None:
+    store = create(shards=2, capacity=100_000)
+    rounds = 20 if THOROUGH else 5
+    chance = random.Random(1)
+    done = -1
+    for _ in range(rounds):
+        child = subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        reached = done
+        while reached <= done + 1:
+            reached = int(child.stdout.readline())
+        time.sleep(chance.random() * 0.05)
+        child.send_signal(signal.SIGKILL)
+        reached = max([reached, *map(int, child.stdout.read().split())])
+        child.wait()
+        store.refresh()
+        committed = store.transactions["killed"].number
+        assert reached <= committed <= reached + 1
+        done = committed
+        told = [f"{number} {index}" for number in range(committed + 1) for index in range(2000)]
+        assert store.contains_many(told).all()
+        # Some keys of those that look alike were taken for others.
+        assert len(told) * 0.999 <= store.info().entries <= len(told)
+        assert all(isinstance(report, gowk.Report) and report.is_clean for report in store.verify().values())
+    report = store.vacuum(keep=2, grace=0)
+    assert report.versions >= done - 1 and list(Path("s/incoming").iterdir()) == []
+    assert gowk.Store("s").contains_many(told).all()
+
+
+def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
+    store = create()
+    store.update_new(keys(100), transaction=("crawl", 1))
+    old, opened, update = gowk.Store("s"), gowk.Store("s"), store.update()
+    assert opened.contains_many(keys(100)).all()
+    update.update(keys(100, 110))
+    store.update_new(keys(100, 200))
+    told = store.vacuum(grace=0)
+    assert told.versions == 3 and told.files == 4 + 4 and told.version == 4 and told.bytes > 0 and told.foreign == 0
+    # What was opened before is read on.
+    assert opened.contains_many(keys(100)).all() and not opened.contains_many(keys(100, 200)).any()
+    with pytest.raises(gowk.Vacuumed) as gone:
+        "key 7" in old  # noqa: B015
+    assert gone.value.version == 2 and "refresh to the newest version" in str(gone.value)
+    assert old.refresh() and old.version == 4 and "key 7" in old and "key 150" in old
+    for call in (lambda: store.at(2), lambda: gowk.Store("s", version=2), lambda: store.before("crawl", 1),
+                 lambda: store.update(base=2), lambda: store.update_new(["a"], transaction=("crawl", 1))):
+        with pytest.raises(gowk.NoSuchVersion) as absent:
+            call()
+        assert absent.value.newest == 4 and isinstance(absent.value, LookupError)
+    with pytest.raises(gowk.StoreError) as given_up:
+        update.commit()
+    assert isinstance(given_up.value, gowk.Conflict | gowk.Expired)
+
+
+def test_an_update_that_a_vacuum_has_given_up() -> None:
+    store = create()
+    update = store.update()
+    update.update(["a"])
+    sealed = update.seal()
+    with store.update(transaction=("other", 1)):
+        pass
+    store.vacuum(grace=0)
+    with pytest.raises(gowk.Expired) as expired:
+        store.commit(sealed)
+    assert expired.value.base == 1 and expired.value.fence > 1 and "a" not in gowk.Store("s")
+
+
+def change(store: gowk.Store, base: int, scratch: str, numbers: list[int]) -> tuple[list[gowk.Sealed], list[bool], int]:
+    """What a task does, in a process of its own."""
+    update = store.update(base=base, scratch=scratch)
+    new = update.update_new([f"key {number}" for number in numbers])
+    return update.seal(), new.tolist(), os.getpid()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_sealed_shards_travel_to_whoever_commits_them(method: str) -> None:
+    store = create()
+    store.update_new(keys(100))
+    all_keys = keys(5000)
+    shards = store.shards_of(pa.array(all_keys))
+    assert shards.dtype == np.int32 and set(shards.tolist()) == {0, 1, 2, 3}
+    Path("scratch").mkdir()
+    parts = [np.flatnonzero(shards == shard).tolist() for shard in range(4)]
+    with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+        tasks = [pool.submit(change, store, 2, "scratch", part) for part in parts]
+        outcomes = [task.result() for task in tasks]
+    assert os.getpid() not in {process for _, _, process in outcomes}
+    for part, (sealed, new, _) in zip(parts, outcomes, strict=True):
+        assert new == [number >= 100 for number in part] and len(sealed) == 1
+    sealed = [one for outcome in outcomes for one in outcome[0]]
+    assert [one.shard for one in sealed] == [0, 1, 2, 3] and {one.base for one in sealed} == {2}
+    assert sum(one.entries for one in sealed) == 5000 and list(Path("scratch").iterdir()) == []
+    as_text = [gowk.Sealed.from_json(one.to_json()) for one in sealed]
+    assert as_text == sealed and len({*as_text, *sealed}) == 4 and json.loads(sealed[0].to_json())["shard"] == 0
+    assert "key 4999" not in store
+    outcome = store.commit(as_text, base=store, transaction=("spark", 1))
+    assert outcome == gowk.StoreCommit(outcome="new", version=3, transaction=None)
+    assert store.version == 3 and store.contains_many(all_keys).all()
+    # The driver that did not hear of it tries again.
+    outcome = store.commit(sealed, transaction=("spark", 1))
+    assert outcome.outcome == "already" and outcome.version == 3
+    with pytest.raises(gowk.Conflict):
+        store.commit(sealed)
+    assert store.commit([]).outcome == "unchanged"
+    assert store.commit([], transaction=("spark", 2)).version == 4
+
+
+def test_sealed_shards_that_do_not_belong_together() -> None:
+    store = create()
+    other = gowk.Store.create("t", shards=4)
+    update = store.update()
+    update.update(["a"])
+    sealed = update.seal()
+    for target, all, base in ((other, sealed, None), (store, sealed * 2, None), (store, sealed, 7)):
+        with pytest.raises(gowk.Misfit) as misfit:
+            target.commit(all, base=base)
+        assert misfit.value.what in ("store", "shard", "base")
+    with pytest.raises(ValueError, match="base is another store"):
+        store.update(base=other)
+    for text in ("", "{}", '{"shard": 1}'):
+        with pytest.raises(ValueError, match="no sealed shard"):
+            gowk.Sealed.from_json(text)
+    with pytest.raises(TypeError):
+        store.commit(["a"])  # type: ignore[list-item]
+    told: list[tuple[int, int]] = []
+    update = store.update()
+    update.update(keys(100))
+    update.seal(progress=lambda done, all: told.append((done, all)))
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def look_up(store: gowk.Store, keys: list[str]) -> tuple[int, int, list[bool]]:
+    return os.getpid(), store.version, [key in store for key in keys] + store.contains_many(keys).tolist()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_store_travels_with_its_version(method: str) -> None:
+    store = create(threads=2)
+    store.update_new(["a"])
+    old = gowk.Store("s", threads=2)
+    store.update_new(["b"])
+    with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+        answers = list(pool.map(look_up, [store, old] * 4, [["a", "b", "c"]] * 8))
+    assert [(version, found) for _, version, found in answers] == [
+        (3, [True, True, False] * 2),
+        (2, [True, False, False] * 2),
+    ] * 4
+    assert os.getpid() not in {process for process, _, _ in answers}
+
+
+def test_a_store_is_opened_where_it_is_used() -> None:
+    store = create()
+    store.update_new(["a"])
+    data = pickle.dumps(store)
+    shutil.move("s", "t")
+    again = pickle.loads(data)
+    assert again.version == 2
+    with pytest.raises(gowk.NotAStore):
+        "a" in again  # noqa: B015
+    shutil.move("t", "s")
+    assert "a" in again and again.shards == 4
+    assert len(data) < 500
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_stores_and_updates_and_forks() -> None:
+    store = create()
+    store.update_new(["a"])
+    assert "a" in store
+    shard = store.shard(int(store.shards_of(["a"])[0]))
+    assert shard is not None
+    Path("scratch").mkdir()
+    update, distinct = store.update(), store.distinct(100, folder="scratch")
+    update.update(["b"])
+    distinct.update_new(["b"])
+
+    def check() -> None:
+        nonlocal update, distinct
+        assert look_up(store, ["a", "b"])[1:] == (2, [True, False] * 2)
+        assert "a" in shard
+        assert store.update_new(["c"]).tolist() == [True] and "c" in store and store.version == 3
+        in_a_child(lambda: look_up(store, ["a", "c"])[2] == [True] * 4 or 1 / 0)
+        calls: list[Callable[[], object]] = [
+            lambda: update.update(["c"]), update.commit, update.seal, update.close, lambda: distinct.update_new(["c"])
+        ]
+        for call in calls:
+            with pytest.raises(RuntimeError, match="belongs to the other process"):
+                call()
+        del update, distinct
+
+    in_a_child(check)
+    # The child has taken nothing away.
+    assert len(list(Path("scratch").iterdir())) == 1 and len(list(Path("s/incoming").glob("*.gowk*"))) == 1
+    assert distinct.update_new(["b", "c"]).tolist() == [False, True]
+    assert store.version == 2 and store.refresh() and "c" in store
+    update.update(["d"])
+    shard_of = store.shards_of(["b", "c", "d"]).tolist()
+    if shard_of[1] in (shard_of[0], shard_of[2]):
+        with pytest.raises(gowk.Conflict):
+            update.commit()
+    else:
+        assert update.commit().version == 4
+
+
+def test_what_belongs_to_a_process_is_not_pickled() -> None:
+    store = create()
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(store.update())
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(store.distinct(10))
+
+
+def test_one_shard_alone() -> None:
+    store = create()
+    store.update_new(["a", "b"])
+    number = int(store.shards_of(["a"])[0])
+    shard = store.shard(number)
+    assert shard is not None and "a" in shard and shard.path == store.files[number].path
+    assert shard.info().shard == number and shard.info().shards == 4 and shard.contains_many(["a"]).tolist() == [True]
+    stranger = next(key for key in keys(100) if store.shards_of([key])[0] != number)
+    with pytest.raises(gowk.OtherShard) as other:
+        stranger in shard  # noqa: B015
+    assert (other.value.shard, other.value.shards) == (number, 4) and other.value.belongs != number
+    empty = next(number for number in range(4) if number not in store.files)
+    assert store.shard(empty) is None
+    for wrong in (4, 1 << 40):
+        with pytest.raises((IndexError, OverflowError)):
+            store.shard(wrong)
+    # It stays the file that the version names, wherever it travels.
+    data = pickle.dumps(shard)
+    assert "a" in pickle.loads(data)
+    file = store.files[number].path
+    store.update_new(["c", "d"] + keys(100))
+    shutil.copy(store.files[number].path, file)
+    with pytest.raises(gowk.WrongFile):
+        "a" in pickle.loads(data)  # noqa: B015
+
+
+def test_copies_of_files_are_read_in_their_place() -> None:
+    store = create()
+    store.update_new(keys(1000))
+    Path("near").mkdir()
+    for file in list(store.files.values())[:3]:
+        shutil.copy(file.path, Path("near") / file.name)
+        file.path.unlink()
+    near = gowk.Store("s", version=2, copies="near")
+    assert near.contains_many(keys(1000)).all()
+    shard = near.shard(0)
+    assert shard is not None and shard.path == Path("near").absolute() / near.files[0].name
+    assert "key 7" in pickle.loads(pickle.dumps(near))
+    # Working copies are made of them, too.
+    with near.update(scratch=".") as update:
+        assert update.update_new(keys(990, 1010)).tolist() == [False] * 10 + [True] * 10
+    with pytest.raises(gowk.MissingFile) as missing:
+        gowk.Store("s", version=2).contains_many(keys(1000))
+    assert missing.value.path == str(near.at(2).files[0].path)
+    # A copy that is another file is refused.
+    shutil.copy(Path("near") / near.at(2).files[1].name, Path("near") / near.at(2).files[0].name)
+    with pytest.raises(gowk.WrongFile) as wrong:
+        gowk.Store("s", version=2, copies="near").shard(0)
+    assert wrong.value.what == "shard" and wrong.value.path.startswith(str(Path("near").absolute()))
+    (Path("near") / near.at(2).files[0].name).write_bytes(b"half a copy")
+    with pytest.raises(gowk.Error, match="near"):
+        gowk.Store("s", version=2, copies="near").shard(0)
+
+
+def test_files_that_are_not_those_of_the_version() -> None:
+    store = create()
+    store.update_new(keys(1000))
+    names = [file.path for file in store.files.values()]
+    names[0].unlink()
+    names[1].write_bytes(names[2].read_bytes())
+    with open(names[3], "r+b") as file:
+        file.seek(-5000, os.SEEK_END)
+        file.write(b"\xff" * 8)
+    found = gowk.Store("s", threads=2).verify(progress=lambda done, all: None)
+    assert isinstance(found[0], gowk.MissingFile) and isinstance(found[1], gowk.WrongFile)
+    assert isinstance(found[2], gowk.Report) and found[2].is_clean
+    assert isinstance(found[3], gowk.Report) and not found[3].is_clean
+    Path("s/store.toml").write_text("format = 1\n# crc32 = 00000000\n")
+    with pytest.raises(gowk.StoreDamaged):
+        gowk.Store("s")
+
+
+def test_distinct_finds_equal_keys_and_leaves_nothing() -> None:
+    store = create(shards=64, capacity=1_000_000)
+    Path("scratch").mkdir()
+    with store.distinct(20_000, folder="scratch") as distinct:
+        # All of one shard, as a task has them.
+        shard = [key for key, of in zip(keys(500_000), store.shards_of(keys(500_000)), strict=True) if of == 3]
+        assert len(list(Path("scratch").iterdir())) == 1
+        mask = distinct.update_new(shard + shard)
+        assert mask[: len(shard)].mean() > 0.9999 and not mask[len(shard) :].any()
+        assert shard[0] in distinct and distinct.contains_many(shard).all() and "another" not in distinct
+    assert list(Path("scratch").iterdir()) == []
+    with pytest.raises(ValueError, match="closed"):
+        distinct.update_new(["a"])
+    again = store.distinct(20_000)
+    assert (again.update_new(shard + shard) == mask).all()
+    with pytest.raises(FileNotFoundError):
+        store.distinct(10, folder="nowhere")
+
+
+def test_batches_of_all_kinds() -> None:
+    store = create()
+    everything: list[Any] = [
+        ["a", b"b"],
+        pa.array(["c", None, "d"]),
+        pa.chunked_array([["e"], ["f", None]]),
+        pa.array(["g", "h", "g"]).dictionary_encode(),
+        np.array(["i", "j"]),
+        np.array([b"k"]),
+        (key for key in ["l", "m"]),
+        pa.table({"url": ["n"]}),
+        [],
+    ]
+    expected = [[True] * 2, [True, False, True], [True, True, False], [True, True, False], [True] * 2, [True],
+                [True] * 2, [True], []]
+    with store.update() as update:
+        for batch, new in zip(everything, expected, strict=True):
+            assert update.update_new(batch).tolist() == new
+    assert store.contains_many(list("abcdefghijklmn")).all()
+    nulls = pa.array(["a", None, "zzz"])
+    assert store.contains_many(nulls).tolist() == [True, False, False]
+    assert store.count_many(nulls).tolist() == [1, 0, 0]
+    shards = store.shards_of(nulls).tolist()
+    assert shards[1] == -1 and 0 <= shards[0] < 4 and shards[0] == store.shards_of(np.array([b"a"]))[0]
+    for call in (store.contains_many, store.shards_of, store.update_new):
+        with pytest.raises(TypeError, match=r"keys\[1\] is int"):
+            call(["a", 3])
+        with pytest.raises(TypeError, match="keys is one str"):
+            call("a")
+    assert store.version == 2
+
+
+def test_a_batch_that_ends_early_says_what_was_taken() -> None:
+    store = create()
+    update = store.update()
+    with pytest.raises(TypeError) as caught:
+        update.update_new(["a", "b", 3, "d"])
+    error: Any = caught.value
+    assert error.taken == 2 and error.mask.tolist() == [True, True]
+    assert error.__notes__ == ["gowk: keys[0:2] were taken; commit() keeps what was taken, and close() gives it up"]
+    assert update.commit().version == 2 and store.contains_many(["a", "b", "d"]).tolist() == [True, True, False]
+
+
+def test_keys_without_room_are_told() -> None:
+    store = create(shards=2, capacity=10, growth="never")
+    update = store.update()
+    with pytest.raises(gowk.Full) as caught:
+        update.update(keys(200_000))
+    error: Any = caught.value
+    assert error.refused > 0 and error.taken == 200_000 and 0 < error.index < 200_000
+    update.close()
+    with pytest.raises(gowk.Full):
+        store.update_new(keys(200_000))
+    assert store.version == 1
+
+
+def test_random_updates_against_a_set() -> None:
+    chance = random.Random(3)
+    store, model = create(shards=5, threads=2), set[str]()
+    for number in range(200 if THOROUGH else 30):
+        batch = [f"key {chance.randrange(20_000)}" for _ in range(chance.randrange(2000))]
+        form = chance.choice([list, pa.array, np.array, lambda batch: pa.chunked_array([batch[:5], batch[5:]], pa.string())])
+        given = form(batch) if batch else []
+        seen, expected = set(model), []
+        for key in batch:
+            expected.append(key not in seen)
+            seen.add(key)
+        new = store.update_new(given, transaction=("random", number))
+        assert new.tolist() == expected
+        assert store.update_new(given, transaction=("random", number)).tolist() == expected
+        model = seen
+        if chance.random() < 0.2:
+            store.vacuum(keep=2, grace=0)
+        looked_up = keys(20_000)
+        assert store.contains_many(pa.array(looked_up)).tolist() == [key in model for key in looked_up]
+
+
+def test_threads_share_a_store() -> None:
+    store = create(shards=8, capacity=500_000)
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        for step in range(3):
+            batch = [f"{number} {step} {index}" for index in range(3000)]
+            while True:
+                try:
+                    store.update_new(batch, transaction=(f"thread {number}", step))
+                    break
+                except gowk.Conflict:
+                    pass
+            if not store.contains_many(batch).all() or batch[0] not in store:
+                wrong.append((number, step))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong and store.version == 13 and abs(store.info().entries - 36_000) < 10
+
+
+def test_other_threads_run_meanwhile() -> None:
+    store = create(shards=2, capacity=3_000_000)
+    batch = np.arange(1_500_000).astype("S")
+    ended, steps = threading.Event(), 0
+
+    def count() -> None:
+        nonlocal steps
+        while not ended.is_set():
+            steps += 1
+            time.sleep(0)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    # Between calls the other thread would run in any case: a call is all that is between the two readings.
+    before = steps
+    store.update_new(batch)
+    during = steps - before
+    ended.set()
+    counter.join()
+    assert during > 50, during
+
+
+INTERRUPTED = """
+import gowk, itertools, os, signal, threading
+store = gowk.Store("s")
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    with store.update() as update:
+        update.update(b"%d" % number for number in itertools.count())
+except KeyboardInterrupt as error:
+    print(error.taken, store.version)
+"""
+
+
+def test_ctrl_c_ends_an_update() -> None:
+    create()
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    taken, version = map(int, done.stdout.split())
+    assert taken > 0 and version == 1 and list(Path("s/incoming").iterdir()) == []

@@ -1,0 +1,122 @@
+"""Invariants checked:
+
+1. What is merged is found, in union and in sum; what cannot be merged is refused with a reason, and nothing has changed.
+2. Shrinking undoes a doubling and keeps every key; limits of growth are changed at once.
+3. What a filter says of itself counts copies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gowk
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"key {number}" for number in range(*numbers)]
+
+
+def filled(path: str, numbers: tuple[int, int], **options: Any) -> gowk.Reader:
+    with gowk.Writer(path, **options) as writer:
+        writer.insert_many(keys(*numbers))
+    return gowk.Reader(path)
+
+
+def test_a_union_has_all_keys_and_refuses_removal() -> None:
+    one = filled("one", (0, 6000), capacity=10_000, slots_per_bucket=2)
+    two = filled("two", (4000, 9000), like=one)
+    told: list[tuple[int, int]] = []
+    with gowk.Writer("one") as writer:
+        writer.merge(two, progress=lambda done, all: told.append((done, all)))
+        assert writer.contains_many(keys(9000)).all() and "key 8000" not in one
+        info = writer.info()
+        assert info.unrecorded == 2000 and info.entries == info.copies == 9000
+        with pytest.raises(gowk.UnsafeRemove):
+            writer.remove("key 1")
+    assert told and told[-1][0] == told[-1][1]
+    assert one.contains_many(keys(9000)).all() and not one.contains_many(keys(9000, 10_000)).any()
+    assert two.info().entries == 5000
+
+
+def test_a_sum_adds_copies_up_and_keeps_removal_safe() -> None:
+    one = filled("one", (0, 6000), capacity=10_000, slots_per_bucket=2)
+    two = filled("two", (4000, 9000), like=one)
+    with gowk.Writer("one") as writer:
+        writer.merge(two, sum=True)
+        assert writer.count_many(keys(9000)).tolist() == [1] * 4000 + [2] * 2000 + [1] * 3000
+        assert writer.remove_many(keys(4000, 6000)).all()
+    assert one.contains_many(keys(9000)).all() and one.info().copies == 9000
+
+
+def test_a_merge_that_is_rolled_back_or_refused_changes_nothing() -> None:
+    one = filled("one", (0, 1000), capacity=10_000)
+    two = filled("two", (1000, 2000), like=one)
+    other = filled("other", (0, 10), capacity=10_000)
+    with gowk.Writer("one") as writer:
+        writer.merge(two)
+        writer.rollback()
+        with pytest.raises(gowk.Unlike, match="seed") as unlike:
+            writer.merge(other)
+        assert {Path(unlike.value.path).name, Path(unlike.value.other).name} == {"one", "other"}
+
+        def raises(done: int, all: int) -> None:
+            raise KeyError(done)
+
+        with pytest.raises(KeyError):
+            writer.merge(two, progress=raises)
+        with pytest.raises(TypeError):
+            writer.merge("two")  # type: ignore[arg-type]
+    assert one.contains_many(keys(1000)).all() and one.contains_many(keys(1000, 2000)).sum() < 20
+
+
+def test_shrinking_undoes_a_doubling() -> None:
+    told: list[tuple[int, int]] = []
+    with gowk.Writer("f", capacity=50_000) as writer:
+        writer.insert_many(keys(10_000))
+        with pytest.raises(gowk.Shrink, match="will not shrink"):
+            writer.shrink()
+        assert writer.info().shrunk is None
+        writer.grow()
+        shrunk = writer.info().shrunk
+        assert shrunk is not None and shrunk.generation == 0 and shrunk.entries == 10_000
+        writer.shrink(progress=lambda done, all: told.append((done, all)))
+        assert writer.info().generation == 0 and writer.info().file_length == shrunk.file_length
+    assert told and gowk.Reader("f").contains_many(keys(10_000)).all()
+
+
+def test_limits_are_changed_at_once() -> None:
+    writer = gowk.Writer("f", capacity=1000)
+    limits = writer.limits
+    assert limits == gowk.Limits(growth="auto", max_file_size=None, max_false_positive_rate=None)
+    writer.commit()
+    writer.set_limits(dataclasses.replace(limits, growth="never", max_false_positive_rate=0.5))
+    writer.rollback()
+    info = gowk.Reader("f").info()
+    assert (info.growth, info.max_file_size, info.max_false_positive_rate) == ("never", None, 0.5)
+    with pytest.raises(gowk.Full):
+        writer.update(keys(200_000))
+    writer.rollback()
+    for wrong in ({"max_file_size": 1}, {"max_false_positive_rate": 2.0}):
+        with pytest.raises(gowk.Option):
+            writer.set_limits(dataclasses.replace(limits, **wrong))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="growth is"):
+        writer.set_limits(dataclasses.replace(limits, growth="perhaps"))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        writer.set_limits("auto")  # type: ignore[arg-type]
+
+
+def test_info_counts_copies() -> None:
+    with gowk.Writer("f", capacity=1000, slots_per_bucket=4) as writer:
+        for _ in range(40):
+            writer.insert_many(["a", "b"])
+        writer.insert("c")
+        writer.remove("a")
+        info = writer.info()
+    assert (info.entries, info.copies, info.inserted, info.removed, info.saturated) == (3, 80, 81, 1, 0)
+    assert info.digits == 2 * 2 and info.load == (3 + 4) / info.slots and len(gowk.Reader("f")) == 80
+    assert (info.shards, info.shard) == (1, 0) and len(info.forecast) > 0
+    assert info.forecast[0].file_length > info.file_length
