@@ -5,8 +5,9 @@
 //! in use, and which, is random. Only what finds no room in its bucket is looked at entry by entry.
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
+use super::group::Group;
 use super::merge::{NoRoom, Words, each_group, store_group};
-use super::region::{Buckets, BucketsMut};
 use super::search::Search;
 use super::widths::Width;
 
@@ -68,13 +69,36 @@ pub(crate) fn halve<W: Width>(
     max_kicks: u32,
     search: &mut Search,
 ) -> Result<(), NoRoom> {
-    let is_plain = join::<W>(left, right);
-    if is_plain {
-        store_in_others::<W>(right, left);
+    if !join::<W>(left, right) {
+        return each_group(right, left, |buckets, id, group| {
+            if store_group::<W>(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
+        });
     }
-    each_group(right, left, |buckets, id, group| {
-        if store_group::<W>(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
-    })
+    let buckets = &mut Words(left);
+    // The buckets of which something is left, and of which something is left after that.
+    let mut waiting = vec![BucketId(0); right.len()];
+    let mut number = 0;
+    for (id, word) in (0..).map(BucketId).zip(&*right) {
+        waiting[number] = id;
+        number += usize::from(*word != 0);
+    }
+    waiting.truncate(number);
+    waiting.retain(|id| {
+        let rest = right.get_mut(usize::from(id.0));
+        rest.is_some_and(|rest| {
+            *rest = store_in_others(buckets, *id, Bucket::<W>::new(*rest)).0;
+            *rest != 0
+        })
+    });
+    for id in waiting {
+        let rest = Bucket::<W>::new(right.get(usize::from(id.0)).copied().unwrap_or_default());
+        for entry in (0..W::SLOTS).map(|lane| rest.slot(lane)).filter(|slot| !slot.is_empty()) {
+            if !store_group(buckets, id, Group { entry, copies: 1 }, max_kicks, search) {
+                return Err(NoRoom);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Puts together all pairs of buckets that hold nothing but entries without digits. Of the others, `from` has what is to
@@ -101,25 +125,21 @@ fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     is_plain
 }
 
-/// Stores entries in their other buckets, where those have a free lane, and leaves the rest in `from`: for many that
-/// saves a search.
-fn store_in_others<W: Width>(from: &mut [u64], into: &mut [u64]) {
-    let mut buckets = Words(into);
-    for (id, word) in (0..).map(BucketId).zip(from).filter(|(_, word)| **word != 0) {
-        let mut left = Bucket::<W>::new(*word);
-        for lane in 0..W::SLOTS {
-            let entry: Slot<W> = left.slot(lane);
-            let other = entry.other(id);
-            let Ok(bucket) = Buckets::<W>::load(&mut buckets, other);
-            if let Some(free) = bucket.empty_lanes().first()
-                && !entry.is_empty()
-            {
+/// Stores the entries of `bucket` in their other buckets, where those have a free lane, and gives back the rest: for many
+/// that saves a search.
+fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Bucket<W>) -> Bucket<W> {
+    (0..W::SLOTS).fold(bucket, |left, lane| {
+        let entry: Slot<W> = left.slot(lane);
+        let other = entry.other(id);
+        let Ok(bucket) = Buckets::<W>::load(buckets, other);
+        match bucket.empty_lanes().first() {
+            Some(free) if !entry.is_empty() => {
                 buckets.store(other, bucket.with(free, entry));
-                left = left.with(lane, Slot::new(0));
+                left.with(lane, Slot::new(0))
             }
+            _ => left,
         }
-        *word = left.0;
-    }
+    })
 }
 
 #[cfg(test)]
