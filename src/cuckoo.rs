@@ -21,6 +21,7 @@ mod offset;
 pub(crate) mod region;
 mod search;
 mod shard;
+mod shrink;
 mod sizing;
 mod widths;
 
@@ -32,12 +33,13 @@ pub(crate) use hash::CANARY_KEY;
 pub use hash::{HashKind, KeyHash, Seed};
 pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
 pub use merge::Merge;
-pub(crate) use merge::{Taken, halve, take_region};
+pub(crate) use merge::{Taken, take_region};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;
 pub(crate) use region::{Inserted, Place};
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
+pub(crate) use shrink::halve;
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

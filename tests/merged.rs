@@ -13,15 +13,14 @@
 //! 6. Keys whose copies are too many to count, quarantined buckets and void entries stay what they stand for.
 //! 7. A filter that grew too far and was emptied shrinks as it was told before, and finds every key. Where it does not
 //!    fit, it is refused by the reason and left as it is.
-//! 8. Killed at any moment, a merge that grows and a shrink leave the old filter or the new one, whole.
+//!
+//! `merged_killed.rs` has the kills.
 
 mod thorough;
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use gowk::{
     Difference, Error, Growth, HashKind, Info, KeyHash, Merge, Options, Reader, ShrinkRefusal,
@@ -502,85 +501,6 @@ fn a_filter_that_does_not_fit_into_half_is_refused_by_the_reason_and_stays_as_it
         assert!(all_found(&reader, &keys) && reader.contains_hash(hash(1 << 50)).unwrap());
         assert_clean(&reader);
     }
-}
-
-fn tool(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gowk"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
-/// Kills the tool after a while, unless it has ended; true if it was killed.
-fn killed(arguments: &[&str], after: Duration) -> bool {
-    let mut child = tool(arguments).spawn().unwrap();
-    std::thread::sleep(after);
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
-    assert!(status.success() || status.code().is_none(), "{status}");
-    !status.success()
-}
-
-/// Runs `verb` again and again from the same files, each time killed a little later, and looks at what is left.
-fn killed_everywhere(dir: &Path, verb: &[&str], mut assert_old_or_new: impl FnMut(&Path) -> bool) {
-    let kept = dir.join("kept");
-    fs::copy(dir.join("f"), &kept).unwrap();
-    let path = dir.join("f");
-    let start = std::time::Instant::now();
-    assert!(tool(verb).status().unwrap().success());
-    let whole = start.elapsed();
-    let kills = thorough::size("kills of a merge or a shrink", 50, 200);
-    let (mut deaths, mut old, mut numbers) = (0, 0, Numbers(3));
-    for _ in 0..kills {
-        fs::copy(&kept, &path).unwrap();
-        let _ = fs::remove_file(dir.join("f-journal"));
-        let after = whole.mul_f64(numbers.below(1100) as f64 / 1000.0);
-        deaths += u32::from(killed(verb, after));
-        old += u32::from(assert_old_or_new(&path));
-        // What is left of it is gone with the next writer.
-        Options::new().open_existing(&path).unwrap().close().unwrap();
-        let left: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert!(!left.iter().any(|name| name.to_string_lossy().contains("gowk-new")), "{left:?}");
-    }
-    println!("{verb:?}: {deaths} of {kills} killed, {old} left the old filter");
-    assert!(deaths > 0 && old > 0 && u64::from(old) < kills);
-}
-
-#[test]
-fn a_killed_merge_that_grows_leaves_the_old_filter_or_the_new_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let [a, b] = ["f", "other"].map(|name| dir.path().join(name));
-    let (in_a, in_b) = (hashes(0..350_000), hashes(350_000..700_000));
-    filled(&a, &options(SlotsPerBucket::Four, 12), 0, &in_a);
-    filled(&b, &options(SlotsPerBucket::Four, 12), 0, &in_b);
-    let verb = ["merge", a.to_str().unwrap(), b.to_str().unwrap()];
-    killed_everywhere(dir.path(), &verb, |path| {
-        let reader = Reader::open(path).unwrap();
-        let info = reader.info().unwrap();
-        assert_clean(&reader);
-        assert!(all_found(&reader, &in_a));
-        let is_old = info.regions == 12;
-        assert_eq!(
-            (is_old, info.inserted),
-            (info.generation == 0, if is_old { 350_000 } else { 700_000 - info.unrecorded })
-        );
-        assert!(is_old || all_found(&reader, &in_b));
-        is_old
-    });
-    assert_clean(&Reader::open(&b).unwrap());
-}
-
-#[test]
-fn a_killed_shrink_leaves_the_old_filter_or_the_new_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
-    let keys = hashes(0..200_000);
-    filled(&path, &options(SlotsPerBucket::Four, 12), 1, &keys);
-    killed_everywhere(dir.path(), &["shrink", path.to_str().unwrap()], |path| {
-        let reader = Reader::open(path).unwrap();
-        assert_clean(&reader);
-        assert!(all_found(&reader, &keys));
-        reader.info().unwrap().regions == 24
-    });
 }
 
 /// Fills a filter so full that its own writer has commits in the journal when it shrinks, and dies right behind that.

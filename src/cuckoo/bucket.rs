@@ -163,7 +163,7 @@ impl<W: Width> Bucket<W> {
     ///
     /// Per lane of n = 4: `ONES` is `0x0001`, `HIGH` `0x8000`, `BODY` `0x7fff`, `TAIL_TOP` `0x0200`, `TAIL_BODY`
     /// `0x01ff`, `ENTRY` `0x83ff`.
-    const ONES: u64 = {
+    pub(super) const ONES: u64 = {
         let mut ones = 0;
         let mut lane = 0;
         while lane < W::SLOTS {
@@ -177,11 +177,11 @@ impl<W: Width> Bucket<W> {
     /// All other bits of each lane.
     const BODY: u64 = Self::HIGH - Self::ONES;
     /// The highest bit below the tag of each lane: the first bit of the tail, if there is one.
-    const TAIL_TOP: u64 = Self::ONES << W::TAIL_BITS;
+    pub(super) const TAIL_TOP: u64 = Self::ONES << W::TAIL_BITS;
     /// All bits of each lane below that one.
-    const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
+    pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
     /// Every bit that belongs to a lane.
-    const LANES: u64 = Self::HIGH | Self::BODY;
+    pub(super) const LANES: u64 = Self::HIGH | Self::BODY;
     /// The bits of each lane that are all 0 in empty slots and in digits, and in no other: all below the tag, and the
     /// highest.
     const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
@@ -281,8 +281,24 @@ impl<W: Width> Bucket<W> {
 
     /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
     pub(super) const fn is_plain(self) -> bool {
+        self.oddities() == 0
+    }
+
+    /// 0 if the bucket is plain. Those of many buckets may be put together by `or`.
+    pub(super) const fn oddities(self) -> u64 {
         let without_tail = Self::zero_lanes(self.0 & (Self::TAIL_TOP | Self::TAIL_BODY));
-        without_tail.0 & !self.empty_lanes().0 == 0 && !self.has_stray_bits()
+        without_tail.0 & !self.empty_lanes().0 | self.0 & !Self::LANES
+    }
+
+    /// The lowest set bit of each lane, for a plain bucket.
+    pub(super) const fn lowest_set_bits(self) -> u64 {
+        // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
+        self.0 & !((self.0 | Self::HIGH).wrapping_sub(Self::ONES))
+    }
+
+    /// The bits that end the tails of this length in all lanes.
+    pub(super) const fn ending_tails_of(length: u32) -> u64 {
+        Self::TAIL_TOP >> length
     }
 
     /// Whether an entry matches whatever query matches `entry`: it agrees with it, and its tail is no longer.
@@ -346,7 +362,7 @@ impl<W: Width> Bucket<W> {
     }
 
     /// All bits of the lanes whose lowest bit is given. n = 4: `0x0000_0000_0001_0001` gives `0x0000_0000_ffff_ffff`.
-    const fn whole_lanes(lowest: u64) -> u64 {
+    pub(super) const fn whole_lanes(lowest: u64) -> u64 {
         // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
         // out of the word: the subtraction wraps around, and the result is the same.
         (lowest << W::BITS).wrapping_sub(lowest)

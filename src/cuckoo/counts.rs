@@ -7,6 +7,40 @@ use super::widths::{SlotsPerBucket, Width};
 /// Room for counts by tail length; the longest tail of format 1.0 has 21 bits.
 pub(crate) const TAIL_LENGTHS: usize = 32;
 
+/// Buckets whose bits are counted side by side.
+const COLUMNS: usize = 4;
+/// Digits of those counters.
+const PLANES: usize = 12;
+
+/// Adds one to the counter of each bit that is set, for eight words of each column. `planes` has the digits of the
+/// counters, the lowest first.
+#[inline(always)]
+fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
+    // Three digits of one weight make one of that weight, which stays in `sum`, and one of twice the weight.
+    let mut carry = [0; COLUMNS];
+    for column in 0..COLUMNS {
+        let full = |sum: &mut u64, a: u64, b: u64| {
+            let (either, c) = (a ^ b, *sum);
+            *sum = either ^ c;
+            a & b | either & c
+        };
+        let [ones, twos, fours, ..] = planes;
+        let word = |number: usize| words[number][column];
+        let mut of_two = [0; 4];
+        for (pair, two) in of_two.iter_mut().enumerate() {
+            *two = full(&mut ones[column], word(2 * pair), word(2 * pair + 1));
+        }
+        let of_four = [(0, 1), (2, 3)].map(|(a, b)| full(&mut twos[column], of_two[a], of_two[b]));
+        carry[column] = full(&mut fours[column], of_four[0], of_four[1]);
+    }
+    // What is left of eight words is carried on.
+    for plane in &mut planes[3..] {
+        for (digit, carry) in plane.iter_mut().zip(&mut carry) {
+            (*digit, *carry) = (*digit ^ *carry, *digit & *carry);
+        }
+    }
+}
+
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
@@ -96,23 +130,38 @@ impl Counts {
 
     /// Adds what buckets hold, as `tally` does.
     pub(crate) fn tally_all<W: Width>(&mut self, words: &[u64]) {
-        // By the lowest set bit of each slot; those of each lane apart, as the next addition to a counter waits for the
-        // one before.
-        let mut by_lowest = [[0_u64; 64]; 8];
-        for word in words {
-            let bucket = Bucket::<W>::new(*word);
-            if !bucket.is_plain() {
-                self.tally(bucket);
-                continue;
+        // No bit is counted in so many buckets that its counter could overflow.
+        for words in words.chunks(8 * COLUMNS * ((1 << (PLANES - 3)) - 1)) {
+            self.tally_some::<W>(words);
+        }
+    }
+
+    /// As `tally_all`: by the lowest set bit of each slot. All 64 bits of the buckets have counters of their own, whose
+    /// digits are bits too: one word has the same digit of all counters.
+    fn tally_some<W: Width>(&mut self, words: &[u64]) {
+        let mut planes = [[0; COLUMNS]; PLANES];
+        let (blocks, rest) = words.as_chunks::<{ 8 * COLUMNS }>();
+        for block in blocks {
+            let mut lowest = [[0; COLUMNS]; 8];
+            let mut odd = 0;
+            for (word, lowest) in block.iter().zip(lowest.as_flattened_mut()) {
+                let bucket = Bucket::<W>::new(*word);
+                odd |= bucket.oddities();
+                *lowest = bucket.lowest_set_bits();
             }
-            for (lane, counts) in (0..W::SLOTS).zip(&mut by_lowest) {
-                // That of an empty slot is 32, behind all others.
-                counts[bucket.slot(lane).0.trailing_zeros() as usize % 64] += 1;
+            if odd == 0 {
+                add(&mut planes, &lowest);
+            } else {
+                block.iter().for_each(|word| _ = self.tally(Bucket::<W>::new(*word)));
             }
         }
-        for (tail, count) in (0..=W::TAIL_BITS as usize).zip(&mut self.by_tail) {
-            let lowest = W::TAIL_BITS as usize - tail;
-            *count += by_lowest.iter().map(|counts| counts[lowest]).sum::<u64>();
+        rest.iter().for_each(|word| _ = self.tally(Bucket::<W>::new(*word)));
+        for (tail, count) in (0..=W::TAIL_BITS).zip(&mut self.by_tail) {
+            let ended_here = Bucket::<W>::ending_tails_of(tail);
+            for (digit, plane) in planes.iter().enumerate() {
+                let ones: u32 = plane.iter().map(|word| (word & ended_here).count_ones()).sum();
+                *count += u64::from(ones) << digit;
+            }
         }
     }
 
@@ -257,6 +306,7 @@ impl Delta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuckoo::Slot;
 
     #[test]
     fn a_full_fresh_filter_has_the_rate_of_its_width() {
@@ -276,6 +326,38 @@ mod tests {
         let doubled = counts.doubled();
         assert_eq!(doubled.by_tail[..4], [40, 30, 40, 0]);
         assert_eq!((doubled.universal, doubled.inserted, doubled.entries()), (14, 60, 110));
+    }
+
+    /// For every width, over buckets of entries alone, and with others among them.
+    #[test]
+    fn buckets_are_counted_together_as_they_are_one_by_one() {
+        fn check<W: Width>() {
+            let mut state = 1_u64;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state >> 32
+            };
+            let mut word = |in_use: u64, odd: u64| {
+                (0..W::SLOTS).fold(Bucket::<W>::new(0), |bucket, lane| {
+                    let low = 1 << (next() as u32 % (W::TAIL_BITS + 1));
+                    let slot = (next() as u32 >> (32 - W::BITS)) & !(low - 1) | low;
+                    let slot = if next() % 1000 < odd { Slot::<W>::of_digit(1).0 } else { slot };
+                    bucket.with(lane, Slot::new(if next() % 100 < in_use { slot } else { 0 }))
+                })
+            };
+            for (in_use, odd, number) in
+                [(90, 0, 8192), (30, 2, 8192), (100, 0, 70_000), (60, 300, 77), (0, 0, 5)]
+            {
+                let words: Vec<u64> = (0..number).map(|_| word(in_use, odd).0).collect();
+                let (mut one_by_one, mut together) = (Counts::default(), Counts::default());
+                words.iter().for_each(|word| _ = one_by_one.tally(Bucket::<W>::new(*word)));
+                together.tally_all::<W>(&words);
+                assert_eq!(one_by_one, together, "{in_use} {odd} {number}");
+            }
+        }
+        for slots in SlotsPerBucket::ALL {
+            crate::cuckoo::with_width!(slots, W => check::<W>());
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub enum Merge {
 }
 
 /// All buckets of a region, in memory.
-struct Words<'a>(&'a mut [u64]);
+pub(super) struct Words<'a>(pub(super) &'a mut [u64]);
 
 impl<W: Width> Buckets<W> for Words<'_> {
     type Error = Infallible;
@@ -115,13 +115,13 @@ fn shorten<W: Width>(
 
 /// Calls `take` for each group of one region that need not be left out, with the other region and the bucket that it lies
 /// in.
-fn each_group<W: Width>(
+pub(super) fn each_group<W: Width>(
     from: &[u64],
     into: &mut [u64],
     mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>,
 ) -> Result<(), NoRoom> {
     // Quarantined first: it makes room, and tells what need not be stored.
-    for (word, into) in from.iter().zip(into.iter_mut()) {
+    for (word, into) in from.iter().zip(into.iter_mut()).filter(|(word, _)| **word != 0) {
         let bucket = Bucket::<W>::new(*word);
         // What no writer stores may match anything. Whatever it answers "present" must stay present.
         if !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket)) {
@@ -191,7 +191,7 @@ fn add_to_another<W: Width>(
 }
 
 /// Stores a group as it is, apart from others, in bucket `id` or in its other one. False if there is no room.
-fn store_group<W: Width>(
+pub(super) fn store_group<W: Width>(
     buckets: &mut Words<'_>,
     id: BucketId,
     group: Group<W>,
@@ -227,38 +227,6 @@ fn store_group<W: Width>(
     }
     let Ok(done) = displace(buckets, search, &[], &both.map(|(id, _)| id), group, &mut effort(max_kicks));
     done
-}
-
-/// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.
-///
-/// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
-/// last: it becomes `0x747d` with 0.
-pub(crate) fn lengthened<W: Width>(slot: Slot<W>, bit: u32) -> Slot<W> {
-    if slot.tail_length().is_none() {
-        return slot;
-    }
-    let below_tag = (1 << (W::TAIL_BITS + 1)) - 1;
-    let (tag, rest) = (slot.0 & !below_tag, slot.0 & below_tag);
-    Slot::new(tag | bit << W::TAIL_BITS | rest >> 1 | rest & 1)
-}
-
-/// Makes one region of two. `left` becomes it: its entries keep their lanes, and those of `right` find room there.
-pub(crate) fn halve<W: Width>(
-    left: &mut [u64],
-    right: &mut [u64],
-    max_kicks: u32,
-    search: &mut Search,
-) -> Result<(), NoRoom> {
-    for (words, bit) in [(&mut *left, 0), (&mut *right, 1)] {
-        for word in words {
-            let bucket = Bucket::<W>::new(*word);
-            *word =
-                (0..W::SLOTS).fold(bucket, |all, lane| all.with(lane, lengthened(bucket.slot(lane), bit))).0;
-        }
-    }
-    each_group(right, left, |buckets, id, group: Group<W>| {
-        if store_group(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
-    })
 }
 
 #[cfg(test)]
