@@ -11,7 +11,9 @@
 //! 3. A removal takes the longest entry that matches. So every other key that was inserted stays present.
 
 mod bucket;
+mod buckets;
 mod counts;
+mod displacement;
 mod group;
 mod hash;
 mod merge;
@@ -23,6 +25,7 @@ mod sizing;
 mod widths;
 
 pub(crate) use bucket::{Bucket, BucketId, Slot};
+pub(crate) use buckets::{BUCKETS_PER_REGION, Buckets, BucketsMut};
 pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
@@ -33,7 +36,7 @@ pub(crate) use merge::{Taken, halve, take_region};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;
-pub(crate) use region::{BUCKETS_PER_REGION, Buckets, BucketsMut, Inserted, Place};
+pub(crate) use region::{Inserted, Place};
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
 pub use widths::SlotsPerBucket;

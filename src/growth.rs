@@ -9,7 +9,7 @@ use crate::format::{Geometry, Policy};
 /// them.
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
 /// How many slots a digit counts for there. Groups of several lanes move less easily than single entries, and leave a
-/// region without room at a lower load: with two slots a bucket at 0.28 to 0.44, where an eighth of the slots in use
+/// region without room at a lower load: with two slots a bucket at 0.28 to 0.53, where an eighth of the slots in use
 /// are digits. A filter of nothing but keys with copies doubles from a load of 0.09 on.
 const DIGIT_WEIGHT: f64 = 16.0;
 /// If more than this part of the entries is void, growth is refused unless the user allows it.

@@ -212,7 +212,10 @@ impl Delta {
                 self.saturated += i64::from(*saturates);
             }
             Inserted::Absorbed => {}
-            Inserted::Merged { before, after } => self.exchange(*before, *after),
+            Inserted::Merged { before, after } => {
+                before.iter().for_each(|bucket| self.holds(*bucket, -1));
+                self.holds(*after, 1);
+            }
             Inserted::Quarantined | Inserted::NoPath => return,
         }
         self.inserted += 1;
@@ -228,16 +231,14 @@ impl Delta {
         self.removed += 1;
     }
 
-    /// A bucket holds something else.
-    fn exchange<W: Width>(&mut self, before: Bucket<W>, after: Bucket<W>) {
-        for (bucket, sign) in [(before, -1), (after, 1)] {
-            let mut held = Counts::default();
-            held.tally(bucket);
-            self.digits += sign * held.digits as i64;
-            self.saturated += sign * held.saturated as i64;
-            for (change, count) in self.by_tail.iter_mut().zip(held.by_tail) {
-                *change += sign * count as i64;
-            }
+    /// What a bucket holds is added so many times.
+    fn holds<W: Width>(&mut self, bucket: Bucket<W>, times: i64) {
+        let mut held = Counts::default();
+        held.tally(bucket);
+        self.digits += times * held.digits as i64;
+        self.saturated += times * held.saturated as i64;
+        for (change, count) in self.by_tail.iter_mut().zip(held.by_tail) {
+            *change += times * count as i64;
         }
     }
 

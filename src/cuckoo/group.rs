@@ -40,6 +40,15 @@ impl<W: Width> Group<W> {
         if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
     }
 
+    /// Two groups that match one key as one. It has the shorter entry, which the other one extends, so whatever matched
+    /// either matches it.
+    pub(super) fn and(self, other: Self) -> Self {
+        let shorter =
+            if other.entry.tail_length() < self.entry.tail_length() { other.entry } else { self.entry };
+        let copies = self.copies.saturating_add(other.copies).min(W::MOST_COPIES);
+        Self { entry: shorter, copies }
+    }
+
     const fn matches(self, query: Slot<W>) -> bool {
         Bucket::new(self.entry.0 as u64).matches(query).has(0)
     }
@@ -130,25 +139,21 @@ impl<W: Width> Groups<W> {
         self.iter().filter(|group| group.matches(query)).map(|group| group.copies).sum()
     }
 
-    /// With the groups that match as one, which has the shortest of their entries and counts one copy more; `None`
-    /// unless there are several.
-    pub(super) fn merged(&self, query: Slot<W>) -> Option<Self> {
-        let mut matching = self.matching(query);
-        let (_, first) = matching.next()?;
-        let mut one = Group { copies: first.copies + 1, ..first };
-        let (mut left, mut merged) = (Self::none(), false);
-        for (_, group) in matching {
-            let shorter = group.entry.tail_length() < one.entry.tail_length();
-            let entry = if shorter { group.entry } else { one.entry };
-            one = Group { entry, copies: one.copies + group.copies };
-            merged = true;
-        }
-        for group in self.iter().filter(|group| group.entry.tail_length().is_none() || !group.matches(query))
-        {
-            left = left.and(*group);
-        }
-        let one = Group { copies: one.copies.min(W::MOST_COPIES), ..one };
-        merged.then(|| left.and(one))
+    /// The groups that match as one, which has the shortest of their entries; `None` if none matches.
+    pub(super) fn union(&self, query: Slot<W>) -> Option<Group<W>> {
+        self.matching(query).map(|(_, group)| group).reduce(Group::and)
+    }
+
+    /// Those groups that do not match, and whatever is no group.
+    pub(super) fn others(&self, query: Slot<W>) -> Self {
+        self.filtered(|index| self.matching(query).all(|(matching, _)| matching != index))
+    }
+
+    pub(super) fn filtered(&self, keep: impl Fn(usize) -> bool) -> Self {
+        self.iter()
+            .enumerate()
+            .filter(|(index, _)| keep(*index))
+            .fold(Self::none(), |kept, (_, group)| kept.and(*group))
     }
 
     /// With another group in the place of this one.

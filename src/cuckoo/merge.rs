@@ -7,9 +7,10 @@
 use std::convert::Infallible;
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
 use super::counts::Counts;
+use super::displacement::displace;
 use super::group::{Group, Groups};
-use super::region::{Buckets, BucketsMut};
 use super::search::Search;
 use super::widths::Width;
 
@@ -213,25 +214,19 @@ fn store_group<W: Width>(
             return true;
         }
     }
-    // A single lane may be free in either bucket, several only together in one.
-    let roots: &[&[_]] = if lanes == 1 { &[&both] } else { &[&both[..1], &both[1..]] };
-    for roots in roots {
-        for _ in 0..lanes {
-            let now = |(id, _): &(BucketId, Bucket<W>)| {
-                let Ok(bucket) = Buckets::<W>::load(buckets, *id);
-                (*id, bucket)
-            };
-            let roots: Vec<_> = roots.iter().map(now).collect();
-            let Ok(room) = search.make_room(buckets, &roots, None, max_kicks);
-            let Some((id, bucket)) = room else { break };
-            let stored = with_group(bucket);
-            buckets.store(id, stored.unwrap_or(bucket));
-            if stored.is_some() {
-                return true;
-            }
+    if lanes == 1 {
+        let Ok(room) = search.free_lane(buckets, &both, &[], &mut { max_kicks });
+        if let Some((id, room)) = room {
+            let stored = with_group(room);
+            stored.into_iter().for_each(|bucket| buckets.store(id, bucket));
+            return stored.is_some();
+        }
+        if !search.met_groups {
+            return false;
         }
     }
-    false
+    let Ok(done) = displace(buckets, search, &[], &both.map(|(id, _)| id), group, max_kicks);
+    done
 }
 
 /// An entry with the bit of its region in front of its tail, for a region that is two in one. What is no entry stays.

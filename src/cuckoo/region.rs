@@ -4,25 +4,11 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
+use super::displacement::displace;
 use super::group::{Group, Groups};
 use super::search::Search;
 use super::widths::Width;
-
-/// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
-pub(crate) const BUCKETS_PER_REGION: u32 = 8192;
-
-/// The buckets of one region, to read.
-pub(crate) trait Buckets<W> {
-    type Error;
-
-    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Self::Error>;
-}
-
-/// The buckets of one region, to change.
-pub(crate) trait BucketsMut<W>: Buckets<W> {
-    /// Replaces a bucket that was loaded before.
-    fn store(&mut self, id: BucketId, bucket: Bucket<W>);
-}
 
 /// The first bucket of a key in its region, and the fingerprint that is stored there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +47,8 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// The groups of a bucket that matched the key became one, which counts the copy too.
-    Merged { before: Bucket<W>, after: Bucket<W> },
+    /// The groups that matched the key became one, which counts the copy too: those of each bucket before, and that one.
+    Merged { before: [Bucket<W>; 2], after: Bucket<W> },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -158,7 +144,8 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     if let Some(counted) = both.into_iter().find_map(in_place) {
         return Ok(counted);
     }
-    if let Some(merged) = both.into_iter().find_map(|(id, bucket)| merge(buckets, id, bucket, fingerprint)) {
+    let merged = |(id, bucket)| merge(buckets, id, bucket, fingerprint);
+    if let Some(merged) = both.into_iter().find_map(merged) {
         return Ok(merged);
     }
     let with_a_lane = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 1);
@@ -167,13 +154,8 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     }
     if !is_quarantined(both) {
         for (id, bucket) in both {
-            let group = Groups::of(bucket).longest_match(fingerprint).map(|(_, group)| group);
-            if let Some(group) = group
-                && group.grown().is_some_and(|grown| grown.lanes().is_some())
-                && let Some((id, room)) =
-                    search.make_room(buckets, &[(id, bucket)], Some((id, group.entry)), max_kicks)?
-                && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
-            {
+            let counted = count_with_room(buckets, id, bucket, fingerprint, max_kicks, search)?;
+            if let Some(counted) = counted {
                 return Ok(counted);
             }
         }
@@ -182,6 +164,30 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
         Some(stored) => Ok(stored),
         None => insert_crowded(buckets, both, fingerprint, max_kicks, search),
     }
+}
+
+/// Makes room in a bucket for one more digit of a group that matches, and counts a copy with it.
+fn count_with_room<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    id: BucketId,
+    bucket: Bucket<W>,
+    fingerprint: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<Option<Inserted<W>>, B::Error> {
+    let groups = Groups::of(bucket);
+    let Some((index, group)) = groups.longest_match(fingerprint) else { return Ok(None) };
+    let Some(grown) = group.grown().filter(|grown| grown.lanes().is_some()) else { return Ok(None) };
+    let kept = [(id, group.entry)];
+    if let Some((id, room)) = search.free_lane(buckets, &[(id, bucket)], &kept, &mut { max_kicks })?
+        && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
+    {
+        return Ok(Some(counted));
+    }
+    let Some(left) = groups.without(index).pack() else { return Ok(None) };
+    let ids = [id, group.entry.other(id)];
+    let done = search.met_groups && displace(buckets, search, &[(id, left)], &ids, grown, max_kicks)?;
+    Ok(done.then_some(Inserted::Counted { digits: 1, saturates: false }))
 }
 
 /// Counts a copy in a group of a bucket that matches, if one can with so many more digits; the one with the longest
@@ -219,10 +225,20 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     if is_absorbed(both, fingerprint) {
         return Ok(Inserted::Absorbed);
     }
-    if let Some((id, room)) = search.make_room(buckets, &both, None, max_kicks)? {
+    if let Some((id, room)) = search.free_lane(buckets, &both, &[], &mut { max_kicks })? {
         let lane = room.empty_lanes().first().unwrap_or(0);
         buckets.store(id, room.with(lane, fingerprint));
         return Ok(Inserted::Stored);
+    }
+    if !search.met_groups {
+        return Ok(Inserted::NoPath);
+    }
+    let alone = Group { entry: fingerprint, copies: 1 };
+    if displace(buckets, search, &[], &both.map(|(id, _)| id), alone, max_kicks)? {
+        return Ok(Inserted::Stored);
+    }
+    if let Some(merged) = merge_both(buckets, both, fingerprint, max_kicks, search)? {
+        return Ok(merged);
     }
     Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
 }
@@ -244,17 +260,52 @@ fn saturate<W: Width, B: BucketsMut<W>>(
     Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
-/// Makes one group of those of a bucket that match, if there are several, and counts the copy in it. Its entry is the
-/// shortest of theirs: each of the others extends that one, so what matches one of them matches it.
+/// Makes one group of those of a bucket that match, if there are several, and counts the copy in it.
 fn merge<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     id: BucketId,
-    before: Bucket<W>,
+    bucket: Bucket<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
-    let after = Groups::of(before).merged(fingerprint)?.pack()?;
-    buckets.store(id, after);
-    Some(Inserted::Merged { before, after })
+    let groups = Groups::of(bucket);
+    if groups.matching(fingerprint).count() < 2 {
+        return None;
+    }
+    let union = groups.union(fingerprint)?.and(Group { entry: fingerprint, copies: 1 });
+    buckets.store(id, groups.others(fingerprint).and(union).pack()?);
+    merged([bucket, Bucket::new(0)], union, fingerprint)
+}
+
+/// Makes one group of those of both buckets that match, counts the copy in it, and finds room for it.
+fn merge_both<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<Option<Inserted<W>>, B::Error> {
+    let unions = both.map(|(_, bucket)| Groups::of(bucket).union(fingerprint));
+    let [Some(first), Some(second)] = unions else { return Ok(None) };
+    let union = first.and(second).and(Group { entry: fingerprint, copies: 1 });
+    if union.copies >= W::MOST_COPIES || union.lanes().is_none() {
+        return Ok(None);
+    }
+    let others = both.map(|(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
+    let [Some(in_first), Some(in_second)] = others else { return Ok(None) };
+    let done = displace(buckets, search, &[in_first, in_second], &both.map(|(id, _)| id), union, max_kicks)?;
+    Ok(if done { merged(both.map(|(_, bucket)| bucket), union, fingerprint) } else { None })
+}
+
+fn merged<W: Width>(
+    [first, second]: [Bucket<W>; 2],
+    union: Group<W>,
+    fingerprint: Slot<W>,
+) -> Option<Inserted<W>> {
+    let of = |bucket| {
+        let groups = Groups::of(bucket);
+        groups.filtered(|index| groups.matching(fingerprint).any(|(matching, _)| matching == index)).pack()
+    };
+    Some(Inserted::Merged { before: [of(first)?, of(second)?], after: Groups::none().and(union).pack()? })
 }
 
 /// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal

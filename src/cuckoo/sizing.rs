@@ -2,8 +2,8 @@
 //!
 //! The tables are those of `format-spec/README.md`, section 3.3.
 
+use super::buckets::BUCKETS_PER_REGION;
 use super::hash::MAX_REGIONS;
-use super::region::BUCKETS_PER_REGION;
 use super::widths::SlotsPerBucket;
 
 impl SlotsPerBucket {

@@ -8,17 +8,18 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::cuckoo::{Counts, RegionId};
-use crate::error::IoContext;
+use crate::error::{IoContext, Result};
 use crate::format::{
     Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
-    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, RawCounts, STATE_IDLE,
+    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, PAGE, RawCounts, STATE_IDLE,
 };
 use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
@@ -44,12 +45,19 @@ pub(crate) struct LiveCopy {
 }
 
 /// The writer's side.
+///
+/// Each store through the map is preceded by a reservation, as a write is not: on a full disk whose file system copies
+/// what is written, the store alone would raise SIGBUS.
 #[derive(Debug)]
-pub(crate) struct Live<M = MapMut>(M);
+pub(crate) struct Live<M = MapMut> {
+    memory: M,
+    path: PathBuf,
+}
 
 impl Live {
-    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> crate::error::Result<Self> {
-        MapMut::shared(file, LIVE, geometry.sums() - LIVE).map(Self).at(path, "map")
+    pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> Result<Self> {
+        let memory = MapMut::shared(file, LIVE, geometry.sums() - LIVE).at(path, "map")?;
+        Ok(Self { memory, path: path.to_owned() })
     }
 
     /// Tells readers to look at the path before they answer, or tells them that they need not.
@@ -70,86 +78,122 @@ fn write_word(file: &File, at: u64, word: u64) -> io::Result<()> {
 }
 
 impl<M: SharedMemory> Live<M> {
-    fn set_flag<E>(&self, flag: u64, set: bool, store: impl Fn(u64, u64) -> Result<(), E>) -> Result<(), E> {
-        let flags = self.0.word(word(LIVE_FLAGS));
+    fn set_flag(&self, flag: u64, set: bool, store: impl Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
+        let flags = self.memory.word(word(LIVE_FLAGS));
         store(LIVE_FLAGS, if set { flags | flag } else { flags & !flag })?;
         M::fence(Ordering::SeqCst);
         // Some readers look at the flags only if the epoch has changed.
-        let stepped = store(LIVE_EPOCH, self.0.word(word(LIVE_EPOCH)).wrapping_add(2));
+        let stepped = store(LIVE_EPOCH, self.memory.word(word(LIVE_EPOCH)).wrapping_add(2));
         M::fence(Ordering::SeqCst);
         stepped
     }
 
+    /// Fails where a commit to these regions could not be shown, as on a full disk. Room found now may be gone when it
+    /// is needed.
+    pub(crate) fn reserve(&self, regions: impl IntoIterator<Item = RegionId>) -> Result<()> {
+        self.reserve_bytes(0..LIVE_SEQUENCES)?;
+        let mut reserved = 0;
+        for at in regions.into_iter().map(sequence_at).filter(|at| *at >= LIVE_SEQUENCES) {
+            if at >= reserved {
+                self.reserve_bytes(at..at + 4)?;
+                reserved = (at / PAGE + 1) * PAGE;
+            }
+        }
+        Ok(())
+    }
+
     /// Applies a commit: `write` is called for each region, and readers see each one change at once.
-    pub(crate) fn apply<E>(
+    pub(crate) fn apply(
         &self,
         regions: impl IntoIterator<Item = RegionId>,
         copy: &LiveCopy,
-        mut write: impl FnMut(RegionId) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.step_epoch(next_odd);
+        mut write: impl FnMut(RegionId) -> Result<()>,
+    ) -> Result<()> {
+        self.step(LIVE_EPOCH, next_odd)?;
         for region in regions {
-            self.step_sequence(region, next_odd);
+            self.step_sequence(region, next_odd)?;
             write(region)?;
-            self.step_sequence(region, next_even);
+            self.step_sequence(region, next_even)?;
         }
-        self.store_copy(copy);
-        self.step_epoch(next_even);
-        Ok(())
+        self.store_copy(copy)?;
+        self.step(LIVE_EPOCH, next_even)
     }
 
     /// Recovers: `redo` may change any region. Meanwhile the epoch and all sequences are odd, whatever a dead
     /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
-    pub(super) fn recover<E>(
+    pub(super) fn recover(
         &self,
         regions: u64,
         copy: &LiveCopy,
-        redo: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        let all = || (0..regions).map(|region| RegionId(region as u32));
-        self.step_epoch(next_odd);
-        all().for_each(|region| self.step_sequence(region, next_odd));
+        redo: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.step(LIVE_EPOCH, next_odd)?;
+        self.step_sequences(regions, next_odd)?;
         redo()?;
-        all().for_each(|region| self.step_sequence(region, next_even));
-        self.0.set_word(word(LIVE_FLAGS), 0);
-        self.store_copy(copy);
-        self.step_epoch(next_even);
+        self.step_sequences(regions, next_even)?;
+        self.reserve_bytes(LIVE_FLAGS..LIVE_FLAGS + 8)?;
+        self.memory.set_word(word(LIVE_FLAGS), 0);
+        self.store_copy(copy)?;
+        self.step(LIVE_EPOCH, next_even)
+    }
+
+    fn step(&self, at: u64, step: fn(u64) -> u64) -> Result<()> {
+        self.reserve_bytes(at..at + 8)?;
+        M::fence(Ordering::SeqCst);
+        let number = self.memory.word(word(at));
+        self.memory.set_word(word(at), step(number));
+        M::fence(Ordering::SeqCst);
         Ok(())
     }
 
-    fn step_epoch(&self, step: fn(u64) -> u64) {
-        self.step(LIVE_EPOCH, step);
+    fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) -> Result<()> {
+        let at = sequence_at(region);
+        self.reserve_bytes(at..at + 4)?;
+        self.step_reserved(at, step);
+        Ok(())
     }
 
-    fn step(&self, at: u64, step: fn(u64) -> u64) {
-        M::fence(Ordering::SeqCst);
-        let number = self.0.word(word(at));
-        self.0.set_word(word(at), step(number));
-        M::fence(Ordering::SeqCst);
+    /// Those of all regions, reserved a page at a time.
+    fn step_sequences(&self, regions: u64, step: fn(u64) -> u64) -> Result<()> {
+        const EACH: usize = (PAGE / 4) as usize;
+        for first in (0..regions).step_by(EACH) {
+            let page = LIVE_SEQUENCES + 4 * first..LIVE_SEQUENCES + 4 * regions.min(first + EACH as u64);
+            self.reserve_bytes(page.clone())?;
+            page.step_by(4).for_each(|at| self.step_reserved(at, step));
+        }
+        Ok(())
     }
 
-    fn step_sequence(&self, region: RegionId, step: fn(u64) -> u64) {
+    fn step_reserved(&self, at: u64, step: fn(u64) -> u64) {
         M::fence(Ordering::SeqCst);
-        let index = half(LIVE_SEQUENCES) + region.0 as usize;
         // Only the low half: a sequence wraps after two thousand million commits to one region.
-        self.0.set_half(index, step(self.0.half(index).into()) as u32);
+        self.memory.set_half(half(at), step(self.memory.half(half(at)).into()) as u32);
         M::fence(Ordering::SeqCst);
     }
 
     /// Stores the copy of commit number, counts and metadata.
-    pub(super) fn store_copy(&self, copy: &LiveCopy) {
-        self.step(LIVE_COPY, next_odd);
-        self.0.set_word(word(LIVE_COUNTERS), copy.commit);
+    pub(super) fn store_copy(&self, copy: &LiveCopy) -> Result<()> {
+        self.step(LIVE_COPY, next_odd)?;
+        self.reserve_bytes(LIVE_COUNTERS..LIVE_SEQUENCES)?;
+        self.memory.set_word(word(LIVE_COUNTERS), copy.commit);
         let counts = RawCounts::from(copy.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
-            self.0.set_word(index, from_bytes(bytes));
+            self.memory.set_word(index, from_bytes(bytes));
         }
-        self.0.set_word(word(LIVE_METADATA_LENGTH), copy.metadata.len() as u64);
+        self.memory.set_word(word(LIVE_METADATA_LENGTH), copy.metadata.len() as u64);
         for (index, bytes) in (word(LIVE_METADATA)..word(LIVE_SEQUENCES)).zip(copy.metadata.chunks(8)) {
-            self.0.set_word(index, from_bytes(bytes));
+            self.memory.set_word(index, from_bytes(bytes));
         }
-        self.step(LIVE_COPY, next_even);
+        self.step(LIVE_COPY, next_even)
     }
+
+    fn reserve_bytes(&self, bytes: Range<u64>) -> Result<()> {
+        self.memory.reserve(bytes.start as usize..bytes.end as usize).at(&self.path, "write")
+    }
+}
+
+const fn sequence_at(region: RegionId) -> u64 {
+    LIVE_SEQUENCES + 4 * region.0 as u64
 }
 
 /// Sets the live area of a copy in memory to that of an idle file at `commit`. It is all zeros before.

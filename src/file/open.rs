@@ -28,7 +28,7 @@ use super::live::LiveHead;
 use super::medium::check_live;
 use super::published::{PublishedFile, read_superblocks};
 use super::recover::recover;
-use super::sealed::{open_sealed, open_where_read_only};
+use super::sealed::{Sealed, map_sealed, map_where_read_only};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{LIVE, Superblocks};
 use crate::options::Verify;
@@ -176,7 +176,7 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
     })
 }
 
-pub(super) fn open_data(path: &Path, write: bool) -> Result<File> {
+fn open_data(path: &Path, write: bool) -> Result<File> {
     // Opening a pipe would block until its other end is opened.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
         return Err(Error::NotGowk { path: path.to_owned() });
@@ -201,6 +201,12 @@ pub(crate) struct OpenedToRead {
     pub(crate) unrecovered: Option<Locks>,
 }
 
+impl OpenedToRead {
+    fn sealed(file: File, Sealed { map, superblocks, inode }: Sealed) -> Self {
+        Self { file, map, superblocks, inode, unrecovered: None }
+    }
+}
+
 /// The writer lock and the gate, given up in this order.
 #[derive(Debug)]
 pub(crate) struct Locks {
@@ -217,7 +223,9 @@ pub(crate) fn open_reader(
     sealed: bool,
 ) -> Result<OpenedToRead> {
     if sealed {
-        return open_sealed(files, &**disk);
+        let file = open_data(&files.data, false)?;
+        let sealed = map_sealed(files, &**disk, &file)?;
+        return Ok(OpenedToRead::sealed(file, sealed));
     }
     let deadline = Instant::now().checked_add(wait.max(READERS_PATIENCE));
     let mut may_recover = true;
@@ -267,10 +275,10 @@ fn try_open_reader(
     deadline: Deadline,
 ) -> Result<Readable> {
     let path = &files.data;
-    let file = match open_where_read_only(files, &**disk, open_data(path, false)?)? {
-        Ok(opened) => return Ok(Readable::Yes(Box::new(opened))),
-        Err(file) => file,
-    };
+    let file = open_data(path, false)?;
+    if let Some(sealed) = map_where_read_only(files, &**disk, &file) {
+        return Ok(Readable::Yes(Box::new(OpenedToRead::sealed(file, sealed))));
+    }
     let gate = Held::gate_shared(&file, path, deadline)?;
     let lock = existing_lock_file(files)?.map(|lock| Held::try_shared(lock, &files.lock)).transpose()?;
     let writer = matches!(lock, Some(None)) || Presence::is_claimed(&file);

@@ -200,6 +200,11 @@ impl PublishedFile {
         Ok(())
     }
 
+    /// Fails where a commit of an overlay could not be applied, as on a full disk.
+    pub(crate) fn reserve(&self, overlay: &Overlay) -> Result<()> {
+        self.live.reserve(overlay.ascending())
+    }
+
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
     pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
         self.live.apply(overlay.ascending(), copy, |region| self.write_region(region, overlay.region(region)))

@@ -7,9 +7,10 @@
 //! file is removed by the next writer.
 
 use std::fs::File;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{Builder, scope};
+use std::thread::{Builder, JoinHandle};
 
 use zerocopy::IntoBytes;
 
@@ -43,6 +44,56 @@ const FLUSH_AT: usize = 64 << 20;
 /// measured 1.4 times as fast. Writing a larger file would take too long.
 const FILL: u64 = 2 << 30;
 
+/// When a file that is being filled is synced, before the sync of the whole that precedes its publication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flush {
+    /// Not before that.
+    Never,
+    /// A thread syncs what is written already, while more is written.
+    Meanwhile,
+    /// The same, and nobody waits for the thread to sync the rest. Its failure is told by the sync of the whole.
+    AndGoOn,
+}
+
+/// A thread that syncs what is written of a file so far.
+#[derive(Debug)]
+struct Flusher {
+    /// `None` once everything is written.
+    due: Option<mpsc::Sender<()>>,
+    /// `None` once it was waited for.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Flusher {
+    /// `None` if no thread can be started: the sync of the whole file does all the work later.
+    fn start(disk: &Arc<dyn Disk>, file: &File) -> Option<Self> {
+        let (disk, file) = (disk.clone(), file.try_clone().ok()?);
+        let (due, flushes) = mpsc::channel();
+        let sync = move || flushes.iter().try_for_each(|()| disk.sync(&file));
+        let thread = Builder::new().name("gowk-flush".to_owned()).spawn(sync).ok()?;
+        Some(Self { due: Some(due), thread: Some(thread) })
+    }
+
+    fn flush(&self) {
+        // Fails if an earlier sync has failed, which `wait` tells.
+        let _ = self.due.as_ref().map(|due| due.send(()));
+    }
+
+    /// Waits until all is synced that was asked for, and tells how that went; once.
+    fn wait(&mut self) -> io::Result<()> {
+        self.due = None;
+        let panicked = |_| Err(io::Error::other("a thread panicked"));
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        // Whoever gives up the file needs nothing of it on the medium.
+        let _ = self.wait();
+    }
+}
+
 /// A file being filled region by region, ascending, before it is mapped.
 struct Filling<'a> {
     files: &'a Files,
@@ -50,6 +101,11 @@ struct Filling<'a> {
     file: &'a File,
     identity: Identity,
     sums: Vec<u32>,
+    flush: Flush,
+    /// Started with the first sync.
+    flusher: Option<Flusher>,
+    /// Bytes written since the last sync was asked for.
+    written: usize,
 }
 
 impl Filling<'_> {
@@ -61,7 +117,33 @@ impl Filling<'_> {
         let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let numbered = (0..).zip(pages).map(|(number, page)| (PageId::new(region, number), page));
         self.sums.extend(numbered.map(|(id, page)| sealer.crc(id, page)));
+        self.written += words.as_bytes().len();
+        if self.flush != Flush::Never && self.written >= FLUSH_AT {
+            self.flush();
+        }
         Ok(())
+    }
+
+    /// Has what is written synced, without waiting for it.
+    fn flush(&mut self) {
+        self.written = 0;
+        if self.flusher.is_none() {
+            self.flusher = Flusher::start(self.disk, self.file);
+        }
+        self.flusher.iter().for_each(Flusher::flush);
+    }
+
+    /// After the last region.
+    fn finished(mut self) -> Result<Self> {
+        if self.flush == Flush::AndGoOn {
+            self.flush();
+        }
+        self.flusher.iter_mut().for_each(|flusher| flusher.due = None);
+        if self.flush == Flush::Meanwhile {
+            let flushed = self.flusher.take().map_or(Ok(()), |mut flusher| flusher.wait());
+            flushed.at(&self.files.data, "sync the new file for")?;
+        }
+        Ok(self)
     }
 }
 
@@ -71,6 +153,8 @@ const SUMS_A_WRITE: usize = 16_384;
 /// An unpublished file, open for writing.
 #[derive(Debug)]
 pub(crate) struct UnpublishedFile {
+    /// Before the file, so that it is waited for before the file is removed.
+    flusher: Option<Flusher>,
     files: Files,
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
@@ -95,19 +179,19 @@ impl UnpublishedFile {
     ) -> Result<Self> {
         let empty = [0; BUCKETS_PER_REGION as usize];
         let to_fill = if identity.geometry.file_length() <= FILL { identity.geometry.regions() } else { 0 };
-        Self::fill(files, disk, identity, model, false, |write| {
+        Self::fill(files, disk, identity, model, Flush::Never, |write| {
             (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
         })
     }
 
     /// Creates a file whose regions `write` writes before it is mapped, which is cheaper than storing every word
-    /// through the map. With `flush`, a thread syncs what is written already.
+    /// through the map.
     pub(crate) fn fill(
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
         model: Option<&Rights>,
-        flush: bool,
+        flush: Flush,
         write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
     ) -> Result<Self> {
         let needed = identity.geometry.file_length();
@@ -116,37 +200,16 @@ impl UnpublishedFile {
         let path = file.path();
         let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
-        let handle = file.as_file();
-        let sums = scope(|scope| -> Result<Vec<u32>> {
-            let mut filling = Filling { files, disk, file: handle, identity, sums: Vec::new() };
-            let (due, flushes) = mpsc::channel();
-            let sync = move || flushes.iter().try_for_each(|()| disk.sync(handle));
-            // If no thread can be started, the sync of the whole file does all the work later.
-            let flusher = flush.then(|| Builder::new().spawn_scoped(scope, sync).ok()).flatten();
-            let mut written = 0;
-            let outcome = write(&mut |region, words| {
-                written += words.as_bytes().len();
-                if flush && written >= FLUSH_AT {
-                    written = 0;
-                    // Fails if there is no flusher, or if it has failed. Its failure is returned below.
-                    let _ = due.send(());
-                }
-                filling.region(region, words)
-            });
-            drop(due);
-            // Joined whatever the outcome: the scope alone waits only for the thread's work, and not for the thread
-            // to end.
-            let joined = flusher.map(|flusher| flusher.join());
-            let panicked = |_| Err(std::io::Error::other("a thread panicked"));
-            let flushed = joined.map_or(Ok(()), |outcome| outcome.unwrap_or_else(panicked));
-            outcome?;
-            flushed.at(&files.data, "sync the new file for")?;
-            Ok(filling.sums)
-        })?;
+        let (handle, sums) = (file.as_file(), Vec::new());
+        let mut filling =
+            Filling { files, disk, file: handle, identity, sums, flush, flusher: None, written: 0 };
+        write(&mut |region, words| filling.region(region, words))?;
+        let Filling { sums, flusher, .. } = filling.finished()?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
         let addresses = Addresses::new(identity.geometry);
         let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
+            flusher,
             files: files.clone(),
             disk: disk.clone(),
             map,
@@ -220,7 +283,7 @@ impl UnpublishedFile {
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy);
+        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy)?;
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 
@@ -238,8 +301,11 @@ impl UnpublishedFile {
         let _ = self.file.into_temp_path().keep();
     }
 
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.disk.sync(self.file.as_file()).at(&self.files.data, "sync the new file for")
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        let flushed = self.flusher.take().map_or(Ok(()), |mut flusher| flusher.wait());
+        flushed
+            .and_then(|()| self.disk.sync(self.file.as_file()))
+            .at(&self.files.data, "sync the new file for")
     }
 
     /// Gives a sealed file the filter's name. If this fails, the name is as it was.

@@ -464,9 +464,9 @@ fn the_live_area_is_written_as_the_table_says() {
     let metadata = superblock().metadata.encode(path()).unwrap();
     let copy = LiveCopy { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
     live.set_superseded(&file, true).unwrap();
-    live.apply([RegionId(2)], &copy, |_| Ok::<_, ()>(())).unwrap();
+    live.apply([RegionId(2)], &copy, |_| Ok(())).unwrap();
     // Dead in the middle of the region.
-    live.apply([RegionId(11)], &copy, Err).unwrap_err();
+    live.apply([RegionId(11)], &copy, |_| Err(Error::Poisoned { path: path().into() })).unwrap_err();
     let read = || {
         let mut bytes = vec![0; geometry.file_length() as usize];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();

@@ -9,6 +9,7 @@ use super::content::Position;
 use super::fingerprint::Fingerprint;
 use super::inputs::InputId;
 use super::summary::Tally;
+use crate::Metadata;
 
 const PREFIX: &str = "ingest/";
 const VERSION: u8 = 1;
@@ -73,6 +74,12 @@ pub(super) fn entry(job: &str) -> String {
 /// The job whose metadata entry this is.
 pub(super) fn job_of(entry: &str) -> Option<&str> {
     entry.strip_prefix(PREFIX)
+}
+
+/// The jobs that the filter remembers, and the bytes that each takes.
+pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
+    let job = |(entry, value): (&str, &[u8])| Some((job_of(entry)?.to_owned(), value.len()));
+    metadata.iter().filter_map(job).collect()
 }
 
 impl Current {

@@ -163,12 +163,6 @@ impl<'a> Ingest<'a> {
     }
 }
 
-/// The jobs that the filter remembers, and the bytes that each takes.
-pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
-    let job = |(entry, value): (&str, &[u8])| Some((cursor::job_of(entry)?.to_owned(), value.len()));
-    metadata.iter().filter_map(job).collect()
-}
-
 fn restart(job: &Job, cursor: &mut Cursor, inputs: &[Input], path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().ok();
     let is_it = |name: &Path| {
@@ -200,6 +194,6 @@ fn check_room(job: &Job, metadata: &Metadata, cursor: &Cursor, tasks: &[Task]) -
     if needed <= Metadata::LIMIT {
         return Ok(());
     }
-    let (filter, jobs) = (job.filter.clone(), jobs(metadata));
+    let (filter, jobs) = (job.filter.clone(), cursor::jobs(metadata));
     Err(Error::CursorFull { filter, job: job.name.clone(), needed, limit: Metadata::LIMIT, jobs })
 }

@@ -198,7 +198,7 @@ impl InStore {
 pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Error> {
     let entry = cursor::entry(name);
     let unknown = |metadata: &Metadata| {
-        let jobs = super::run::jobs(metadata);
+        let jobs = cursor::jobs(metadata);
         Error::NoSuchJob { filter: job.filter.clone(), job: name.to_owned(), jobs }
     };
     if !Store::is_at(&job.filter) {

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::patience::Patience;
-use super::watch::watch;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{
@@ -26,7 +25,7 @@ use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
 /// One opening of the file.
 #[derive(Debug)]
 pub(crate) struct View {
-    inode: Inode,
+    pub(super) inode: Inode,
     /// The number of the reader it belongs to; 0 if none.
     pub(super) reader: u64,
     /// The newest superblock at the opening.
@@ -195,13 +194,6 @@ impl View {
     /// goes by no name.
     pub(super) fn is_elsewhere(&self, files: &Files) -> Result<bool> {
         Ok(self.source.is_some() && files.inode()?.is_some_and(|found| found != self.inode))
-    }
-
-    /// Has the name looked at from time to time, for lookups that cannot do so.
-    pub(super) fn watch_name(self: &Arc<Self>) {
-        if self.source.is_some() {
-            watch(self, self.pages.path().clone(), self.inode);
-        }
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.

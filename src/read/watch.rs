@@ -34,8 +34,18 @@ struct Watched {
     view: Weak<View>,
 }
 
-/// Has the name of a view's file looked at until the view is gone.
-pub(super) fn watch(view: &Arc<View>, name: Arc<Path>, inode: Inode) {
+impl View {
+    /// Has the name of the view's file looked at until the view is gone, for lookups that cannot do so. A copy in memory
+    /// goes by no name.
+    pub(super) fn watch_name(self: &Arc<Self>) {
+        if self.source.is_some() {
+            let view = Arc::downgrade(self);
+            watch(Watched { name: self.pages.path().clone(), inode: self.inode, view });
+        }
+    }
+}
+
+fn watch(watched: Watched) {
     let Some(mut names) = (0..TRIES).find_map(|_| {
         let names = try_lock();
         if names.is_none() {
@@ -45,7 +55,7 @@ pub(super) fn watch(view: &Arc<View>, name: Arc<Path>, inode: Inode) {
     }) else {
         return;
     };
-    names.watched.push(Watched { name, inode, view: Arc::downgrade(view) });
+    names.watched.push(watched);
     if names.process != std::process::id() {
         let started = thread::Builder::new().name("gowk-names".to_owned()).spawn(look_until_none_is_left);
         names.process = if started.is_ok() { std::process::id() } else { 0 };

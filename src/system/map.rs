@@ -11,9 +11,12 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Span};
 use crate::format::{Geometry, LIVE, PAGE, REGION};
@@ -226,6 +229,20 @@ impl MapMut {
     pub(crate) fn set_half(&self, index: usize, value: u32) {
         halves(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
     }
+
+    /// Has the system make the pages of some bytes writable. Fails where a store would raise SIGBUS, as on a full disk
+    /// whose file system copies what is written; where the system cannot tell, as before Linux 5.14, it succeeds.
+    fn reserve(&self, bytes: Range<usize>) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Err(error) = self.0.advise_range(Advice::PopulateWrite, bytes.start, bytes.len()) {
+            // EFAULT is all that it says of the file system's reason.
+            if Errno::from_io_error(&error) == Some(Errno::FAULT) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 /// What the writer's side of the live area does to shared memory; a test puts a model of memory in its place.
@@ -234,6 +251,8 @@ pub(crate) trait SharedMemory {
     fn half(&self, index: usize) -> u32;
     fn set_word(&self, index: usize, value: u64);
     fn set_half(&self, index: usize, value: u32);
+    /// Makes sure that these bytes can be stored to, right away.
+    fn reserve(&self, bytes: Range<usize>) -> io::Result<()>;
     fn fence(ordering: Ordering);
 }
 
@@ -252,6 +271,10 @@ impl SharedMemory for MapMut {
 
     fn set_half(&self, index: usize, value: u32) {
         Self::set_half(self, index, value);
+    }
+
+    fn reserve(&self, bytes: Range<usize>) -> io::Result<()> {
+        Self::reserve(self, bytes)
     }
 
     fn fence(ordering: Ordering) {

@@ -168,6 +168,7 @@ impl WriterState {
         };
         let disk = published.disk.clone();
         let overlay = pending.sorted();
+        published.reserve(overlay).map_err(CommitFailure::Clean)?;
         let mut append = journal.begin(files, &*disk, next.commit);
         let appended = published
             .seal(overlay, |id, change, page| append.page(id, change, page))
@@ -238,7 +239,7 @@ impl WriterState {
 
     /// All that a publication does before the rename.
     fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, CommitFailure> {
-        let Work::Unpublished(file, old) = &self.transaction.work else {
+        let Work::Unpublished(file, old) = &mut self.transaction.work else {
             return Err(CommitFailure::Clean(Error::Poisoned { path: files.data.clone() }));
         };
         let copy =

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::writer::Writer;
 use crate::error::{Error, IoContext, Result};
-use crate::file::{LiveCopy, UnpublishedFile};
+use crate::file::{Flush, LiveCopy, UnpublishedFile};
 use crate::format::Identity;
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -67,7 +67,7 @@ impl Reader {
         let options = Options::new();
         let files = Files::new(destination)?;
         let mut fill = |files: &Files, model: &Rights| {
-            UnpublishedFile::fill(files, &options.disk, identity, Some(model), true, |write| {
+            UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::Meanwhile, |write| {
                 let regions = 0..identity.geometry.regions();
                 copy_regions(view, regions, &mut |region, words, _| write(region, words), progress)
             })

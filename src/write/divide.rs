@@ -10,7 +10,7 @@ use super::doubling::{count_region, each_descendant};
 use super::writer::Writer;
 use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, with_width};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::UnpublishedFile;
+use crate::file::{Flush, UnpublishedFile};
 use crate::format::{Geometry, Identity, Policy};
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -154,7 +154,8 @@ fn write_part(
     // Regions of the whole that a part ends in belong to the next one too.
     let (first, end) = (part * cut.regions, (part + 1) * cut.regions);
     let parents = first >> cut.doublings..end.div_ceil(1 << cut.doublings);
-    let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), true, |write| {
+    // While the next part is written, a thread syncs the end of this one.
+    let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::AndGoOn, |write| {
         let mut next = parents.start << cut.doublings;
         copy_regions(
             view,

@@ -7,7 +7,7 @@
 use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, Counts, MAX_REGIONS, RegionId, Width, with_width};
 use crate::error::{Error, GrowthRefusal, Result};
-use crate::file::{Overlay, Region, UnpublishedFile};
+use crate::file::{Flush, Overlay, Region, UnpublishedFile};
 use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
@@ -28,7 +28,7 @@ pub(super) fn double(
     let model = source.rights()?;
     let identity = Identity { geometry, ..identity };
     let mut doubled = counts.doubled();
-    let file = UnpublishedFile::fill(files, disk, identity, Some(&model), true, |write| {
+    let file = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {

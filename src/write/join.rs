@@ -9,7 +9,7 @@ use super::doubling::{count_region, each_descendant};
 use super::writer::Writer;
 use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, with_width};
 use crate::error::{Difference, Error, GrowthRefusal, IoContext, Result};
-use crate::file::{LiveCopy, UnpublishedFile};
+use crate::file::{Flush, LiveCopy, UnpublishedFile};
 use crate::format::{Geometry, Identity, Metadata, Policy};
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -98,7 +98,8 @@ fn try_join<'a>(
     let policy = joined_policy(&parts, first.view()?.superblock.policy);
     let fill = |files: &Files| {
         let mut counts = Counts::default();
-        let file = UnpublishedFile::fill(files, &options.disk, identity, Some(&model), true, |write| {
+        let (disk, model) = (&options.disk, Some(&model));
+        let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, |write| {
             let mut next = 0;
             parts.iter().try_for_each(|part| {
                 let regions = 0..part.identity().geometry.regions();

@@ -9,7 +9,7 @@ use crate::cuckoo::{
     with_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
-use crate::file::{LiveCopy, Overlay, Region, UnpublishedFile};
+use crate::file::{Flush, LiveCopy, Overlay, Region, UnpublishedFile};
 use crate::format::{Geometry, Growth, Identity};
 use crate::growth;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
@@ -187,11 +187,11 @@ type Half = Option<Box<Region>>;
 impl Pass<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
         let (files, disk) = self.target.surroundings();
-        let model = self.target.rights()?;
+        let (identity, model) = (self.identity, self.target.rights()?);
         let mut state =
             State { found: Counts::default(), taken: Taken::default(), search: Search::new(), full: None };
         let regions = self.identity.geometry.regions();
-        let filled = UnpublishedFile::fill(files, disk, self.identity, Some(&model), true, |write| {
+        let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
             let (theirs, ours) = (self.their_regions(), self.our_regions());
             let mut write = |region: RegionId, words: &Region| {
                 write(region, words)?;

@@ -10,7 +10,7 @@ use super::transaction::{Transaction, Work};
 use super::writer::Writer;
 use crate::cuckoo::Counts;
 use crate::error::{Error, Result};
-use crate::file::UnpublishedFile;
+use crate::file::{Flush, UnpublishedFile};
 use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::info::{Facts, Info};
 use crate::options::Options;
@@ -40,7 +40,7 @@ impl Options {
         let (copy, metadata) = view.settled_live_copy().ok_or_else(busy)??;
         let superblock = &view.superblock;
         let identity = Identity { uuid, ..superblock.identity };
-        let file = UnpublishedFile::fill(&files, &self.disk, identity, None, false, |write| {
+        let file = UnpublishedFile::fill(&files, &self.disk, identity, None, Flush::Never, |write| {
             let regions = 0..identity.geometry.regions();
             copy_regions(&view, regions, &mut |region, words, _| write(region, words), &mut |_, _| {})
         })?;
@@ -68,7 +68,7 @@ impl Writer {
         let WriterState { transaction, policy, .. } = *self.open.take().ok_or_else(poisoned)?;
         let counts = transaction.counts();
         let Transaction { work, metadata, .. } = transaction;
-        let Work::Unpublished(file, None) = work else { return Err(poisoned()) };
+        let Work::Unpublished(mut file, None) = work else { return Err(poisoned()) };
         let identity = file.identity;
         check_counts(&self.files.data, &counts, identity.geometry)?;
         let commit = 1;

@@ -5,7 +5,7 @@ use super::doubling::count_region;
 use super::writer::Writer;
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, Search, halve, with_width};
 use crate::error::{Error, Result, ShrinkRefusal};
-use crate::file::{Region, UnpublishedFile};
+use crate::file::{Flush, Region, UnpublishedFile};
 use crate::format::{Geometry, Identity};
 use crate::system::REGIONS_AHEAD;
 
@@ -67,7 +67,7 @@ impl Writer {
         let (mut found, mut full) = (Counts::default(), None);
         let Geometry { slots, .. } = identity.geometry;
         let regions = identity.geometry.regions();
-        let file = UnpublishedFile::fill(files, disk, identity, Some(&model), true, |write| {
+        let file = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
             let mut search = Search::new();
             let mut pair: [Box<Region>; 2] = [(); 2].map(|()| Box::new([0; BUCKETS_PER_REGION as usize]));
             for number in 0..regions {

@@ -125,6 +125,8 @@ def not_at_a_checkpoint(machine):
     absent = machine.gowk("check", "--sealed", "-v", path, input=keys(range(KEYS + 1000)))
     absent.expect(1)
     writer = Writer(machine, path)
+    # It has the file once it has committed.
+    writer.commit(range(KEYS + 1000, KEYS + 1000 + Writer.EVERY))
     machine.gowk("check", "--sealed", path, "key-1").expect(2).says("a writer has it")
     writer.close()
     machine.gowk("check", "--sealed", path, "key-1").expect(0)

@@ -16,7 +16,6 @@
 //! 5. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::sync::Mutex;
 
 use loom::sync::Arc;
@@ -135,6 +134,10 @@ impl SharedMemory for Memory {
         self.half_at(index).store(value.into());
     }
 
+    fn reserve(&self, _: Range<usize>) -> io::Result<()> {
+        Ok(())
+    }
+
     fn fence(ordering: Ordering) {
         loom::sync::atomic::fence(ordering);
     }
@@ -156,6 +159,10 @@ impl LiveRead for Memory {
     }
 }
 
+fn live(memory: &Memory) -> Live<Memory> {
+    Live { memory: memory.clone(), path: PathBuf::new() }
+}
+
 fn commit(number: u64) -> LiveCopy {
     let counts = Counts { inserted: number, ..Counts::default() };
     LiveCopy { commit: number, counts, metadata: Vec::new() }
@@ -165,17 +172,17 @@ fn commit(number: u64) -> LiveCopy {
 fn apply(memory: &Memory, number: u64, regions: &[RegionId], buckets: [u64; 2]) {
     let write = |region| {
         memory.write(region, buckets);
-        Ok::<_, Infallible>(())
+        Ok(())
     };
-    Live(memory.clone()).apply(regions.iter().copied(), &commit(number), write).unwrap();
+    live(memory).apply(regions.iter().copied(), &commit(number), write).unwrap();
 }
 
 fn set_flag(memory: &Memory, flag: u64) {
     let store = |at, value| {
         SharedMemory::set_word(memory, word(at), value);
-        Ok::<_, Infallible>(())
+        Ok(())
     };
-    Live(memory.clone()).set_flag(flag, true, store).unwrap();
+    live(memory).set_flag(flag, true, store).unwrap();
 }
 
 /// A lookup as readers do it, that looks so many times more before it gives up.
@@ -329,9 +336,9 @@ fn what_a_dead_writer_left_is_never_believed_before_or_while_it_is_recovered() {
                 let redo = || {
                     memory.write(FIRST, [0, KEY]);
                     memory.write(SECOND, [0, KEY]);
-                    Ok::<_, Infallible>(())
+                    Ok(())
                 };
-                Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+                live(memory).recover(REGIONS as u64, &commit(2), redo).unwrap();
             },
             move |memory| assert_ne!(lookup(memory, region, 1), Some(false)),
         );
@@ -377,8 +384,8 @@ fn a_private_replay_answers_nothing_once_the_file_goes_on() {
             memory
         },
         |memory| {
-            let live = Live(memory.clone());
-            live.recover(REGIONS as u64, &commit(2), || Ok::<_, Infallible>(())).unwrap();
+            let live = live(memory);
+            live.recover(REGIONS as u64, &commit(2), || Ok(())).unwrap();
             apply(memory, 3, &[FIRST], [0, KEY]);
         },
         |memory| {
@@ -401,8 +408,8 @@ fn counters_are_those_of_one_commit_while_a_file_is_recovered() {
             memory
         },
         |memory| {
-            let redo = || Ok::<_, Infallible>(());
-            Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+            let redo = || Ok(());
+            live(memory).recover(REGIONS as u64, &commit(2), redo).unwrap();
         },
         |memory| {
             if let Some(copy) = memory.live_copy() {
@@ -422,9 +429,9 @@ fn recovery_never_leaves_an_epoch_or_a_sequence_that_was_seen_before() {
             let redo = || {
                 assert!(memory.epoch() > epoch && memory.epoch() % 2 == 1);
                 assert!(memory.sequence(FIRST) > sequence && memory.sequence(FIRST) % 2 == 1);
-                Ok::<_, Infallible>(())
+                Ok(())
             };
-            Live(memory.clone()).recover(REGIONS as u64, &commit(2), redo).unwrap();
+            live(&memory).recover(REGIONS as u64, &commit(2), redo).unwrap();
             assert!(memory.epoch() > epoch + 1 && memory.epoch().is_multiple_of(2));
             assert!(memory.sequence(FIRST) > sequence + 1 && memory.sequence(FIRST).is_multiple_of(2));
         }

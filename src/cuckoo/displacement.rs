@@ -1,0 +1,169 @@
+//! Displacement: a group takes the place of others, which take the place of others in their other buckets, until all
+//! have one.
+//!
+//! A chain (`search.rs`) moves one lane at a time, and a bucket whose lanes are taken by groups can lie in no chain.
+//! Here a group is put into a bucket first, and those that must leave it for that are put into their other buckets in
+//! the same way. Which leave is tried in all ways, the fewest lanes first. What was put somewhere stays there, so each
+//! attempt ends: a group is moved once or not at all. Attempts displace deeper and deeper, so that one that moves few
+//! groups is found first.
+
+use super::bucket::{Bucket, BucketId};
+use super::buckets::{Buckets, BucketsMut};
+use super::group::{Group, Groups};
+use super::search::{Kept, Search};
+use super::widths::Width;
+
+/// How often, at most, a group that is displaced displaces others.
+pub(super) const DEPTH: u32 = 12;
+/// The entries that each chain may examine, of those that the whole displacement may. A chain that is found at all is
+/// nearly always short.
+const CHAIN: u32 = 24;
+
+/// Puts a group into one of the buckets `ids`, those of its pair or one of them. Before that, the buckets `given` are
+/// stored. At each depth at most `max_kicks` entries are examined. If there is no room, or a load fails, nothing is
+/// stored.
+#[cold]
+pub(super) fn displace<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    search: &mut Search,
+    given: &[(BucketId, Bucket<W>)],
+    ids: &[BucketId],
+    group: Group<W>,
+    max_kicks: u32,
+) -> Result<bool, B::Error> {
+    let staged = Staged { buckets, stored: given.to_vec() };
+    let mut displacement = Displacement { search, staged, put: Vec::new(), kicks: 0, cut: false };
+    for depth in 0..=DEPTH {
+        displacement.kicks = max_kicks;
+        displacement.cut = false;
+        for id in ids {
+            if displacement.put(*id, group, depth)? {
+                let Staged { buckets, stored } = displacement.staged;
+                stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
+                return Ok(true);
+            }
+        }
+        if !displacement.cut {
+            break;
+        }
+    }
+    Ok(false)
+}
+
+struct Displacement<'a, W, B> {
+    search: &'a mut Search,
+    staged: Staged<'a, W, B>,
+    /// What was put where: it is not moved again.
+    put: Vec<Kept<W>>,
+    /// Entries that may still be examined.
+    kicks: u32,
+    /// Whether anything was left out because the depth ended there.
+    cut: bool,
+}
+
+impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
+    /// Puts a group into a bucket. If that fails, nothing is staged.
+    fn put(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
+        let before = (self.staged.stored.len(), self.put.len());
+        self.put.push((id, group.entry));
+        let done = self.put_by_chains(id, group)? || self.put_for_others(id, group, depth)?;
+        if !done {
+            self.staged.stored.truncate(before.0);
+            self.put.truncate(before.1);
+        }
+        Ok(done)
+    }
+
+    /// Into free lanes, or those that chains free.
+    fn put_by_chains(&mut self, id: BucketId, group: Group<W>) -> Result<bool, B::Error> {
+        let mut bucket = self.staged.load(id)?;
+        loop {
+            if let Some(with_group) = Groups::of(bucket).and(group).pack() {
+                self.staged.store(id, with_group);
+                return Ok(true);
+            }
+            let mut kicks = self.kicks.min(CHAIN);
+            self.kicks -= kicks;
+            let room = self.search.free_lane(&mut self.staged, &[(id, bucket)], &self.put, &mut kicks)?;
+            self.kicks += kicks;
+            let Some((_, left)) = room else { return Ok(false) };
+            self.staged.store(id, left);
+            bucket = left;
+        }
+    }
+
+    /// In the place of other groups, which are put into their other buckets.
+    fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
+        let here = Groups::of(self.staged.load(id)?);
+        let before = (self.staged.stored.len(), self.put.len());
+        for leaving in self.ways(id, &here, group) {
+            if depth == 0 {
+                self.cut = true;
+                break;
+            }
+            let Some(kicks) = self.kicks.checked_sub(leaving.count_ones()) else { break };
+            self.kicks = kicks;
+            let leaves = |index: usize| leaving >> index & 1 == 1;
+            let Some(with_group) = here.filtered(|index| !leaves(index)).and(group).pack() else { continue };
+            self.staged.store(id, with_group);
+            let mut all = true;
+            for (_, other) in here.iter().enumerate().filter(|(index, _)| leaves(*index)) {
+                all = all && self.put(other.entry.other(id), *other, depth - 1)?;
+            }
+            if all {
+                return Ok(true);
+            }
+            self.staged.stored.truncate(before.0);
+            self.put.truncate(before.1);
+        }
+        Ok(false)
+    }
+
+    /// The sets of groups that leave enough lanes when they go, and not without each of them, as bits; those of the
+    /// fewest lanes first.
+    fn ways(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<u32> {
+        let lanes = |group: &Group<W>| group.lanes().unwrap_or(W::SLOTS);
+        let of = |set: u32| -> u32 {
+            here.iter()
+                .enumerate()
+                .filter(|(index, _)| set >> index & 1 == 1)
+                .map(|(_, group)| lanes(group))
+                .sum()
+        };
+        let stays =
+            |group: &Group<W>| group.entry.tail_length().is_none() || self.put.contains(&(id, group.entry));
+        let staying = here.iter().enumerate().filter(|(_, group)| stays(group));
+        let staying: u32 = staying.map(|(index, _)| 1 << index).sum();
+        let all = (1 << here.iter().len()) - 1;
+        let needed = (of(all) + lanes(&group)).saturating_sub(W::SLOTS);
+        let mut ways: Vec<u32> = (1..=all)
+            .filter(|set| set & staying == 0 && of(*set) >= needed)
+            .filter(|set| (0..8).all(|index| set >> index & 1 == 0 || of(set & !(1 << index)) < needed))
+            .collect();
+        ways.sort_by_key(|set| of(*set));
+        ways
+    }
+}
+
+/// Buckets with changes that are kept back until all of them are known to succeed.
+struct Staged<'a, W, B> {
+    buckets: &'a mut B,
+    stored: Vec<(BucketId, Bucket<W>)>,
+}
+
+impl<W: Width, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {
+    type Error = B::Error;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, B::Error> {
+        match self.stored.iter().rev().find(|(stored, _)| *stored == id) {
+            Some((_, bucket)) => Ok(*bucket),
+            None => self.buckets.load(id),
+        }
+    }
+}
+
+impl<W: Width, B: BucketsMut<W>> BucketsMut<W> for Staged<'_, W, B> {
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.stored.push((id, bucket));
+    }
+}
