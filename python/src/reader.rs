@@ -119,10 +119,7 @@ impl Reader {
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = key.py();
         let reader = self.reader(py)?;
-        match with_key(key, |key| reader.contains(key))? {
-            Ok(found) => Ok(found),
-            Err(error) => failure::done(py, Err(error)),
-        }
+        with_key(key, |key| failure::done(py, reader.contains(key)))
     }
 
     /// Looks up many keys, several times as fast as one by one: a NumPy array of bool, one a key, in their order.
@@ -157,7 +154,7 @@ impl Reader {
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let reader = self.reader(py)?;
-        failure::done(py, with_key(key, |key| reader.count(key))?).map(u64::from)
+        with_key(key, |key| failure::done(py, reader.count(key))).map(u64::from)
     }
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.

@@ -175,7 +175,7 @@ impl Store {
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = key.py();
         let opened = self.opened(py)?;
-        failure::done(py, with_key(key, |key| opened.reader.contains(key))?)
+        with_key(key, |key| failure::done(py, opened.reader.contains(key)))
     }
 
     /// Looks up many keys: a NumPy array of bool, one a key, in their order. A null is never present. The GIL is
@@ -198,7 +198,7 @@ impl Store {
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let opened = self.opened(py)?;
-        failure::done(py, with_key(key, |key| opened.reader.count(key))?).map(u64::from)
+        with_key(key, |key| failure::done(py, opened.reader.count(key))).map(u64::from)
     }
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.

@@ -186,7 +186,7 @@ impl Writer {
 
     /// Whether the key is present, with the changes of the open transaction; see :meth:`Reader.__contains__`.
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.contains(bytes)))?
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.contains(bytes)))
     }
 
     /// Looks up many keys: a NumPy array of bool, one a key, in their order. See :meth:`Reader.contains_many`; a reader
@@ -203,7 +203,7 @@ impl Writer {
 
     /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.count(bytes)))?.map(u64::from)
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.count(bytes))).map(u64::from)
     }
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
@@ -236,7 +236,7 @@ impl Writer {
     /// ...     seen.add_new("a"), seen.add_new(b"a")
     /// (True, False)
     fn add_new(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_unique(bytes)))?
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_unique(bytes)))
     }
 
     /// Stores all keys that are not found already. Nulls are skipped. The GIL is released.
@@ -289,7 +289,7 @@ impl Writer {
 
     /// Stores one more copy of the key, as removal needs it: one removal takes one copy. Errors as for :meth:`add`.
     fn insert(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert(bytes)))?
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert(bytes)))
     }
 
     /// Stores one more copy of each key. Otherwise as :meth:`update`.
@@ -306,12 +306,12 @@ impl Writer {
     /// Raises:
     ///     UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
     fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove(bytes)))?
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove(bytes)))
     }
 
     /// As :meth:`remove`, even if inserts were skipped. Skipped keys that rely on the removed entry are lost with it.
     fn remove_unchecked(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove_unchecked(bytes)))?
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove_unchecked(bytes)))
     }
 
     /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
