@@ -19,6 +19,7 @@ mod processes;
 mod progress;
 mod refusals;
 mod refused;
+mod report;
 mod run;
 mod traps;
 mod whole_filters;

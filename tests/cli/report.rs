@@ -1,0 +1,76 @@
+//! Invariants checked: the page of `gowk report` has the figures that `gowk info` has, names what is damaged, shows no
+//! seed, keeps hostile names as text, and takes no file's place. How it looks, `tests/browser` checks.
+
+use crate::run::{Folder, lines};
+
+#[test]
+fn a_report_has_the_figures_of_the_filter() {
+    let folder = Folder::new();
+    folder.run(&["create", "f", "--capacity", "20000", "--seed", "987654321"], "").done();
+    folder.run(&["insert", "--copies", "f"], &lines(0..15_000)).done();
+    folder.run(&["insert", "--copies", "f"], &lines(0..3_000)).done();
+    folder.run(&["report", "f", "-o", "page.html"], "").done();
+    let page = std::fs::read_to_string(folder.path("page.html")).unwrap();
+    assert_eq!(folder.run(&["report", "f"], "").done().matches("<svg").count(), page.matches("<svg").count());
+    let info: serde_json::Value =
+        serde_json::from_str(&folder.run(&["info", "--json", "f"], "").done()).unwrap();
+    // A few keys count for others that look the same.
+    let digits = info["digits"].as_u64().unwrap();
+    assert!((3000..3100).contains(&digits), "{digits}");
+    let by_digits = format!("3,{:03} by digits", digits - 3000);
+    for shown in ["<dt>copies of keys</dt><dd>18,000</dd>", &by_digits, "all of 16 pages match"] {
+        assert!(page.contains(shown), "no {shown:?} in {page}");
+    }
+    let load = format!("{:.1} %", 100.0 * info["load"].as_f64().unwrap());
+    assert!(page.contains(&format!("<dt>slots in use</dt><dd>{load}</dd>")), "{load}");
+    assert!(!page.contains("987654321") && !page.contains("<script") && !page.contains("href"));
+}
+
+#[test]
+fn a_report_names_what_is_damaged() {
+    let folder = Folder::new();
+    folder.run(&["create", "f", "--capacity", "50000"], "").done();
+    folder.run(&["insert", "f"], &lines(0..40_000)).done();
+    let mut bytes = std::fs::read(folder.path("f")).unwrap();
+    // The last page of the last of two regions.
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(folder.path("f"), bytes).unwrap();
+    let page = folder.run(&["report", "f"], "").done();
+    assert!(page.contains("1 of 32 pages") && page.contains("They lie in 1 of 2 regions: 1."), "{page}");
+    assert_eq!(page.matches("; damaged</title>").count(), 1);
+}
+
+#[test]
+fn a_report_of_a_store_has_its_shards_and_versions() {
+    let folder = Folder::new();
+    folder.run(&["store", "create", "s", "--shards", "4", "--capacity", "10000"], "").done();
+    folder.run(&["dedup", "s"], &lines(0..5_000)).done();
+    folder.run(&["dedup", "s"], &lines(5_000..6_000)).done();
+    let page = folder.run(&["report", "s"], "").done();
+    assert_eq!(page.matches(">shard ").count(), 4);
+    assert!(
+        page.contains("Entries in each version, from 1 of")
+            && page.contains("all files of version 3 are whole")
+    );
+    let file = std::fs::read_dir(folder.path("s/shards/0002")).unwrap().next().unwrap().unwrap();
+    std::fs::remove_file(file.path()).unwrap();
+    let page = folder.run(&["report", "s"], "").done();
+    assert!(page.contains("<p class=\"bad\">Shard 2: "), "{page}");
+}
+
+#[test]
+fn a_report_takes_no_files_place_and_no_name_for_markup() {
+    let folder = Folder::new();
+    folder.run(&["create", "<b>&f", "--capacity", "1000"], "").done();
+    let page = folder.run(&["report", "<b>&f"], "").done();
+    assert!(page.contains("<h1>&lt;b&gt;&amp;f</h1>") && !page.contains("<b>"));
+    for output in ["<b>&f", "./<b>&f-journal", "<b>&f-lock"] {
+        let ended = folder.run(&["report", "<b>&f", "-o", output], "");
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains("give another file with --output"), "{ended:?}");
+    }
+    folder.run(&["check", "<b>&f", "x"], "");
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "100"], "").done();
+    assert_eq!(folder.run(&["report", "s", "-o", "s/page"], "").code, Some(2));
+    assert_eq!(folder.run(&["report", "absent"], "").code, Some(2));
+}
