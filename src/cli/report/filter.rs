@@ -104,7 +104,7 @@ impl Regions {
         let (lowest, highest) = self.ends();
         let of = if each == 1 { "one region".to_owned() } else { format!("{each} regions") };
         let words = format!(
-            "{regions} regions, of which each takes the keys that hash to it. A cell is {of}; the darker, the fuller. The \
+            "{regions} regions, of which each takes the keys that hash to it. A cell is {of}; the stronger its colour, the fuller. The \
              emptiest has {} of its slots in use, the fullest {}. Keys are spread evenly: a cell that stands out would be \
              a sign of keys that were made to collide.",
             percent(lowest),

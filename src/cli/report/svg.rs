@@ -25,7 +25,7 @@ pub(super) struct Cell {
     pub(super) words: String,
 }
 
-/// Cells side by side, darker where fuller.
+/// Cells side by side, stronger in colour where fuller.
 pub(super) fn map(title: &str, cells: &[Cell]) -> String {
     let columns = (2.0 * (cells.len() as f64).sqrt()).ceil().clamp(1.0, 48.0);
     let side = (WIDTH / columns).min(40.0);
