@@ -59,6 +59,9 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 1):
 __all__ = ["Source", "Store"]
 
 _log = logging.getLogger("gowk.spark")
+if _log.level == logging.NOTSET:
+    # Spark collects what its Python workers log, and leaves their root logger at warnings: see python_worker_logs().
+    _log.setLevel(logging.INFO)
 
 LOCAL_BYTES = 100 << 30
 """Bytes of copies of shards that an executor's local disk keeps, unless :class:`Store` is told otherwise: 100 GiB."""
