@@ -16,32 +16,29 @@ Invariants:
 2. A task writes only files that no version names. One commit on the driver publishes them, and it carries the
    transaction, so that a repeated batch changes nothing.
 3. Nothing here deletes a file of the store. What tasks leave that died or lost is removed by :meth:`gowk.Store.vacuum`.
-4. On local disks, a copy of a shard's file has the file's own name, which is never given twice, and appears under it whole.
 
 ``python/docs/spark.md`` says how to size a store and a cluster, and what to expect of retries.
 """
 
 from __future__ import annotations
 
-import fcntl
-import logging
 import os
-import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import Distinct, Reader, Sealed, ShardFile, StoreCommit, Update
+from . import Distinct, Reader, Sealed, StoreCommit, Update
 from . import Store as Files
+from ._disk import Disk, log
 
 try:
     import pyarrow as pa
@@ -50,18 +47,19 @@ try:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql import functions as sf
     from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-    from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StringType, StructType
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.types import BinaryType, BooleanType, DataType, IntegerType, StringType, StructType
 except ImportError as error:
     raise ImportError("gowk.spark needs pyspark 4.1 or later and pyarrow: pip install 'gowk[spark]'") from error
 if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 1):
     raise ImportError(f"gowk.spark needs pyspark 4.1 or later, and this is {pyspark.__version__}: pip install 'gowk[spark]'")
 
-__all__ = ["Source", "Store"]
+if TYPE_CHECKING:
+    _Array = pa.Array[Any]
+else:
+    _Array = pa.Array
 
-_log = logging.getLogger("gowk.spark")
-if _log.level == logging.NOTSET:
-    # Spark collects what its Python workers log, and leaves their root logger at warnings: see python_worker_logs().
-    _log.setLevel(logging.INFO)
+__all__ = ["Source", "Store"]
 
 LOCAL_BYTES = 100 << 30
 """Bytes of copies of shards that an executor's local disk keeps, unless :class:`Store` is told otherwise: 100 GiB."""
@@ -85,10 +83,10 @@ class _Plan:
     batch: str
     """What is being done, for messages."""
 
-    def disk(self) -> _Disk:
+    def disk(self) -> Disk:
         # Spark names the executor's folders for temporary files to its Python processes, and empties them at the end.
         ours = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-        return _Disk(Path(self.local or ours) / "gowk", self.local_bytes)
+        return Disk(Path(self.local or ours) / "gowk", self.local_bytes)
 
     def open(self) -> Files:
         return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
@@ -102,137 +100,6 @@ class _Plan:
             of_shard = "" if shard is None else f"shard {shard} of "
             error.add_note(f"gowk: {self.batch}, {of_shard}store {self.path}, version {self.version}")
             raise
-
-
-# What lies on an executor's local disk.
-
-
-@dataclass(frozen=True)
-class _Disk:
-    """A folder with copies of shards' files, no more of them than ``limit`` bytes, and with what tasks are writing."""
-
-    root: Path
-    limit: int
-
-    @property
-    def copies(self) -> Path:
-        return self.root / "copies"
-
-    def fetch(self, file: ShardFile) -> int:
-        """Sees to it that there is a copy of the file, if it finds room; returns the bytes that were copied for it.
-
-        Without a copy, the file is read in the store.
-        """
-        copy = self.copies / file.name
-        if _is_whole(copy, file):
-            os.utime(copy)
-            return 0
-        if file.bytes > self.limit:
-            _log.warning("shard %d: %s has %d bytes and stays where it is: local_bytes=%d", file.shard, file.path, file.bytes, self.limit)
-            return 0
-        (self.root / "fetching").mkdir(parents=True, exist_ok=True)
-        self.copies.mkdir(exist_ok=True)
-        partial = self.root / "fetching" / file.name
-        # Held by one process at a time, and let go by the kernel if that one dies.
-        with partial.open("ab") as target:
-            fcntl.flock(target, fcntl.LOCK_EX)
-            try:
-                if _is_whole(copy, file):
-                    partial.unlink(missing_ok=True)
-                    return 0
-                if not _is_at(partial, target):
-                    return 0
-                self._make_room(file.bytes)
-                target.truncate(0)
-                with file.path.open("rb") as source:
-                    shutil.copyfileobj(source, target, 1 << 20)
-                target.flush()
-                os.rename(partial, copy)
-            except FileNotFoundError:
-                # The store says itself why its file is gone.
-                partial.unlink(missing_ok=True)
-                return 0
-            except OSError as error:
-                partial.unlink(missing_ok=True)
-                _log.warning("shard %d: no copy of %s: %s", file.shard, file.path, error)
-                return 0
-        _log.info("shard %d: fetched %d bytes of %s", file.shard, file.bytes, file.path)
-        return file.bytes
-
-    def _make_room(self, needed: int) -> None:
-        """Removes what killed tasks left of copies, and then the copies that were not asked for the longest. A process that
-        reads one goes on reading it.
-        """
-        for partial in (self.root / "fetching").iterdir():
-            _remove_if_dead(partial)
-        copies = []
-        for copy in self.copies.iterdir():
-            try:
-                copies.append((copy.stat().st_mtime, copy.stat().st_size, copy))
-            except FileNotFoundError:
-                continue
-        used = sum(length for _, length, _ in copies)
-        for _, length, copy in sorted(copies):
-            if used + needed <= self.limit:
-                break
-            copy.unlink(missing_ok=True)
-            used -= length
-
-    @contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """A folder of this task's own, which is removed at the end, or by a later task if this one is killed."""
-        parent = self.root / "scratch"
-        parent.mkdir(parents=True, exist_ok=True)
-        for lock in parent.glob("*.lock"):
-            _remove_if_dead(lock)
-        with ExitStack() as stack:
-            while True:
-                folder = parent / uuid4().hex
-                lock = folder.with_suffix(".lock")
-                held = lock.open("ab")
-                # Another task may have taken it for the lock of a dead one at this moment.
-                if _locks(held) and _is_at(lock, held):
-                    break
-                held.close()
-            stack.callback(held.close)
-            stack.callback(lock.unlink, missing_ok=True)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            folder.mkdir()
-            yield folder
-
-
-def _is_whole(copy: Path, file: ShardFile) -> bool:
-    try:
-        return copy.stat().st_size == file.bytes
-    except FileNotFoundError:
-        return False
-
-
-def _locks(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_at(path: Path, file: IO[bytes]) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
-
-
-def _remove_if_dead(lock: Path) -> None:
-    """Removes a file that no process holds, and the folder that it stands for."""
-    try:
-        with lock.open("rb") as held:
-            if _locks(held) and _is_at(lock, held):
-                if lock.suffix == ".lock":
-                    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                lock.unlink(missing_ok=True)
-    except FileNotFoundError:
-        pass
 
 
 # What runs in tasks. Keys stay in the memory that Arrow has put them in; answers are NumPy arrays.
@@ -249,12 +116,12 @@ class _Shard:
         self.reader: Reader | None = None
         self.scratch: Path | None = None
 
-    def found(self, keys: pa.Array) -> NDArray[np.bool_]:
+    def found(self, keys: _Array) -> NDArray[np.bool_]:
         """Which keys the version has; none of them may be null."""
         self._check(keys)
         return np.zeros(len(keys), np.bool_) if self.reader is None else self.reader.contains_many(keys)
 
-    def _check(self, keys: pa.Array) -> None:
+    def _check(self, keys: _Array) -> None:
         shards = self.store.shards_of(keys)
         if self.number is None and len(shards):
             self._open(int(shards[0]))
@@ -271,7 +138,7 @@ class _Shard:
         self.reader = self.store.shard(number)
 
 
-def _unseen(plan: _Plan, new_keys: int, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+def _unseen(plan: _Plan, new_keys: int, batches: Iterator[_Array]) -> Iterator[_Array]:
     """Of each key, whether it is new: neither in the version nor earlier in this task."""
     with ExitStack() as stack:
         shard = _Shard(plan, stack)
@@ -298,7 +165,7 @@ def _open_kept(plan: _Plan) -> Files:
     return store
 
 
-def _seen(plan: _Plan, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+def _seen(plan: _Plan, batches: Iterator[_Array]) -> Iterator[_Array]:
     """Of each key, whether the version has it, whatever its shard."""
     with plan.named():
         store, disk = _open_kept(plan), plan.disk()
@@ -312,7 +179,7 @@ def _seen(plan: _Plan, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
             yield pa.array(store.contains_many(keys))
 
 
-def _shards(plan: _Plan, keys: pa.Array) -> pa.Array:
+def _shards(plan: _Plan, keys: _Array) -> _Array:
     with plan.named():
         return pa.array(_open_kept(plan).shards_of(keys))
 
@@ -321,7 +188,7 @@ def _shards(plan: _Plan, keys: pa.Array) -> pa.Array:
 
 
 @dataclass
-class _Written(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
+class _Written(WriterCommitMessage):
     """What a task tells the driver."""
 
     sealed: list[str]
@@ -330,13 +197,13 @@ class _Written(WriterCommitMessage):  # type: ignore[misc, unused-ignore]
 
 
 @dataclass(frozen=True)
-class _Writer(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
+class _Writer(DataSourceArrowWriter):
     plan: _Plan
     change: _Change
     transaction: tuple[str, int, str] | None
     column: int
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:  # type: ignore[override, unused-ignore]
         with ExitStack() as stack:
             shard = _Shard(self.plan, stack)
             update: Update | None = None
@@ -356,10 +223,10 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
                         self._apply(update, keys)
             with self.plan.named(shard.number):
                 sealed = [] if update is None else [piece.to_json() for piece in update.seal()]
-        _log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
+        log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
         return _Written(sealed, count, shard.fetched)
 
-    def _apply(self, update: Update, keys: pa.Array) -> None:
+    def _apply(self, update: Update, keys: _Array) -> None:
         if self.change == "update":
             update.update(keys)
         elif self.change == "insert":
@@ -378,7 +245,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc, unused-ignore]
         """Deletes nothing: a commit that failed after its version was published is aborted, too."""
 
 
-class Source(DataSource):  # type: ignore[misc, unused-ignore]
+class Source(DataSource):
     """The data source ``gowk``: each task writes the keys of one shard, and the driver publishes a version.
 
     :meth:`Store.insert` and :meth:`Store.remove` use it. Whoever writes to it directly registers it
@@ -434,7 +301,7 @@ class Source(DataSource):  # type: ignore[misc, unused-ignore]
             fetch=options.get("fetch", "true").lower() != "false",
             batch=change if transaction is None else f"{change} of batch {batch} of {application!r}",
         )
-        return _Writer(plan, change, transaction, _column_of(schema, options.get("column"), path))
+        return _Writer(plan, cast(_Change, change), transaction, _column_of(schema, options.get("column"), path))
 
 
 def _column_of(schema: StructType, column: str | None, path: str) -> int:
@@ -523,11 +390,11 @@ class Store:
         self._bases[application, batch] = plan.version
         each = NEW_KEYS if new_keys is None else max(1, new_keys // Files(self.path).shards)
 
-        def is_new(keys: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        def is_new(keys: Iterator[_Array]) -> Iterator[_Array]:
             return _unseen(plan, each, keys)
 
         # To Spark it is no function of the key alone: it may neither be moved before other filters nor be evaluated twice.
-        judge = sf.arrow_udf(is_new, BooleanType()).asNondeterministic()
+        judge = _udf(is_new, BooleanType()).asNondeterministic()
         divided = self.by_shard(df, column)
         if order_by is not None:
             divided = divided.sortWithinPartitions(*(order_by if isinstance(order_by, list) else [order_by]))
@@ -652,11 +519,11 @@ class Store:
         """The rows with a key, one partition for each shard: what the data source ``gowk`` needs."""
         plan = self._plan(Files(self.path).version, "by_shard")
 
-        def shard(keys: pa.Array) -> pa.Array:
+        def shard(keys: _Array) -> _Array:
             return _shards(plan, keys)
 
         key, name = _key(df, column, self.path), f"gowk_shard_{uuid4().hex}"
-        of_key = sf.arrow_udf(shard, IntegerType())
+        of_key = _udf(shard, IntegerType())
         rows = df.where(key.isNotNull()).withColumn(name, of_key(key))
         return rows.repartitionById(Files(self.path).shards, name).drop(name)
 
@@ -670,10 +537,10 @@ class Store:
     def _seen(self) -> Any:
         plan = self._plan(Files(self.path).version, "mark")
 
-        def seen(keys: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        def seen(keys: Iterator[_Array]) -> Iterator[_Array]:
             return _seen(plan, keys)
 
-        return sf.arrow_udf(seen, BooleanType())
+        return _udf(seen, BooleanType())
 
     def _committed(self, application: str, batch: int, outcome: Literal["new", "already"]) -> StoreCommit | None:
         """How the transaction came out, if it or a later one of the application was committed."""
@@ -713,7 +580,7 @@ class Store:
                 # A job may fail after its version was published.
                 if self._committed(application, batch, "new") is None:
                     raise
-                _log.warning("store %s: batch %d of %r is committed, although Spark says that the job failed", self.path, batch, application)
+                log.warning("store %s: batch %d of %r is committed, although Spark says that the job failed", self.path, batch, application)
         committed = self._committed(application, batch, "new")
         if committed is None:
             raise RuntimeError(f"store {self.path}: Spark has ended the job of batch {batch} of {application!r} without its commit")
@@ -745,6 +612,10 @@ def _noted(path: str, application: str, batch: int) -> Iterator[None]:
     except Exception as error:
         error.add_note(f"gowk: batch {batch} of {application!r}, store {path}")
         raise
+
+
+def _udf(function: Callable[..., Any], kind: DataType) -> Any:
+    return arrow_udf(function, kind)  # type: ignore[call-overload, unused-ignore]
 
 
 def _key(df: DataFrame, column: str | Column, path: str) -> Column:

@@ -47,6 +47,8 @@ if find_spec("pyspark") is not None:
 
     import gowk.spark
 
+from gowk._disk import Disk
+
 pytestmark = pytest.mark.timeout(3600 if THOROUGH else 300)
 
 
@@ -320,13 +322,12 @@ def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
     assert many[0] <= few[0] + 5
 
 
-@needs_spark
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
     store.update_new([f"key {number}" for number in range(1000)])
     files = list(store.files.values())
     size = files[0].bytes
-    disk = gowk.spark._Disk(folder / "disk", 2 * size)
+    disk = Disk(folder / "disk", 2 * size)
     assert [disk.fetch(files[index]) for index in (0, 1, 0)] == [size, size, 0]
     os.utime(disk.copies / files[1].name, (1, 1))
     assert disk.fetch(files[2]) == size
@@ -335,11 +336,11 @@ def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     os.truncate(disk.copies / files[0].name, 100)
     assert disk.fetch(files[0]) == size
     assert gowk.Store("store", copies=disk.copies).contains_many([f"key {number}" for number in range(1000)]).all()
-    assert gowk.spark._Disk(folder / "small", size - 1).fetch(files[0]) == 0 and not (folder / "small").exists()
+    assert Disk(folder / "small", size - 1).fetch(files[0]) == 0 and not (folder / "small").exists()
     # What a killed process leaves: a half of a copy, and a folder with a working copy.
     code = (
-        "import os, signal, sys; from pathlib import Path; import gowk.spark, shutil\n"
-        f"disk = gowk.spark._Disk(Path({str(disk.root)!r}), {2 * size})\n"
+        "import gowk, os, shutil, signal; from pathlib import Path; from gowk._disk import Disk\n"
+        f"disk = Disk(Path({str(disk.root)!r}), {2 * size})\n"
         "with disk.scratch() as folder:\n"
         "    (folder / 'draft').write_text('x')\n"
         "    shutil.copyfileobj = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
