@@ -92,12 +92,12 @@ class _Plan:
         return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
 
     @contextmanager
-    def named(self, shard: int | None = None) -> Iterator[None]:
+    def named(self, work: _Shard | None = None) -> Iterator[None]:
         """Adds to an exception what was being done."""
         try:
             yield
         except Exception as error:
-            of_shard = "" if shard is None else f"shard {shard} of "
+            of_shard = "" if work is None or work.number is None else f"shard {work.number} of "
             error.add_note(f"gowk: {self.batch}, {of_shard}store {self.path}, version {self.version}")
             raise
 
@@ -144,7 +144,7 @@ def _unseen(plan: _Plan, new_keys: int, batches: Iterator[_Array]) -> Iterator[_
         shard = _Shard(plan, stack)
         distinct: Distinct | None = None
         for keys in batches:
-            with plan.named(shard.number):
+            with plan.named(shard):
                 new = ~shard.found(keys)
                 if new.any():
                     if distinct is None:
@@ -211,7 +211,7 @@ class _Writer(DataSourceArrowWriter):
             for batch in iterator:
                 keys = batch.column(self.column).drop_null()
                 count += len(keys)
-                with self.plan.named(shard.number):
+                with self.plan.named(shard):
                     # A shard in which nothing changes is not written anew.
                     found = shard.found(keys)
                     changes = found.any() if self.change == "remove" else not found.all()
@@ -221,7 +221,7 @@ class _Writer(DataSourceArrowWriter):
                         stack.callback(update.close)
                     if update is not None:
                         self._apply(update, keys)
-            with self.plan.named(shard.number):
+            with self.plan.named(shard):
                 sealed = [] if update is None else [piece.to_json() for piece in update.seal()]
         log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
         return _Written(sealed, count, shard.fetched)
