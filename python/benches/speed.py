@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +58,11 @@ def main(program: str, file: str, number: int) -> None:
         return speed
 
     reader = gowk.Reader(file)
+    few = keys[:100_000]
+    folder = tempfile.TemporaryDirectory()
+    with gowk.Writer(f"{folder.name}/small", capacity=len(few)) as writer:
+        writer.update(few)
+    small = gowk.Reader(f"{folder.name}/small")
     nothing = _gowk.Nothing()  # type: ignore[attr-defined]
     lines: list[tuple[str, Callable[[], float], str, Callable[[], float]]] = [
         (
@@ -73,6 +79,12 @@ def main(program: str, file: str, number: int) -> None:
         ),
         ("update_new, Arrow", lambda: update_new(arrow), "insert_unique_batch", lambda: counterpart("insert")),
         ("update_new, list of str", lambda: update_new(keys), "insert_unique_batch", lambda: counterpart("insert")),
+        (
+            "in, of 100,000 keys in the cache",
+            lambda: rate(len(few), lambda: each(few, small)),
+            "an empty method",
+            lambda: rate(len(few), lambda: each(few, nothing)),
+        ),
         (
             "in",
             lambda: rate(number, lambda: each(keys, reader)),

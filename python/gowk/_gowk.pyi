@@ -960,8 +960,8 @@ class Distinct:
 class Job:
     r"""A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
 
-    The job is a TOML file that names a filter, inputs, and perhaps a file for the keys seen for the first time;
-    ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
+    The job is a TOML file that names a filter or a store, inputs, and perhaps a file for the keys seen for the first
+    time; ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
 
     Args:
         path: the job file.
@@ -992,7 +992,7 @@ class Job:
         """The job file."""
     @property
     def filter(self) -> Path:
-        """The filter."""
+        """The filter, or the store."""
     @property
     def output(self) -> Path | None:
         """The file for keys seen for the first time; None if there is none."""

@@ -1,6 +1,6 @@
 //! From the descriptions of the library to the dataclasses of `gowk._info`.
 
-use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Limits, Repair, Report};
+use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Limits, Metadata, Repair, Report};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -22,6 +22,19 @@ pub(crate) const fn growth(growth: Growth) -> &'static str {
         Growth::Never => "never",
         Growth::Auto => "auto",
     }
+}
+
+/// A mapping that does not change.
+pub(crate) fn fixed<'py>(entries: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+    entries.py().import("types")?.getattr("MappingProxyType")?.call1((entries,))
+}
+
+pub(crate) fn metadata<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bound<'py, PyDict>> {
+    let entries = PyDict::new(py);
+    for (name, value) in metadata.iter() {
+        entries.set_item(name, PyBytes::new(py, value))?;
+    }
+    Ok(entries)
 }
 
 pub(crate) fn hash(hash: HashKind) -> &'static str {

@@ -11,8 +11,8 @@ use crate::{failure, info, options};
 
 /// A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
 ///
-/// The job is a TOML file that names a filter, inputs, and perhaps a file for the keys seen for the first time;
-/// ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
+/// The job is a TOML file that names a filter or a store, inputs, and perhaps a file for the keys seen for the first
+/// time; ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
 ///
 /// Args:
 ///     path: the job file.
@@ -73,7 +73,7 @@ impl Job {
         self.0.path()
     }
 
-    /// The filter.
+    /// The filter, or the store.
     #[getter]
     fn filter(&self) -> &Path {
         self.0.filter()

@@ -76,7 +76,7 @@ fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Distinct>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
-    module.add_function(wrap_pyfunction!(reader::whole::join, module)?)?;
+    module.add_function(wrap_pyfunction!(reader::join, module)?)?;
     module.add_function(wrap_pyfunction!(release_thread, module)?)?;
     #[cfg(feature = "bench")]
     module.add_class::<Nothing>()?;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use gowk::{Growth, OnDamage, Options, SlotsPerBucket, Verify};
+use gowk::{Growth, Limits, OnDamage, Options, Reader, SlotsPerBucket, Verify};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+
+use crate::failure;
 
 /// One of a few words.
 fn word<T: Copy>(option: &str, given: &str, words: &[(&str, T)]) -> PyResult<T> {
@@ -33,9 +35,9 @@ pub(crate) fn slots(given: u32) -> PyResult<SlotsPerBucket> {
         .ok_or_else(|| PyValueError::new_err(format!("slots_per_bucket is {given}, but must be 2 to 7")))
 }
 
-pub(crate) fn wait(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!("wait is {seconds} seconds, but must be a finite number, 0 or more"))
+pub(crate) fn seconds(option: &str, given: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(given).map_err(|_| {
+        PyValueError::new_err(format!("{option} is {given} seconds, but must be a finite number, 0 or more"))
     })
 }
 
@@ -49,7 +51,7 @@ pub(crate) fn common(
     if threads == 0 {
         return Err(PyValueError::new_err("threads is 0, but must be at least 1"));
     }
-    Ok(options.threads(threads).wait(wait(wait_for)?).verify(verify(verify_when)?))
+    Ok(options.threads(threads).wait(seconds("wait", wait_for)?).verify(verify(verify_when)?))
 }
 
 /// What is fixed when a filter or a store is created.
@@ -88,4 +90,18 @@ impl Creation<'_> {
         let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
         Ok(self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate))
     }
+}
+
+/// The options of another filter, if one is given.
+pub(crate) fn like(py: Python<'_>, other: Option<&Reader>) -> PyResult<Options> {
+    other.map_or(Ok(Options::new()), |other| failure::done(py, Options::like(other)))
+}
+
+/// From a `gowk.Limits`.
+pub(crate) fn limits(given: &Bound<'_, PyAny>) -> PyResult<Limits> {
+    Ok(Limits {
+        growth: growth(&given.getattr("growth")?.extract::<String>()?)?,
+        max_file_size: given.getattr("max_file_size")?.extract()?,
+        max_false_positive_rate: given.getattr("max_false_positive_rate")?.extract()?,
+    })
 }

@@ -1,31 +1,31 @@
-//! `gowk.Store`: one version of a store, and its lookups. What is done with a store as a whole is in `whole.rs`.
+//! `gowk.Store`, as Python sees it.
 
+mod changes;
 mod described;
 mod distinct;
+mod lookups;
 pub(crate) mod opened;
 mod sealed;
 mod update;
-mod whole;
 
 use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwapOption;
-use gowk::store::StoreReader;
+use gowk::store::Vacuum;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
-use crate::feed::{Operation, Stopped, feed};
 use crate::key::with_key;
+use crate::options::Creation;
+use crate::progress::{with_progress, with_progress_of_threads};
 use crate::reader::Reader;
-use crate::{array_of, failure};
+use crate::{array_of, failure, info, options};
+use changes::Marked;
 pub(crate) use distinct::Distinct;
-use opened::{Asked, Opened};
+use opened::{Asked, Base, Opened};
 pub(crate) use sealed::Sealed;
 pub(crate) use update::Update;
-
-/// Keys that are looked up at a time, for each thread.
-const ROWS: usize = 1 << 17;
 
 /// A folder of filters under versions: a set past one file or one machine, on any file system, without locks.
 ///
@@ -142,7 +142,7 @@ impl Store {
         let opened = self.opened(py)?;
         let store = opened.reader.store();
         let version = failure::done(py, py.detach(|| store.version(version)))?;
-        Ok(Self::of(self.path.clone(), self.asked.clone(), store.read_version(version)))
+        Ok(self.at_version(store.read_version(version)))
     }
 
     /// The store as it was before a transaction: in the version on which the transaction of this application and number
@@ -166,7 +166,7 @@ impl Store {
         let opened = self.opened(py)?;
         let store = opened.reader.store();
         let version = failure::done(py, py.detach(|| store.before(application, number)))?;
-        Ok(Self::of(self.path.clone(), self.asked.clone(), store.read_version(version)))
+        Ok(self.at_version(store.read_version(version)))
     }
 
     /// Whether the key is present in this version.
@@ -175,7 +175,7 @@ impl Store {
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = key.py();
         let opened = self.opened(py)?;
-        failure::done(py, with_key(key, |key| opened.reader.contains(key))?)
+        with_key(key, |key| failure::done(py, opened.reader.contains(key)))
     }
 
     /// Looks up many keys: a NumPy array of bool, one a key, in their order. A null is never present. The GIL is
@@ -191,30 +191,19 @@ impl Store {
     ///     WrongFile: the file of a shard is not the one that the version names.
     fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(keys.py())?;
-        let (reader, rows) = (&opened.reader, ROWS * self.asked.threads);
-        let take = |keys: &[&[u8]], found: &mut Vec<bool>| Ok(reader.contains_batch(keys, found)?);
-        Ok(array_of(keys.py(), feed(keys, Lookups { rows, take, answer: std::marker::PhantomData })?))
+        Ok(array_of(keys.py(), lookups::contains(&opened.reader, keys, self.asked.threads)?))
     }
 
     /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let opened = self.opened(py)?;
-        failure::done(py, with_key(key, |key| opened.reader.count(key))?).map(u64::from)
+        with_key(key, |key| failure::done(py, opened.reader.count(key))).map(u64::from)
     }
 
     /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
     fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let opened = self.opened(keys.py())?;
-        let reader: &StoreReader = &opened.reader;
-        let take = |keys: &[&[u8]], counts: &mut Vec<u64>| {
-            for key in keys {
-                counts.push(reader.count(key)?.into());
-            }
-            Ok(())
-        };
-        let operation = Lookups { rows: ROWS, take, answer: std::marker::PhantomData };
-        Ok(array_of(keys.py(), feed(keys, operation)?))
+        Ok(array_of(keys.py(), lookups::count(&self.opened(keys.py())?.reader, keys)?))
     }
 
     /// The shard that each key belongs to: a NumPy array of int32, one a key, in their order. A null has -1.
@@ -225,19 +214,7 @@ impl Store {
     /// >>> gowk.Store.create("crawl.store", shards=4, seed=1).shards_of(["a", "b", "c"])
     /// array([3, 2, 1], dtype=int32)
     fn shards_of<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let opened = self.opened(keys.py())?;
-        let store = opened.reader.store();
-        let take = |keys: &[&[u8]], shards: &mut Vec<ShardNumber>| {
-            for key in keys {
-                let shard = store.description().shard_of(store.hash(key)?);
-                // There are 65536 at most.
-                shards.push(ShardNumber(shard as i32));
-            }
-            Ok(())
-        };
-        let operation = Lookups { rows: ROWS, take, answer: std::marker::PhantomData };
-        let shards: Vec<i32> = feed(keys, operation)?.into_iter().map(|ShardNumber(shard)| shard).collect();
-        Ok(array_of(keys.py(), shards))
+        Ok(array_of(keys.py(), lookups::shards(self.opened(keys.py())?.reader.store(), keys)?))
     }
 
     /// A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
@@ -273,37 +250,244 @@ impl Store {
         let path = self.path.as_os_str().into_pyobject(py)?.repr()?.to_string();
         Ok(format!("gowk.Store({path}, version={})", self.number()))
     }
-}
 
-/// The shard of a key; a null has none.
-#[derive(Clone, Copy)]
-struct ShardNumber(i32);
-
-impl Default for ShardNumber {
-    fn default() -> Self {
-        Self(-1)
+    /// Creates a store in a folder that is not there or empty, and opens it.
+    ///
+    /// Args:
+    ///     path: the folder.
+    ///     shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
+    ///     capacity: distinct keys that all shards together take before they have to double; a million unless given.
+    ///     false_positive_rate: see :class:`Writer`.
+    ///     slots_per_bucket: see :class:`Writer`.
+    ///     seed: see :class:`Writer`.
+    ///     growth: whether shards double themselves when they are full; see :class:`Writer`.
+    ///     max_file_size: the most bytes that the file of a shard may have.
+    ///     max_false_positive_rate: the highest expected rate that a doubled shard may have.
+    ///     threads: see :class:`Store`.
+    ///     filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
+    ///         answers included. Give none of the options from ``capacity`` on beside it.
+    ///     progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
+    ///         call.
+    ///
+    /// Raises:
+    ///     Exists: something is in the way. It is a :class:`FileExistsError` too.
+    ///     Option: an option is outside its range. It is a :class:`ValueError` too.
+    ///     Indivisible: ``filter`` cannot be divided into so many shards.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, shards, capacity=None, false_positive_rate=None, slots_per_bucket=None, seed=None,
+        growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, filter=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        shards: u32,
+        capacity: Option<u64>,
+        false_positive_rate: Option<f64>,
+        slots_per_bucket: Option<u32>,
+        seed: Option<u64>,
+        growth: Option<&str>,
+        max_file_size: Option<u64>,
+        max_false_positive_rate: Option<f64>,
+        threads: usize,
+        filter: Option<PyRef<'_, Reader>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let creation = Creation {
+            capacity,
+            false_positive_rate,
+            slots_per_bucket,
+            seed,
+            growth,
+            max_file_size,
+            max_false_positive_rate,
+        };
+        Self::created(py, path, shards, &creation, threads, filter, progress)
     }
-}
 
-/// Lookups of many keys, so many at a time.
-struct Lookups<A, F> {
-    rows: usize,
-    take: F,
-    answer: std::marker::PhantomData<fn() -> A>,
-}
-
-impl<A, F> Operation for Lookups<A, F>
-where
-    A: Copy + Default + Send + 'static,
-    F: FnMut(&[&[u8]], &mut Vec<A>) -> Result<(), Stopped> + Send,
-{
-    type Answer = A;
-
-    fn rows(&self) -> usize {
-        self.rows
+    /// Whether a folder is a store, as far as its names tell.
+    #[staticmethod]
+    fn is_at(path: PathBuf) -> bool {
+        gowk::store::Store::is_at(path)
     }
 
-    fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<A>) -> Result<(), Stopped> {
-        (self.take)(keys, answers)
+    /// The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
+    ///
+    /// A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for as long
+    /// as it is wanted, and be read by ``Store(path, version=..., copies=folder)``. Copy under another name first and
+    /// rename then, so that nobody finds half a copy.
+    #[getter]
+    fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        described::files(py, opened.reader.store(), opened.reader.version())
+    }
+
+    /// The last transaction of each application, by its name.
+    #[getter]
+    fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        described::transactions(py, &self.opened(py)?.reader.version().transactions)
+    }
+
+    /// What the store is, and the version in numbers. No file of a shard is opened for it.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        described::info(py, &self.opened(py)?.reader)
+    }
+
+    /// All versions that there are, the oldest first.
+    fn log<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let opened = self.opened(py)?;
+        let all = failure::done(py, py.detach(|| opened.reader.store().log()))?;
+        all.iter().map(|version| described::version(py, version)).collect()
+    }
+
+    /// Begins an update, which nobody sees before its commit.
+    ///
+    /// Args:
+    ///     base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
+    ///         the version :meth:`before` the transaction; without a transaction, the newest.
+    ///     transaction: an application, a number, and perhaps a state that the application keeps: what makes the commit
+    ///         happen once, however often it is tried. Numbers of an application ascend.
+    ///     operation: what it is, in a word, for the log.
+    ///     scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
+    ///         store when they are sealed.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> with store.update() as update:     # commits at the end, or gives up at an exception
+    /// ...     update.update(["a", "b"])
+    /// >>> "a" in store, store.version
+    /// (True, 2)
+    #[pyo3(signature = (*, base=None, transaction=None, operation="update", scratch=None))]
+    fn update(
+        slf: Bound<'_, Self>,
+        base: Option<Base<'_>>,
+        transaction: Option<Marked>,
+        operation: &str,
+        scratch: Option<PathBuf>,
+    ) -> PyResult<Update> {
+        Self::begun(slf, base, transaction, operation, scratch, update::AFTERWARDS)
+    }
+
+    /// Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
+    /// key, in their order.
+    ///
+    /// Of equal keys, the first counts. A null has False. A transaction that was committed before changes nothing, and
+    /// has the same answers as the first time.
+    ///
+    /// Raises:
+    ///     Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
+    ///     Error: after any other error but :class:`StoreUnknown` nothing was committed, too.
+    #[pyo3(signature = (keys, *, transaction=None, operation="update", scratch=None))]
+    fn update_new<'py>(
+        slf: Bound<'py, Self>,
+        keys: &Bound<'py, PyAny>,
+        transaction: Option<Marked>,
+        operation: &str,
+        scratch: Option<PathBuf>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let update = Self::begun(slf, None, transaction, operation, scratch, "nothing was committed")?;
+        Ok(array_of(py, update.unique_and_committed(keys)?))
+    }
+
+    /// Publishes a version with sealed shards, which other processes may have made: all or nothing.
+    ///
+    /// Versions that came since the base stay: the changes are put on top of them. This store object moves to the newest
+    /// version then.
+    ///
+    /// Args:
+    ///     sealed: what :meth:`Update.seal` returned, one or none for each shard.
+    ///     base: the version that the updates were made on; unless given, that of ``sealed``.
+    ///     transaction: see :meth:`update`. If it was committed before, or a later one of the application was, nothing is
+    ///         changed.
+    ///     operation: what it is, in a word, for the log.
+    ///
+    /// Raises:
+    ///     Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
+    ///     Expired: a vacuum has given up updates of a base as old as this.
+    ///     Misfit: a sealed shard is of another store or base, or there are two of one shard.
+    ///     StoreUnknown: whether the version is durable is unknown; commit again with the same transaction.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> update = store.update()
+    /// >>> update.update(["a", "b"])
+    /// >>> sealed = [piece.to_json() for piece in update.seal()]     # sent to another process
+    /// >>> store.commit(map(gowk.Sealed.from_json, sealed), transaction=("crawl", 118)).outcome
+    /// 'new'
+    #[pyo3(signature = (sealed, *, base=None, transaction=None, operation="update"))]
+    fn commit<'py>(
+        &self,
+        sealed: &Bound<'py, PyAny>,
+        base: Option<Base<'_>>,
+        transaction: Option<Marked>,
+        operation: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.committed(sealed, base, transaction, operation)
+    }
+
+    /// A set of keys that is thrown away, for finding equal keys within a batch.
+    ///
+    /// It takes keys of all shards, wrongly takes a new key for a seen one as seldom as the store does when it is created,
+    /// and answers the same way each time it is given the same keys in the same order.
+    ///
+    /// Args:
+    ///     capacity: distinct keys that it takes before it has to double.
+    ///     folder: where its file is, of some two bytes a key; the system's folder for temporary files unless given.
+    #[pyo3(signature = (capacity, *, folder=None))]
+    fn distinct(&self, py: Python<'_>, capacity: u64, folder: Option<PathBuf>) -> PyResult<Distinct> {
+        Distinct::new(py, self.opened(py)?.reader.store().description(), capacity, folder.as_deref())
+    }
+
+    /// Removes versions that are not to be kept, files that only they name, and what updates have left that can no
+    /// longer be committed. Nothing else ever removes anything.
+    ///
+    /// Args:
+    ///     keep: versions that stay whatever their age, the newest included.
+    ///     grace: seconds for which a version stays after the next one was made, so that readers and updates that began
+    ///         with it can come to their ends.
+    ///
+    /// >>> import gowk
+    /// >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
+    /// 0
+    #[pyo3(signature = (*, keep=1, grace=86400.0))]
+    fn vacuum<'py>(&self, py: Python<'py>, keep: u64, grace: f64) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let vacuum = Vacuum::default().keep(keep).grace(options::seconds("grace", grace)?);
+        let told = failure::done(py, py.detach(|| opened.reader.store().vacuum(&vacuum)))?;
+        described::vacuumed(py, &told)
+    }
+
+    /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
+    ///
+    /// Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
+    /// or is not the one that the version names.
+    ///
+    /// Args:
+    ///     progress: called with the files read, and all there are. An exception of it ends the call.
+    #[pyo3(signature = (progress=None))]
+    fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
+        let opened = self.opened(py)?;
+        let reports = with_progress_of_threads(py, progress, |tell| opened.reader.verify(tell))?;
+        let all = PyDict::new(py);
+        for (shard, found) in failure::done(py, reports)? {
+            match found {
+                Ok(report) => all.set_item(shard, info::report(py, &report)?)?,
+                Err(error) => all.set_item(shard, failure::raised(py, &error))?,
+            }
+        }
+        Ok(all)
+    }
+
+    /// Joins all shards of this version into one filter at ``destination``, where there must be none. It answers as the
+    /// store does, wrong answers included.
+    ///
+    /// Args:
+    ///     destination: the file.
+    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
+    #[pyo3(signature = (destination, progress=None))]
+    fn join_to(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let opened = self.opened(py)?;
+        let outcome = with_progress(py, progress, |tell| opened.reader.join_to(&destination, tell))?;
+        failure::done(py, outcome)
     }
 }

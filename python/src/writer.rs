@@ -1,21 +1,22 @@
-//! `gowk.Writer`: opening and committing. What it does with keys is in `keys.rs`, and what it does with the filter as a
-//! whole in `whole.rs`.
+//! `gowk.Writer`, as Python sees it.
+//!
+//! All methods of a class are in one block. PyO3 can divide them, but then keeps the code of all classes of the Arrow
+//! crates too, which makes the module twice as large.
 
-mod keys;
-mod whole;
+mod opened;
 
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use gowk::Merge;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::key::{bytes_of, with_key};
 use crate::options::Creation;
-use crate::owned::{Owned, breathe};
+use crate::owned::{Owned, refusals};
 use crate::reader::Reader;
-use crate::{failure, options};
-
-/// What may become of keys that were taken before an exception.
-const AFTERWARDS: &str = "commit() keeps what was taken, and rollback() undoes it";
+use crate::{array_of, failure, info, options};
 
 /// A filter open for changes: by one writer at a time, over all processes.
 ///
@@ -96,15 +97,6 @@ impl Writer {
         like: Option<PyRef<'_, Reader>>,
         shard: Option<(u64, u64)>,
     ) -> PyResult<Self> {
-        let path = std::path::absolute(path)?;
-        let options = match like {
-            Some(other) => failure::done(py, gowk::Options::like(other.reader(py)?))?,
-            None => gowk::Options::new(),
-        };
-        let mut options = options::common(options, threads, wait, verify)?
-            .max_kicks(max_kicks)
-            .void_growth(void_growth)
-            .growth_progress(|_, _| breathe());
         let creation = Creation {
             capacity,
             false_positive_rate,
@@ -114,21 +106,13 @@ impl Writer {
             max_file_size,
             max_false_positive_rate,
         };
-        options = creation.add_to(options)?;
-        if let Some((number, of)) = shard {
-            options = options.shard(number, of);
-        }
-        let writer = py.detach(|| match mode {
-            "a" => Ok(options.open(&path)),
-            "r+" => Ok(options.open_existing(&path)),
-            "x" => Ok(options.create(&path)),
-            "w" => Ok(options.force(true).create(&path)),
-            _ => Err(PyValueError::new_err(format!(
-                "mode is {mode:?}, but must be \"a\", \"r+\", \"x\" or \"w\""
-            ))),
-        });
-        let writer = failure::done(py, writer?)?;
-        Ok(Self { owned: Owned::new(path.clone(), "Writer", AFTERWARDS, writer), path, threads })
+        let like = like.as_ref().map(|other| other.reader(py)).transpose()?;
+        let options = options::common(options::like(py, like)?, threads, wait, verify)?
+            .max_kicks(max_kicks)
+            .void_growth(void_growth);
+        let options =
+            shard.into_iter().fold(creation.add_to(options)?, |options, (n, of)| options.shard(n, of));
+        Self::opened(py, path, mode, threads, options)
     }
 
     /// Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does nothing.
@@ -198,5 +182,305 @@ impl Writer {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let threads = if self.threads == 1 { String::new() } else { format!(", threads={}", self.threads) };
         Ok(format!("gowk.Writer({}{threads})", self.path.as_os_str().into_pyobject(py)?.repr()?))
+    }
+
+    /// Whether the key is present, with the changes of the open transaction; see :meth:`Reader.__contains__`.
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.contains(bytes)))
+    }
+
+    /// Looks up many keys: a NumPy array of bool, one a key, in their order. See :meth:`Reader.contains_many`; a reader
+    /// is faster.
+    fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.owned.look_up(keys, |writer, keys, found: &mut Vec<bool>| {
+            for key in keys {
+                found.push(writer.contains(key)?);
+            }
+            Ok(())
+        })?;
+        Ok(array_of(keys.py(), found))
+    }
+
+    /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+    fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.count(bytes))).map(u64::from)
+    }
+
+    /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
+    fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let counts = self.owned.look_up(keys, |writer, keys, counts: &mut Vec<u64>| {
+            for key in keys {
+                counts.push(writer.count(key)?.into());
+            }
+            Ok(())
+        })?;
+        Ok(array_of(keys.py(), counts))
+    }
+
+    /// Stores the key unless it is found already.
+    ///
+    /// Raises:
+    ///     TypeError: the key is neither ``str`` nor ``bytes``-like.
+    ///     Full: the filter has no room, and must not grow.
+    ///     Growth: the filter has no room, and growing would not be right.
+    fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.add_new(key).map(drop)
+    }
+
+    /// Stores the key unless it is found already; returns whether it was **new**, and so was stored.
+    ///
+    /// Errors as for :meth:`add`.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.add_new("a"), seen.add_new(b"a")
+    /// (True, False)
+    fn add_new(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_unique(bytes)))
+    }
+
+    /// Stores all keys that are not found already. Nulls are skipped. The GIL is released.
+    ///
+    /// An iterable is read in chunks, in constant memory: about a million keys, or 16 MiB of them. If it raises, if one
+    /// of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's attribute
+    /// ``taken`` has their number, and a note says so. :meth:`commit` keeps them, and :meth:`rollback` undoes them.
+    ///
+    /// Args:
+    ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+    ///
+    /// Raises:
+    ///     TypeError: one of the keys is none, which the message names by its index.
+    ///     Full: some keys found no room, and the filter must not grow. The others of their chunk were taken.
+    ///     Growth: some keys found no room, and growing would not be right.
+    ///
+    /// >>> import gowk
+    /// >>> seen = gowk.Writer("seen.gowk")
+    /// >>> try:
+    /// ...     seen.update(["a", "b", 3, "d"])
+    /// ... except TypeError as error:
+    /// ...     print(error, error.taken)
+    /// keys[2] is int, but a key is str or bytes-like 2
+    /// >>> "b" in seen, "d" in seen
+    /// (True, False)
+    /// >>> seen.close()
+    fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut stored = Vec::new();
+        let take = |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| {
+            refusals(writer.insert_unique_batch(keys, &mut stored))
+        };
+        self.owned.change(keys, take).map(drop)
+    }
+
+    /// As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
+    ///
+    /// Of equal keys, the first counts. A null has False. If an exception ends the call, its attribute ``mask`` has the
+    /// answers of the keys that were taken.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.update_new(["a", "b", "a"])
+    /// array([ True,  True, False])
+    fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let stored = self
+            .owned
+            .change(keys, |writer, keys, stored| refusals(writer.insert_unique_batch(keys, stored)))?;
+        Ok(array_of(keys.py(), stored))
+    }
+
+    /// Stores one more copy of the key, as removal needs it: one removal takes one copy. Errors as for :meth:`add`.
+    fn insert(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert(bytes)))
+    }
+
+    /// Stores one more copy of each key. Otherwise as :meth:`update`.
+    fn insert_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+        let take =
+            |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| refusals(writer.insert_batch(keys));
+        self.owned.change(keys, take).map(drop)
+    }
+
+    /// Removes one copy of the key; returns whether there was one.
+    ///
+    /// Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
+    ///
+    /// Raises:
+    ///     UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
+    fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove(bytes)))
+    }
+
+    /// As :meth:`remove`, even if inserts were skipped. Skipped keys that rely on the removed entry are lost with it.
+    fn remove_unchecked(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove_unchecked(bytes)))
+    }
+
+    /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+    ///
+    /// Otherwise as :meth:`remove` and :meth:`update_new`.
+    fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let removed = self.owned.change(keys, |writer, keys, removed| {
+            writer.remove_batch(keys, removed)?;
+            Ok(())
+        })?;
+        Ok(array_of(keys.py(), removed))
+    }
+
+    /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB of
+    /// journal.
+    fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        self.owned.slowly(py, gowk::Writer::checkpoint)
+    }
+
+    /// Doubles the filter now, as part of the open transaction.
+    ///
+    /// Args:
+    ///     progress: called with the regions done, and all there are. An exception of it ends the doubling.
+    ///
+    /// Raises:
+    ///     Growth: a limit forbids it.
+    #[pyo3(signature = (progress=None))]
+    fn grow(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        self.telling(py, progress, |writer, tell| writer.grow_with(tell))
+    }
+
+    /// Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
+    /// then is told by :attr:`Info.shrunk`.
+    ///
+    /// Args:
+    ///     progress: called with the regions done, and all there are. An exception of it ends the halving.
+    ///
+    /// Raises:
+    ///     Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
+    #[pyo3(signature = (progress=None))]
+    fn shrink(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        self.telling(py, progress, |writer, tell| writer.shrink_with(tell))
+    }
+
+    /// Stores all that another filter holds, as part of the open transaction, without its keys.
+    ///
+    /// Both need the same seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the time of
+    /// a doubling, however little the other one holds. Of its metadata nothing is taken.
+    ///
+    /// Args:
+    ///     other: a reader of the other filter.
+    ///     sum: whether copies add up, so that removal stays safe if it was safe in both. Otherwise what both have is stored
+    ///         once, and removal is refused from then on.
+    ///     progress: called with the regions done, and all there are; from the start again where the filter has to double.
+    ///         An exception of it ends the merge.
+    ///
+    /// Raises:
+    ///     Unlike: the filters differ in what must be equal, which the message says.
+    ///     Full: there is no room, and the filter must not grow.
+    ///     Growth: there is no room, and growing would not be right.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("monday.gowk") as monday:
+    /// ...     monday.update(["a", "b"])
+    /// >>> with gowk.Writer("tuesday.gowk", like=gowk.Reader("monday.gowk")) as tuesday:
+    /// ...     tuesday.update(["b", "c"])
+    /// ...     tuesday.merge(gowk.Reader("monday.gowk"))
+    /// >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
+    /// array([ True,  True,  True, False])
+    #[pyo3(signature = (other, *, sum=false, progress=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        other: PyRef<'_, Reader>,
+        sum: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let other = other.reader(py)?.clone();
+        let mode = if sum { Merge::Sum } else { Merge::Union };
+        self.telling(py, progress, |writer, tell| writer.merge_with(&other, mode, tell))
+    }
+
+    /// How far the filter may grow.
+    #[getter]
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        info::limits(py, &self.owned.quickly(py, |writer| writer.limits())?)
+    }
+
+    /// Changes how far the filter may grow: at once, whatever becomes of the open transaction.
+    ///
+    /// Args:
+    ///     limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
+    ///
+    /// Raises:
+    ///     Option: a limit is out of range, or below what the file has already.
+    ///
+    /// >>> import dataclasses, gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.set_limits(dataclasses.replace(seen.limits, max_file_size=8 << 30))
+    /// >>> gowk.Reader("seen.gowk").info().max_file_size
+    /// 8589934592
+    fn set_limits(&self, limits: &Bound<'_, PyAny>) -> PyResult<()> {
+        let new = options::limits(limits)?;
+        self.owned.slowly(limits.py(), |writer| writer.set_limits(new))
+    }
+
+    /// Gives up damaged pages, so that the filter can be used again: their slots match every key from now on. Rolls the
+    /// open transaction back, and commits.
+    ///
+    /// Args:
+    ///     progress: called with the pages read, and all there are. An exception of it ends the repair.
+    #[pyo3(signature = (progress=None))]
+    fn repair<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let repair = self.telling(py, progress, |writer, tell| writer.repair(tell))?;
+        info::repair(py, &repair)
+    }
+
+    /// The copies that are stored, with the changes of the open transaction: keys inserted, less those removed. Keys that
+    /// :meth:`add` or :meth:`update` found present do not count.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let info = self.owned.quickly(py, |writer| writer.info())?;
+        Ok(info.copies as usize)
+    }
+
+    /// The filter as the open transaction has it.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        info::info(py, &self.owned.quickly(py, |writer| writer.info())?)
+    }
+
+    /// The chance that a key never inserted is found now, 0 to 1.
+    #[getter]
+    fn expected_false_positive_rate(&self, py: Python<'_>) -> PyResult<f64> {
+        Ok(self.owned.quickly(py, |writer| writer.info())?.expected_false_positive_rate)
+    }
+
+    /// Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back with
+    /// the keys. At most 49,152 bytes in all, with 8 for each entry.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.metadata["crawl"] = b"page 17"
+    /// >>> gowk.Reader("seen.gowk").metadata["crawl"]
+    /// b'page 17'
+    #[getter]
+    fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("gowk._metadata")?.getattr("Metadata")?.call1((slf,))
+    }
+
+    #[pyo3(name = "_entries")]
+    fn entries<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        info::metadata(py, &self.owned.quickly(py, |writer| writer.metadata().cloned())?)
+    }
+
+    #[pyo3(name = "_set_entry")]
+    fn set_entry(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if value.is_instance_of::<pyo3::types::PyString>() {
+            return Err(PyTypeError::new_err("the value is str, but metadata holds bytes; encode it"));
+        }
+        let value = bytes_of(value).map_err(|no_key| no_key.raised(py, "the value"))?.into_owned();
+        self.owned.quickly(py, |writer| -> gowk::Result<()> {
+            writer.metadata_mut()?.set(name, value);
+            Ok(())
+        })
+    }
+
+    /// Removes an entry; returns whether there was one.
+    #[pyo3(name = "_remove_entry")]
+    fn remove_entry(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        self.owned
+            .quickly(py, |writer| -> gowk::Result<bool> { Ok(writer.metadata_mut()?.remove(name).is_some()) })
     }
 }

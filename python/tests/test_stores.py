@@ -598,6 +598,9 @@ def test_a_batch_that_ends_early_says_what_was_taken() -> None:
     error: Any = caught.value
     assert error.taken == 2 and error.mask.tolist() == [True, True]
     assert error.__notes__ == ["gowk: keys[0:2] were taken; commit() keeps what was taken, and close() gives it up"]
+    with pytest.raises(TypeError) as caught:
+        store.update_new(["a", "b", 3, "d"])
+    assert caught.value.__notes__ == ["gowk: keys[0:2] were taken; nothing was committed"]
     assert update.commit().version == 2 and store.contains_many(["a", "b", "d"]).tolist() == [True, True, False]
 
 

@@ -244,6 +244,16 @@ impl LockArgs {
     pub(super) fn apply(&self, options: Options) -> Options {
         options.wait(self.wait.unwrap_or_default())
     }
+
+    /// Says that these have no effect on a store.
+    pub(super) fn note_ignored_by_store(&self, store: &Path) {
+        if self.wait.is_some() {
+            let store = store.display();
+            super::output::note(format_args!(
+                "{store}: is a store, which has no lock to wait for: --wait has no effect"
+            ));
+        }
+    }
 }
 
 impl KeyArgs {

@@ -17,6 +17,7 @@ use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::refused::Refusals;
 use super::stop::Stop;
+use super::store;
 use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
@@ -92,6 +93,9 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let job = Job::read(&self.job).map_err(|error| self.failed(error))?;
+        if store::is_store(job.filter()) {
+            self.lock.note_ignored_by_store(job.filter());
+        }
         let pace = Pace::new(self.json);
         let bar = pace.clone();
         let options =

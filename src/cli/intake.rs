@@ -32,12 +32,15 @@ use pace::Pace;
 
 /// The longest that a key waits for its commit.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
+/// The most keys that wait for a commit, unless told.
+const COMMIT_EVERY: NonZeroU64 = NonZeroU64::new(1_000_000).expect("a positive number");
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit whenever so many keys were taken, and after 10 seconds in any case
-    #[arg(long, value_name = "KEYS", default_value = "1_000_000", value_parser = quantity::positive)]
-    commit_every: NonZeroU64,
+    /// Commit whenever so many keys were taken, and after 10 seconds in any case [default: 1_000_000]; a store is
+    /// committed once, at the end
+    #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
+    commit_every: Option<NonZeroU64>,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}: its number,
     /// and the keys taken so far in this run. The event is "unknown" if a failure leaves open whether that
@@ -70,14 +73,21 @@ pub(super) struct InsertArgs {
 }
 
 impl IntakeArgs {
-    /// The same for a store.
-    pub(super) const fn given<'a>(
+    /// The same for a store. Says which options have no effect on one.
+    pub(super) fn given<'a>(
         &'a self,
         store: &'a Path,
         options: Options,
         args: &'a StoreArgs,
         operation: &'static str,
     ) -> Given<'a> {
+        self.lock.note_ignored_by_store(store);
+        if self.commit_every.is_some() {
+            let store = store.display();
+            output::note(format_args!(
+                "{store}: is a store, which is committed once, at the end: --commit-every has no effect"
+            ));
+        }
         let (keys, json) = (&self.keys, self.json);
         Given { store, keys, json, options, args, operation, transaction: None, insert: None }
     }
@@ -105,7 +115,7 @@ impl IntakeArgs {
         let mut feed = source.feed;
         // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
         let stop = Stop::listen(feed.waker())?;
-        let clock = CommitClock::new(Some(self.commit_every), Some(COMMIT_AFTER));
+        let clock = CommitClock::new(Some(self.commit_every.unwrap_or(COMMIT_EVERY)), Some(COMMIT_AFTER));
         let file = file.to_owned();
         let mut intake = Intake {
             json: self.json,

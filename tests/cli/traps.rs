@@ -55,6 +55,32 @@ fn a_number_behind_wait_belongs_to_it() {
 }
 
 #[test]
+fn options_without_effect_on_a_store_are_named() {
+    const JOB: &str =
+        "name = \"keys\"\n[filter]\npath = \"s\"\n[input]\npaths = [\"keys\"]\nformat = \"lines\"\n";
+    let folder = Folder::new();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    let said = |words: &[&str]| {
+        let ended = folder.run(words, "a\n");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.err
+    };
+    for verb in [&["dedup"][..], &["insert", "--copies"], &["remove", "--unsafe"]] {
+        let file = [verb, &["s"]].concat();
+        assert_eq!(said(&file), "");
+        let both = said(&[&file[..], &["--wait=2", "--commit-every", "5"]].concat());
+        assert_eq!(both.matches("no effect").count(), 2, "{both}");
+        assert!(both.contains("--wait has no effect") && both.contains("--commit-every has no effect"));
+    }
+    // On a filter they have one.
+    assert_eq!(said(&["dedup", "f", "--wait=2", "--commit-every", "5"]), "");
+    std::fs::write(folder.path("keys"), "b\n").unwrap();
+    std::fs::write(folder.path("job.toml"), JOB).unwrap();
+    assert!(said(&["ingest", "job.toml", "--wait"]).contains("--wait has no effect"));
+    assert!(!said(&["ingest", "job.toml"]).contains("no effect"));
+}
+
+#[test]
 fn compressed_inputs_are_recognised_by_their_content() {
     let folder = Folder::new();
     let keys = lines(0..50_000);

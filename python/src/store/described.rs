@@ -7,12 +7,7 @@ use gowk::store::{Committed, Done, Store, StoreReader, Vacuumed, Version};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::info::{growth, hash, made, uuid};
-
-/// A mapping that does not change.
-fn fixed<'py>(entries: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-    entries.py().import("types")?.getattr("MappingProxyType")?.call1((entries,))
-}
+use crate::info::{fixed, growth, hash, made, uuid};
 
 pub(super) fn files<'py>(py: Python<'py>, store: &Store, version: &Version) -> PyResult<Bound<'py, PyAny>> {
     let all = PyDict::new(py);

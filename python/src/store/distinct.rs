@@ -58,7 +58,7 @@ impl Distinct {
 #[pymethods]
 impl Distinct {
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.0.quickly(key.py(), |thrown| thrown.writer.contains(bytes)))?
+        with_key(key, |bytes| self.0.quickly(key.py(), |thrown| thrown.writer.contains(bytes)))
     }
 
     /// Looks up many keys: a NumPy array of bool, one a key, in their order.

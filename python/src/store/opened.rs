@@ -8,7 +8,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::Store;
+use crate::options::Creation;
 use crate::process::generation;
+use crate::progress::with_progress;
+use crate::reader::Reader;
 use crate::{failure, options};
 
 /// How a store was asked to be opened: what travels when it is pickled.
@@ -71,6 +74,41 @@ impl Store {
     pub(super) fn of(path: PathBuf, asked: Asked, reader: StoreReader) -> Self {
         let version = reader.version().number;
         Self { path, asked, version, opened: Some(Opened::new(reader)).into() }
+    }
+
+    /// The same store at another version.
+    pub(super) fn at_version(&self, reader: StoreReader) -> Self {
+        Self::of(self.path.clone(), self.asked.clone(), reader)
+    }
+
+    pub(super) fn created(
+        py: Python<'_>,
+        path: PathBuf,
+        shards: u32,
+        creation: &Creation<'_>,
+        threads: usize,
+        filter: Option<PyRef<'_, Reader>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let path = std::path::absolute(path)?;
+        let (on_damage, verify) = ("error".to_owned(), "first_touch".to_owned());
+        let asked = Asked { copies: None, threads, on_damage, verify };
+        if filter.is_some() && creation.is_any_given() {
+            let message = "filter says what the store is; give no capacity, rate, slots, seed, growth or limits beside it";
+            return Err(PyValueError::new_err(message));
+        }
+        let options = creation.add_to(asked.options()?)?;
+        let store = match filter {
+            None => py.detach(|| store::Store::create(&path, shards, &options)),
+            Some(filter) => {
+                let filter = filter.reader(py)?;
+                with_progress(py, progress, |tell| {
+                    store::Store::create_from(&path, shards, filter, &options, tell)
+                })?
+            }
+        };
+        let reader = failure::done(py, store.and_then(|store| store.read()))?;
+        Ok(Self::of(path, asked, reader))
     }
 
     /// The version that is looked into, as this process has opened it.

@@ -13,7 +13,7 @@ use crate::progress::with_progress_of_threads;
 use crate::{array_of, failure};
 
 /// What may become of keys that were taken before an exception.
-const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
+pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
 
 /// Changes to a store, made on one version of it, and seen by nobody before their commit.
 ///
@@ -38,15 +38,26 @@ impl Update {
         update: store::Update,
         operation: String,
         transaction: Option<Transaction>,
+        afterwards: &'static str,
     ) -> Self {
         let (path, base) = (store.get().path.clone(), update.base().number);
-        let owned = Owned::new(path, "Update", AFTERWARDS, update);
+        let owned = Owned::new(path, "Update", afterwards, update);
         Self { store: store.unbind(), base, operation, transaction, owned, committed: PyOnceLock::new() }
     }
 
     /// Stores all keys that are not found already.
-    pub(super) fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         self.owned.change(keys, |update, keys, stored| refusals(update.insert_unique_batch(keys, stored)))
+    }
+
+    /// Stores all keys that are not found already, and commits; or gives all up.
+    pub(super) fn unique_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        let py = keys.py();
+        let outcome = self.unique(keys).and_then(|stored| self.commit(py).map(|_| stored));
+        if outcome.is_err() {
+            self.close(py)?;
+        }
+        outcome
     }
 }
 
@@ -121,7 +132,7 @@ impl Update {
     /// Ends the update: seals the shards that were touched, and publishes a version with them.
     ///
     /// Errors as for :meth:`Store.commit`. The update is lost then.
-    pub(super) fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let update = self.owned.take_open(py)?;
         let transaction = self.transaction.clone();
         let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, transaction)))?;
@@ -134,7 +145,7 @@ impl Update {
     }
 
     /// Ends the update and gives up its changes. Closing again does nothing.
-    pub(super) fn close(&self, py: Python<'_>) -> PyResult<()> {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         let update = self.owned.take(py)?;
         py.detach(|| drop(update));
         Ok(())

@@ -1,0 +1,89 @@
+//! Beginning updates, and committing what they have made.
+
+use std::path::PathBuf;
+
+use gowk::store::{Change, Transaction};
+use pyo3::prelude::*;
+
+use super::opened::Base;
+use super::{Sealed, Store, Update, described};
+use crate::failure;
+
+/// An application, a number, and perhaps a state.
+#[derive(FromPyObject)]
+pub(super) enum Marked {
+    Number(String, u64),
+    State(String, u64, String),
+}
+
+impl Marked {
+    fn transaction(self) -> Transaction {
+        match self {
+            Self::Number(application, number) => Transaction::new(application, number),
+            Self::State(application, number, state) => Transaction { application, number, state },
+        }
+    }
+}
+
+impl Store {
+    /// An update, and what may become of keys that it took before an exception.
+    pub(super) fn begun(
+        slf: Bound<'_, Self>,
+        base: Option<Base<'_>>,
+        transaction: Option<Marked>,
+        operation: &str,
+        scratch: Option<PathBuf>,
+        afterwards: &'static str,
+    ) -> PyResult<Update> {
+        let py = slf.py();
+        let own = slf.get();
+        let transaction = transaction.map(Marked::transaction);
+        let opened = own.opened(py)?;
+        let store = opened.reader.store();
+        let base = match (own.base(py, base)?, &transaction) {
+            (Some(base), _) => base,
+            (None, Some(Transaction { application, number, .. })) => {
+                failure::done(py, py.detach(|| store.before(application, *number)))?
+            }
+            (None, None) => failure::done(py, py.detach(|| store.newest()))?,
+        };
+        let update = store.update_of(base);
+        let update = match scratch {
+            Some(folder) => update.scratch(std::path::absolute(folder)?),
+            None => update,
+        };
+        Ok(Update::new(slf, update, operation.to_owned(), transaction, afterwards))
+    }
+
+    /// Commits sealed shards.
+    pub(super) fn committed<'py>(
+        &self,
+        sealed: &Bound<'py, PyAny>,
+        base: Option<Base<'_>>,
+        transaction: Option<Marked>,
+        operation: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = sealed.py();
+        let all: PyResult<Vec<gowk::store::Sealed>> =
+            sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect();
+        let sealed = all?;
+        let transaction = transaction.map(Marked::transaction);
+        let application = transaction.as_ref().map(|transaction| transaction.application.clone());
+        let opened = self.opened(py)?;
+        let store = opened.reader.store();
+        let base = match (base, sealed.first(), &transaction) {
+            (Some(Base::Number(number)), _, _) => number,
+            (Some(base), _, _) => self.base(py, Some(base))?.map_or(0, |version| version.number),
+            (None, Some(first), _) => first.base(),
+            (None, None, Some(Transaction { application, number, .. })) => {
+                failure::done(py, py.detach(|| store.before(application, *number)))?.number
+            }
+            (None, None, None) => return described::commit(py, &gowk::store::Committed::Unchanged, None),
+        };
+        let change = Change { base, operation: operation.to_owned(), transaction, sealed };
+        let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
+        // If it cannot, the next refresh will tell why. The commit is done.
+        let _ = self.moved(py);
+        described::commit(py, &outcome, application.as_deref())
+    }
+}

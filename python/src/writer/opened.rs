@@ -1,0 +1,51 @@
+//! A writer's filter, opened or created.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::Writer;
+use crate::failure;
+use crate::owned::{Owned, breathe};
+use crate::progress::with_progress;
+
+/// What may become of keys that were taken before an exception.
+const AFTERWARDS: &str = "commit() keeps what was taken, and rollback() undoes it";
+
+impl Writer {
+    pub(super) fn opened(
+        py: Python<'_>,
+        path: PathBuf,
+        mode: &str,
+        threads: usize,
+        options: gowk::Options,
+    ) -> PyResult<Self> {
+        let path = std::path::absolute(path)?;
+        let options = options.growth_progress(|_, _| breathe());
+        let writer = py.detach(|| match mode {
+            "a" => Ok(options.open(&path)),
+            "r+" => Ok(options.open_existing(&path)),
+            "x" => Ok(options.create(&path)),
+            "w" => Ok(options.force(true).create(&path)),
+            _ => Err(PyValueError::new_err(format!(
+                "mode is {mode:?}, but must be \"a\", \"r+\", \"x\" or \"w\""
+            ))),
+        });
+        let writer = failure::done(py, writer?)?;
+        Ok(Self { owned: Owned::new(path.clone(), "Writer", AFTERWARDS, writer), path, threads })
+    }
+
+    /// Does something that tells how far it is.
+    pub(super) fn telling<T: Send>(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+        work: impl FnOnce(&mut gowk::Writer, &mut dyn FnMut(u64, u64)) -> gowk::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.owned.check()?;
+        let outcome =
+            with_progress(py, progress, |tell| self.owned.without_the_gil(|writer| work(writer, tell)))?;
+        failure::done(py, outcome?)
+    }
+}
