@@ -1,0 +1,155 @@
+"""What tasks of a cluster keep on a local disk: copies of shards' files, and what they are writing.
+
+Invariants:
+
+1. A copy has the file's own name, which is never given twice, and appears under it whole.
+2. What a killed task leaves is held by no process, and is removed by a later task.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from ._info import ShardFile
+
+log = logging.getLogger("gowk.spark")
+if log.level == logging.NOTSET:
+    # Spark collects what its Python workers log, and leaves their root logger at warnings: see python_worker_logs().
+    log.setLevel(logging.INFO)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A folder with copies of shards' files, no more of them than ``limit`` bytes, and with what tasks are writing."""
+
+    root: Path
+    limit: int
+
+    @property
+    def copies(self) -> Path:
+        return self.root / "copies"
+
+    def fetch(self, file: ShardFile) -> int:
+        """Sees to it that there is a copy of the file, if it finds room; returns the bytes that were copied for it.
+
+        Without a copy, the file is read in the store.
+        """
+        copy = self.copies / file.name
+        if _is_whole(copy, file):
+            os.utime(copy)
+            return 0
+        if file.bytes > self.limit:
+            log.warning("shard %d: %s has %d bytes and stays where it is: local_bytes=%d", file.shard, file.path, file.bytes, self.limit)
+            return 0
+        (self.root / "fetching").mkdir(parents=True, exist_ok=True)
+        self.copies.mkdir(exist_ok=True)
+        partial = self.root / "fetching" / file.name
+        # Held by one process at a time, and let go by the kernel if that one dies.
+        with partial.open("ab") as target:
+            fcntl.flock(target, fcntl.LOCK_EX)
+            try:
+                if _is_whole(copy, file):
+                    partial.unlink(missing_ok=True)
+                    return 0
+                if not _is_at(partial, target):
+                    return 0
+                self._make_room(file.bytes)
+                target.truncate(0)
+                with file.path.open("rb") as source:
+                    shutil.copyfileobj(source, target, 1 << 20)
+                target.flush()
+                os.rename(partial, copy)
+            except FileNotFoundError:
+                # The store says itself why its file is gone.
+                partial.unlink(missing_ok=True)
+                return 0
+            except OSError as error:
+                partial.unlink(missing_ok=True)
+                log.warning("shard %d: no copy of %s: %s", file.shard, file.path, error)
+                return 0
+        log.info("shard %d: fetched %d bytes of %s", file.shard, file.bytes, file.path)
+        return file.bytes
+
+    def _make_room(self, needed: int) -> None:
+        """Removes what killed tasks left of copies, and then the copies that were not asked for the longest. A process that
+        reads one goes on reading it.
+        """
+        for partial in (self.root / "fetching").iterdir():
+            _remove_if_dead(partial)
+        copies = []
+        for copy in self.copies.iterdir():
+            try:
+                copies.append((copy.stat().st_mtime, copy.stat().st_size, copy))
+            except FileNotFoundError:
+                continue
+        used = sum(length for _, length, _ in copies)
+        for _, length, copy in sorted(copies):
+            if used + needed <= self.limit:
+                break
+            copy.unlink(missing_ok=True)
+            used -= length
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder of this task's own, which is removed at the end, or by a later task if this one is killed."""
+        parent = self.root / "scratch"
+        parent.mkdir(parents=True, exist_ok=True)
+        for lock in parent.glob("*.lock"):
+            _remove_if_dead(lock)
+        with ExitStack() as stack:
+            while True:
+                folder = parent / uuid4().hex
+                lock = folder.with_suffix(".lock")
+                held = lock.open("ab")
+                # Another task may have taken it for the lock of a dead one at this moment.
+                if _locks(held) and _is_at(lock, held):
+                    break
+                held.close()
+            stack.callback(held.close)
+            stack.callback(lock.unlink, missing_ok=True)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            folder.mkdir()
+            yield folder
+
+
+def _is_whole(copy: Path, file: ShardFile) -> bool:
+    try:
+        return copy.stat().st_size == file.bytes
+    except FileNotFoundError:
+        return False
+
+
+def _locks(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_if_dead(lock: Path) -> None:
+    """Removes a file that no process holds, and the folder that it stands for."""
+    try:
+        with lock.open("rb") as held:
+            if _locks(held) and _is_at(lock, held):
+                if lock.suffix == ".lock":
+                    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,417 @@
+"""Invariants checked:
+
+1. Over all batches, the rows that ``unseen`` returns have each key once, and leave out no more keys than false positives
+   explain; every key that was inserted is found.
+2. A killed executor, a task that fails, a driver that is killed before or after the commit, a batch that is repeated and a
+   stream that is killed and restarted change neither the rows nor the store, and a vacuum removes what they left.
+3. A task reads the file of its own shard and no other; it makes no Python object for a row.
+4. Local disks keep no more than they are told to, and nothing of killed tasks.
+5. Whatever is wrong is told with the store, the shard and the batch.
+
+With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines, compressed by gzip.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import gzip
+import os
+import pstats
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import THOROUGH
+
+import gowk
+
+HERE = Path(__file__).parent
+URLS = Path(os.environ.get("GOWK_URLS", HERE.parent.parent / "examples" / "urls.txt.gz"))
+ROUNDS = 20 if THOROUGH else 1
+RATE = 1e-3
+
+needs_spark = pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
+if find_spec("pyspark") is not None:
+    import faults
+    import nightly
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import functions as sf
+
+    import gowk.spark
+
+from gowk._disk import Disk
+
+pytestmark = pytest.mark.timeout(3600 if THOROUGH else 300)
+
+
+def test_without_pyspark_the_message_says_what_to_install() -> None:
+    code = "import sys; sys.modules['pyspark'] = None; import gowk; print('gowk is there'); import gowk.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == "gowk is there\n"
+    assert done.stderr.rstrip().endswith("gowk.spark needs pyspark 4.1 or later and pyarrow: pip install 'gowk[spark]'")
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A cluster of two executors, each a process of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        faults.FAULTS = tmp_path_factory.mktemp("faults")
+        patch.setenv("GOWK_FAULTS", str(faults.FAULTS))
+        patch.setenv("PYTHONPATH", str(HERE))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = nightly.session("local-cluster[2,1,1024]")
+        yield session
+        session.stop()
+
+
+def create(folder: Path, shards: int = 4, **options: Any) -> gowk.spark.Store:
+    folder.mkdir(exist_ok=True)
+    options = options or {"slots_per_bucket": 2}
+    gowk.Store.create(folder / "store", shards=shards, capacity=100_000, seed=7, **options)
+    return gowk.spark.Store(folder / "store")
+
+
+def lines(count: int = 10, of: int | None = None) -> list[list[str]]:
+    """The lines of the file, or so many, in so many batches."""
+    with gzip.open(URLS, "rt") as file:
+        everything = file.read().splitlines()[:of]
+    size = -(-len(everything) // count)
+    return [everything[start : start + size] for start in range(0, len(everything), size)]
+
+
+def frame(spark: SparkSession, values: list[str]) -> DataFrame:
+    return spark.createDataFrame([(value,) for value in values], "value string").repartition(2)
+
+
+def keys(rows: list[Row]) -> list[str]:
+    return sorted(row.value for row in rows)
+
+
+def contents(store: gowk.spark.Store) -> list[tuple[int, int, float]]:
+    """What tells stores of different keys apart: entries of each shard, and their rate, which depends on their tails."""
+    files = gowk.Store(store.path).files
+    return [(shard, file.entries, file.expected_false_positive_rate) for shard, file in sorted(files.items())]
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*.gowk")}
+
+
+def is_tidy_after_a_vacuum(store: gowk.spark.Store) -> bool:
+    opened = gowk.Store(store.path)
+    opened.vacuum(keep=1, grace=0)
+    opened.refresh()
+    named = {file.name for file in opened.files.values()}
+    return files_in(Path(store.path)) == named and not list((Path(store.path) / "incoming").iterdir())
+
+
+@needs_spark
+def test_ten_batches_equal_drop_duplicates_over_all(spark: SparkSession, folder: Path) -> None:
+    store, found = create(folder, false_positive_rate=RATE), []
+    for batch, values in enumerate(lines()):
+        df = frame(spark, values)
+        new = keys(store.unseen(df, "value", application="night", batch=batch).collect())
+        done = store.insert(df, "value", application="night", batch=batch)
+        assert done == gowk.StoreCommit(outcome="new", version=batch + 2, transaction=None)
+        found += new
+    everything = [value for values in lines() for value in values]
+    exact = keys(frame(spark, everything).dropDuplicates().collect())
+    assert len(found) == len(set(found)) and set(found) <= set(exact)
+    lost = len(exact) - len(found)
+    print(f"{len(everything)} rows, {len(exact)} distinct, {len(found)} unseen: {lost} lost, {2 * RATE * len(exact):.1f} allowed")
+    assert lost <= 2 * RATE * len(exact)
+    assert gowk.Store(store.path).contains_many(exact).all()
+    marked = store.mark(frame(spark, [*everything, "another", "one more"]), "value").groupBy("seen").count().collect()
+    assert {row.seen: row["count"] for row in marked} == {True: len(everything), False: 2}
+
+
+def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[str]], list[tuple[int, int, float]]]:
+    """What the batches come to if nothing goes wrong and one process does it all: the new rows of each, and the store."""
+    store, rows = create(folder), []
+    for batch, values in enumerate(batches):
+        new = gowk.Store(store.path).update_new(values, transaction=("nightly", batch))
+        rows.append(sorted(value for value, is_new in zip(values, new, strict=True) if is_new))
+    return rows, contents(store)
+
+
+@needs_spark
+def test_faults_of_tasks_change_nothing(spark: SparkSession, folder: Path) -> None:
+    every = [
+        "executor killed in unseen",
+        "executor killed in insert",
+        "executor killed after sealing",
+        "task raises in unseen",
+        "task raises in insert",
+        "task raises after sealing",
+    ]
+    batches = lines(len(every), 3000)
+    rows, expected = without_faults(folder / "expected", batches)
+    for turn in range(ROUNDS):
+        store = create(folder / str(turn))
+        for batch, (fault, values) in enumerate(zip(every, batches, strict=True)):
+            df = frame(spark, values)
+            faults.set_fault(fault)
+            new = store.unseen(df, "value", application="night", batch=batch)
+            assert keys(new.mapInArrow(faults.within_unseen, new.schema).collect()) == rows[batch], fault
+            store.insert(df, "value", application="night", batch=batch)
+            assert not faults.is_pending(fault), f"never came to this: {fault}"
+        versions = range(1, len(every) + 2)
+        assert contents(store) == expected and gowk.Store(store.path).version == versions[-1]
+        named = {file.name for number in versions for file in gowk.Store(store.path, version=number).files.values()}
+        # Each fault after sealing has left the file that the lost task sealed.
+        assert len(files_in(Path(store.path)) - named) >= 2
+        assert is_tidy_after_a_vacuum(store)
+        assert gowk.Store(store.path).contains_many([value for values in batches for value in values]).all()
+    print(f"{', '.join(every)}: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
+
+
+@needs_spark
+def test_a_repeated_batch_has_the_same_rows_and_changes_nothing(spark: SparkSession, folder: Path) -> None:
+    batches = lines(2, 2000)
+    rows, expected = without_faults(folder / "expected", batches)
+    store = create(folder)
+    for batch, values in enumerate(batches):
+        store.insert(frame(spark, values), "value", application="night", batch=batch)
+    for _ in range(ROUNDS):
+        # From the start, and by an application that knows nothing of the first try.
+        again = gowk.spark.Store(store.path)
+        for batch, values in enumerate(batches):
+            assert keys(again.unseen(frame(spark, values), "value", application="night", batch=batch).collect()) == rows[batch]
+            assert again.insert(frame(spark, values), "value", application="night", batch=batch).outcome == "already"
+    assert contents(store) == expected and gowk.Store(store.path).version == 3
+    print(f"two batches repeated {ROUNDS} times from the start: rows and store equal")
+
+
+def run(folder: Path, mode: str) -> int:
+    """Runs the application in a process of its own, until it ends or kills itself."""
+    flags = {"GOWK_FAULTS": str(folder / "faults"), "PYTHONPATH": str(HERE), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, str(HERE / "nightly.py"), mode, str(folder)]
+    done = subprocess.run(command, env={**os.environ, **flags}, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, -9), done.stderr[-3000:]
+    return done.returncode
+
+
+def lay_out(folder: Path, batches: list[list[str]]) -> gowk.spark.Store:
+    (folder / "in").mkdir(parents=True)
+    (folder / "faults").mkdir()
+    for number, values in enumerate(batches):
+        path = folder / "in" / f"{number:02}"
+        path.write_text("".join(f"{value}\n" for value in values))
+        # The stream takes the oldest first.
+        os.utime(path, (number, number))
+    return create(folder)
+
+
+def out(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return sorted(value for value in pq.read_table(folder / "out", columns=["value"])["value"].to_pylist())
+
+
+@needs_spark
+def test_a_driver_that_is_killed_and_started_again_changes_nothing(folder: Path) -> None:
+    batches = lines(2, 2000)
+    exact = sorted({value for values in batches for value in values})
+    _, expected = without_faults(folder / "expected", batches)
+    for turn in range(ROUNDS):
+        place = folder / str(turn)
+        store = lay_out(place, batches)
+        # Twice in the first batch: before its version, and after it.
+        for fault, version in [("driver killed before insert", 1), ("driver killed after commit", 2)]:
+            (place / "faults" / fault).touch()
+            assert run(place, "batches") == -9
+            assert gowk.Store(store.path).version == version
+        assert run(place, "batches") == 0
+        assert out(place) == exact
+        assert contents(store) == expected and gowk.Store(store.path).version == 3
+        assert is_tidy_after_a_vacuum(store)
+        shutil.rmtree(place)
+    print(f"driver killed before insert, and after commit: {ROUNDS} times; rows and store equal, no orphan after vacuum")
+
+
+@needs_spark
+def test_a_stream_that_is_killed_and_restarted_has_each_key_once(folder: Path) -> None:
+    faults_in_turn = ["driver killed before insert", "driver killed after commit"] * 3
+    kills = faults_in_turn[: 5 if THOROUGH else 2]
+    batches = lines(6, 3000)
+    store = lay_out(folder, batches)
+    for fault in kills:
+        (folder / "faults" / fault).touch()
+        assert run(folder, "stream") == -9
+    assert run(folder, "stream") == 0
+    assert out(folder) == sorted({value for values in batches for value in values})
+    assert contents(store) == without_faults(folder / "expected", batches)[1]
+    assert gowk.Store(store.path).version == 7 and is_tidy_after_a_vacuum(store)
+    print(f"a stream killed {len(kills)} times: each of {len(out(folder))} keys once")
+
+
+@needs_spark
+def test_a_stream_with_another_checkpoint_needs_another_name(spark: SparkSession, folder: Path) -> None:
+    store = lay_out(folder, [["a", "b"]])
+    gowk.Store(store.path).update_new(["a"], transaction=("nightly", 5, "query of before"))
+    with pytest.raises(PySparkException, match="is of query of before, and this is query .* needs another application name"):
+        nightly.stream(spark, folder)
+    assert gowk.Store(store.path).version == 2
+
+
+@needs_spark
+def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> None:
+    store, values = create(folder, 8), lines(1, 4000)[0]
+    store.insert(frame(spark, values), "value", application="night", batch=0)
+    opened = gowk.Store(store.path)
+    shards = opened.shards_of(values)
+    for shard, file in opened.files.items():
+        if shard != 3:
+            file.path.unlink()
+    of_3 = [value for value, shard in zip(values, shards, strict=True) if shard == 3]
+    other = next(value for value, shard in zip(values, shards, strict=True) if shard == 4)
+    local = gowk.spark.Store(store.path, local=folder / "disk")
+    rows = local.unseen(frame(spark, [*of_3, *new_of(opened, 3)]), "value", application="night", batch=1).collect()
+    assert keys(rows) == sorted(new_of(opened, 3))
+    copies = {path.name: path.stat().st_size for path in (folder / "disk" / "gowk" / "copies").iterdir()}
+    assert copies == {opened.files[3].name: opened.files[3].bytes}
+    logs = spark.tvf.python_worker_logs().where("logger = 'gowk.spark' AND msg LIKE '%fetched%'").select("msg").collect()
+    told = [row.msg for row in logs if str(opened.files[3].path) in row.msg]
+    assert f"shard 3: fetched {opened.files[3].bytes} bytes of {opened.files[3].path}" in told
+    print(told[-1], f"of {sum(file.bytes for file in opened.files.values())} bytes in {len(opened.files)} shards")
+    with pytest.raises(PySparkException) as caught:
+        local.unseen(frame(spark, [other]), "value", application="night", batch=1).collect()
+    for word in ["MissingFile", "shard 4", str(store.path), "batch 1 of 'night'", "version 2"]:
+        assert word in str(caught.value)
+
+
+def new_of(store: gowk.Store, shard: int) -> list[str]:
+    candidates = [f"new {number}" for number in range(200)]
+    return [key for key, its in zip(candidates, store.shards_of(candidates), strict=True) if its == shard]
+
+
+@needs_spark
+def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
+    store = gowk.Store.create(folder / "store", shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
+    store.update_new([f"key {number}" for number in range(100_000)])
+    plan = gowk.spark._Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+
+    def calls(rows: int) -> tuple[int, float]:
+        batch = pa.array([f"key {number}" for number in range(100_000 - rows // 2, 100_000 + rows // 2)])
+        profile = cProfile.Profile()
+        answers = profile.runcall(lambda: list(gowk.spark._unseen(plan, rows, iter([batch]))))
+        assert answers[0].to_pylist() == [False] * (rows // 2) + [True] * (rows // 2)
+        told = pstats.Stats(profile)
+        return told.total_calls, told.total_tt  # type: ignore[attr-defined]
+
+    calls(100)
+    few, many = calls(100), calls(100_000)
+    print(f"100 rows: {few[0]} calls, {few[1]:.4f} s; 100000 rows: {many[0]} calls, {many[1]:.4f} s")
+    assert many[0] <= few[0] + 5
+
+
+def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
+    store = gowk.Store.create(folder / "store", shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
+    store.update_new([f"key {number}" for number in range(1000)])
+    files = list(store.files.values())
+    size = files[0].bytes
+    disk = Disk(folder / "disk", 2 * size)
+    assert [disk.fetch(files[index]) for index in (0, 1, 0)] == [size, size, 0]
+    os.utime(disk.copies / files[1].name, (1, 1))
+    assert disk.fetch(files[2]) == size
+    assert {path.name for path in disk.copies.iterdir()} == {files[0].name, files[2].name}
+    # A copy that is no whole one is made again.
+    os.truncate(disk.copies / files[0].name, 100)
+    assert disk.fetch(files[0]) == size
+    assert gowk.Store("store", copies=disk.copies).contains_many([f"key {number}" for number in range(1000)]).all()
+    assert Disk(folder / "small", size - 1).fetch(files[0]) == 0 and not (folder / "small").exists()
+    # What a killed process leaves: a half of a copy, and a folder with a working copy.
+    code = (
+        "import gowk, os, shutil, signal; from pathlib import Path; from gowk._disk import Disk\n"
+        f"disk = Disk(Path({str(disk.root)!r}), {2 * size})\n"
+        "with disk.scratch() as folder:\n"
+        "    (folder / 'draft').write_text('x')\n"
+        "    shutil.copyfileobj = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"    disk.fetch(gowk.Store('store').files[{files[3].shard}])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert len(list((disk.root / "scratch").iterdir())) == 2 and len(list((disk.root / "fetching").iterdir())) == 1
+    with disk.scratch() as mine, disk.scratch() as another:
+        assert {path.stem for path in (disk.root / "scratch").iterdir()} == {mine.name, another.name}
+    assert not list((disk.root / "scratch").iterdir())
+    assert disk.fetch(files[1]) == size and not list((disk.root / "fetching").iterdir())
+
+
+@needs_spark
+def test_nulls_binary_keys_expressions_and_the_order_among_equal_keys(spark: SparkSession, folder: Path) -> None:
+    store = create(folder)
+    rows = [("A", 3), ("a", 1), (None, 0), ("b", 2), ("B", 1), ("a", 2)]
+    df = spark.createDataFrame(rows, "key string, at int").repartition(2)
+    new = store.unseen(df, sf.lower("key"), application="night", batch=0, order_by=sf.desc("at"))
+    assert sorted((row.key, row["at"]) for row in new.collect()) == [("A", 3), ("b", 2)]
+    assert store.insert(df, sf.lower("key"), application="night", batch=0).outcome == "new"
+    binary = df.select(sf.col("key").cast("binary").alias("key"))
+    marked = {None if row.key is None else bytes(row.key): row.seen for row in store.mark(binary, "key").collect()}
+    assert marked == {b"A": False, b"B": False, b"a": True, b"b": True, None: False}
+    store.register("seen", spark)
+    assert spark.sql("SELECT seen('a'), seen('A'), seen(NULL)").collect()[0][:] == (True, False, False)
+    with pytest.raises(TypeError, match=r"store /.*: keys are strings or binary, and 'at' is int: cast it"):
+        store.unseen(df, "at", application="night", batch=1)
+
+
+@needs_spark
+def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> None:
+    store = create(folder)
+    store.insert(frame(spark, ["a", "a", "b"]), "value", application="night", batch=0, copies=True)
+    store.remove(frame(spark, ["a", "b", "c"]), "value", application="night", batch=1)
+    assert gowk.Store(store.path).count_many(["a", "b", "c"]).tolist() == [1, 0, 0]
+    # A batch that changes no key is committed all the same, and no shard is written anew.
+    files = files_in(Path(store.path))
+    assert store.remove(frame(spark, ["c"]), "value", application="night", batch=2).version == 4
+    assert store.insert(frame(spark, ["a"]), "value", application="night", batch=3).version == 5
+    assert files_in(Path(store.path)) == files
+
+
+@needs_spark
+def test_another_application_between_unseen_and_insert_is_a_conflict(spark: SparkSession, folder: Path) -> None:
+    store = create(folder, 1)
+    new = store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0)
+    assert keys(new.collect()) == ["a", "b"]
+    gowk.Store(store.path).update_new(["b", "c"], transaction=("day", 1))
+    with pytest.raises(PySparkException, match="Conflict") as caught:
+        store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
+    assert f"gowk: batch 0 of 'night', store {store.path}" in caught.value.__notes__
+    # Repeated from unseen, no key is new to both.
+    assert keys(store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0).collect()) == ["a"]
+    assert store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0).outcome == "new"
+
+
+@needs_spark
+def test_the_data_source_refuses_what_it_cannot_do_right(spark: SparkSession, folder: Path) -> None:
+    store = create(folder)
+    df = frame(spark, [f"key {number}" for number in range(100)])
+    spark.dataSource.register(gowk.spark.Source)
+
+    def save(df: DataFrame, mode: str = "append", **options: Any) -> None:
+        df.write.format("gowk").mode(mode).options(**options).save(store.path)
+
+    for words, refused in [
+        (r"keys of shards \d and \d: call by_shard", lambda: save(df)),
+        ("no option 'colum'", lambda: save(df, colum="value")),
+        ("the mode is append", lambda: save(df, "overwrite")),
+        ("update, insert or remove, not 'upsert'", lambda: save(df, change="upsert")),
+        ("given together, or neither", lambda: save(df, batch=3)),
+        ("which of the columns value, n", lambda: save(df.withColumn("n", sf.lit(1)))),
+        ("no column 'url', only value", lambda: save(df, column="url")),
+        ("keys are strings or binary", lambda: save(df.select(sf.lit(1).alias("n")))),
+    ]:
+        with pytest.raises(PySparkException, match=words):
+            refused()
+    assert gowk.Store(store.path).version == 1
+    save(store.by_shard(df.withColumn("n", sf.lit(1)), "value"), column="value", application="night", batch=1, state="x")
+    opened = gowk.Store(store.path)
+    assert opened.transactions["night"].state == "x" and opened.contains_many(df.toPandas()["value"].to_numpy(object)).all()
+    assert np.all(opened.at(1).contains_many(["key 1"]) == [False])
