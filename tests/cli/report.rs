@@ -7,8 +7,8 @@ use crate::run::{Folder, lines};
 fn a_report_has_the_figures_of_the_filter() {
     let folder = Folder::new();
     folder.run(&["create", "f", "--capacity", "20000", "--seed", "987654321"], "").done();
-    folder.run(&["insert", "--copies", "f"], &lines(0..15_000)).done();
-    folder.run(&["insert", "--copies", "f"], &lines(0..3_000)).done();
+    folder.run(&["insert", "--copies", "f"], lines(0..15_000)).done();
+    folder.run(&["insert", "--copies", "f"], lines(0..3_000)).done();
     folder.run(&["report", "f", "-o", "page.html"], "").done();
     let page = std::fs::read_to_string(folder.path("page.html")).unwrap();
     assert_eq!(folder.run(&["report", "f"], "").done().matches("<svg").count(), page.matches("<svg").count());
@@ -30,7 +30,7 @@ fn a_report_has_the_figures_of_the_filter() {
 fn a_report_names_what_is_damaged() {
     let folder = Folder::new();
     folder.run(&["create", "f", "--capacity", "50000"], "").done();
-    folder.run(&["insert", "f"], &lines(0..40_000)).done();
+    folder.run(&["insert", "f"], lines(0..40_000)).done();
     let mut bytes = std::fs::read(folder.path("f")).unwrap();
     // The last page of the last of two regions.
     *bytes.last_mut().unwrap() ^= 1;
@@ -44,8 +44,8 @@ fn a_report_names_what_is_damaged() {
 fn a_report_of_a_store_has_its_shards_and_versions() {
     let folder = Folder::new();
     folder.run(&["store", "create", "s", "--shards", "4", "--capacity", "10000"], "").done();
-    folder.run(&["dedup", "s"], &lines(0..5_000)).done();
-    folder.run(&["dedup", "s"], &lines(5_000..6_000)).done();
+    folder.run(&["dedup", "s"], lines(0..5_000)).done();
+    folder.run(&["dedup", "s"], lines(5_000..6_000)).done();
     let page = folder.run(&["report", "s"], "").done();
     assert_eq!(page.matches(">shard ").count(), 4);
     assert!(
