@@ -91,6 +91,8 @@ pub fn rates(file: &str, copies: u64) -> Outcome<()> {
         }
         gowk.push(rate(start));
         bytes = writer.info()?.file_length as f64 / distinct as f64;
+        // Nobody else may create the file while it has it.
+        drop(writer);
         let mut writer = options.create(dir.path().join("f"))?;
         let start = Instant::now();
         let refused = writer.insert_batch(&keys)?;
@@ -98,6 +100,7 @@ pub fn rates(file: &str, copies: u64) -> Outcome<()> {
         if !refused.is_empty() {
             return Err("a batch was refused".into());
         }
+        drop(writer);
         // It keeps each copy.
         let failed = |error| format!("qfilter: {error:?}");
         let mut filter = Filter::new(copies, 0.000_244).map_err(failed)?;
