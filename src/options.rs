@@ -226,7 +226,8 @@ impl Options {
         self
     }
 
-    /// How many entries an insert examines at most in search of a free slot; 2000 unless given.
+    /// How many entries an insert examines at most in search of a free slot; 2000 unless given. Where keys have several
+    /// copies, three such searches and eight times as many entries may follow.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self

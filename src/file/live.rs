@@ -88,12 +88,13 @@ impl<M: SharedMemory> Live<M> {
         stepped
     }
 
-    /// Fails where a commit to these regions could not be shown, as on a full disk. Room found now may be gone when it
-    /// is needed.
-    pub(crate) fn reserve(&self, regions: impl IntoIterator<Item = RegionId>) -> Result<()> {
-        self.reserve_bytes(0..LIVE_SEQUENCES)?;
+    /// Fails where a commit to these regions, ascending, could not be shown, as on a full disk. Room found now may be
+    /// gone when it is needed.
+    pub(crate) fn reserve(&self, regions: impl IntoIterator<Item = RegionId>, copy: &LiveCopy) -> Result<()> {
+        self.reserve_bytes(LIVE_EPOCH..LIVE_EPOCH + 8)?;
+        self.reserve_copy(copy)?;
         let mut reserved = 0;
-        for at in regions.into_iter().map(sequence_at).filter(|at| *at >= LIVE_SEQUENCES) {
+        for at in regions.into_iter().map(sequence_at) {
             if at >= reserved {
                 self.reserve_bytes(at..at + 4)?;
                 reserved = (at / PAGE + 1) * PAGE;
@@ -174,7 +175,7 @@ impl<M: SharedMemory> Live<M> {
     /// Stores the copy of commit number, counts and metadata.
     pub(super) fn store_copy(&self, copy: &LiveCopy) -> Result<()> {
         self.step(LIVE_COPY, next_odd)?;
-        self.reserve_bytes(LIVE_COUNTERS..LIVE_SEQUENCES)?;
+        self.reserve_copy(copy)?;
         self.memory.set_word(word(LIVE_COUNTERS), copy.commit);
         let counts = RawCounts::from(copy.counts);
         for (index, bytes) in (word(LIVE_COUNTERS) + 1..).zip(counts.as_bytes().chunks_exact(8)) {
@@ -185,6 +186,11 @@ impl<M: SharedMemory> Live<M> {
             self.memory.set_word(index, from_bytes(bytes));
         }
         self.step(LIVE_COPY, next_even)
+    }
+
+    /// Only what is stored: a page that is reserved counts as changed, and is written to the medium.
+    fn reserve_copy(&self, copy: &LiveCopy) -> Result<()> {
+        self.reserve_bytes(LIVE_COPY..LIVE_METADATA + copy.metadata.len().next_multiple_of(8) as u64)
     }
 
     fn reserve_bytes(&self, bytes: Range<u64>) -> Result<()> {

@@ -201,8 +201,8 @@ impl PublishedFile {
     }
 
     /// Fails where a commit of an overlay could not be applied, as on a full disk.
-    pub(crate) fn reserve(&self, overlay: &Overlay) -> Result<()> {
-        self.live.reserve(overlay.ascending())
+    pub(crate) fn reserve(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
+        self.live.reserve(overlay.ascending(), copy)
     }
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.

@@ -168,7 +168,7 @@ impl WriterState {
         };
         let disk = published.disk.clone();
         let overlay = pending.sorted();
-        published.reserve(overlay).map_err(CommitFailure::Clean)?;
+        published.reserve(overlay, &copy).map_err(CommitFailure::Clean)?;
         let mut append = journal.begin(files, &*disk, next.commit);
         let appended = published
             .seal(overlay, |id, change, page| append.page(id, change, page))

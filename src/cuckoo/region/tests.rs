@@ -514,6 +514,9 @@ impl<W: Width> History<W> {
                 assert_eq!(Some(self.memory.stored.len()), room.map(|kicks| kicks + 1));
             }
         }
+        if matches!(inserted, Inserted::Stored | Inserted::Counted { .. }) {
+            assert!(self.entries.include(&entries_before), "an entry went missing");
+        }
         // Groups that take each other's place cannot all have one at any moment; chains have.
         if plain && inserted == Inserted::Stored {
             for (id, bucket) in self.memory.stored.clone() {

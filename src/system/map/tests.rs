@@ -18,3 +18,17 @@ fn a_private_map_of_a_file_larger_than_memory_reserves_nothing() {
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, length - 8).unwrap();
     assert_eq!(bytes, [0; 8], "the file was changed");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_store_would_be_killed_for_a_reservation_refuses() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(2 * PAGE).unwrap();
+    let map = MapMut::shared(&file, 0, 2 * PAGE).unwrap();
+    map.reserve(8..PAGE_BYTES + 8).unwrap();
+    // A page without a place in the file stands for one without room on the disk: a store raises SIGBUS in both.
+    file.set_len(PAGE).unwrap();
+    map.reserve(0..8).unwrap();
+    let refused = map.reserve(PAGE_BYTES..PAGE_BYTES + 8).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+}
