@@ -77,7 +77,7 @@ fn signals_commit_what_was_taken_although_input_is_awaited() {
         [("INT", 130, "9"), ("TERM", 143, "9"), ("HUP", 129, "9"), ("INT", 130, "2")]
     {
         let folder = Folder::with_filter(&["--capacity", "1000"]);
-        let mut dedup = folder.start(&["dedup", "f", "--commit-every", commit_every]);
+        let mut dedup = folder.start_in_the_foreground(&["dedup", "f", "--commit-every", commit_every]);
         let out = dedup.out_lines();
         dedup.give("a\nb\nhalf a li");
         assert_eq!([out.next(), out.next()], ["a", "b"]);

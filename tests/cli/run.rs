@@ -63,6 +63,13 @@ impl Folder {
         Running::start(&mut self.command(args))
     }
 
+    /// As a terminal starts it: what a shell runs in its background ignores SIGINT, and what `nohup` runs SIGHUP.
+    pub(crate) fn start_in_the_foreground<S: AsRef<OsStr>>(&self, args: &[S]) -> Running {
+        let mut env = Command::new("env");
+        env.args(["--default-signal=INT,HUP", env!("CARGO_BIN_EXE_gowk")]).args(args);
+        Running::start(self.prepare(&mut env))
+    }
+
     /// The names and the bytes of everything in the folder.
     pub(crate) fn snapshot(&self) -> BTreeMap<OsString, Vec<u8>> {
         let entries = self.0.path().read_dir().unwrap().map(|entry| entry.unwrap());

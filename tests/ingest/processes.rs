@@ -13,7 +13,7 @@ fn long_job(folder: &Folder) {
 }
 
 fn start(folder: &Folder, args: &[&str]) -> Running {
-    folder.start(&[&["ingest", "job.toml", "--json"], args].concat())
+    folder.start_in_the_foreground(&[&["ingest", "job.toml", "--json"], args].concat())
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn signals_commit_and_say_how_to_go_on() {
         let last: serde_json::Value = serde_json::from_str(&events.rest().pop().unwrap_or(event)).unwrap();
         assert_eq!(last["keys"], summary["run"]["keys"]);
     }
-    let mut job = folder.start(&["ingest", "job.toml"]);
+    let mut job = folder.start_in_the_foreground(&["ingest", "job.toml"]);
     while !folder.path("new").exists() {}
     std::thread::sleep(std::time::Duration::from_millis(50));
     job.signal("INT");
