@@ -165,6 +165,11 @@ impl Counts {
         }
     }
 
+    /// The inserts that stored nothing, with those since.
+    pub(crate) const fn unrecorded_with(&self, delta: &Delta) -> u64 {
+        self.unrecorded.saturating_add(delta.unrecorded)
+    }
+
     /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
@@ -174,7 +179,7 @@ impl Counts {
         Self {
             inserted: self.inserted.saturating_add(delta.inserted),
             removed: self.removed.saturating_add(delta.removed),
-            unrecorded: self.unrecorded.saturating_add(delta.unrecorded),
+            unrecorded: self.unrecorded_with(delta),
             universal: self.universal,
             digits: self.digits.saturating_add_signed(delta.digits),
             saturated: self.saturated.saturating_add_signed(delta.saturated),

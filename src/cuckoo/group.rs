@@ -183,23 +183,28 @@ impl<W: Width> Groups<W> {
 }
 
 impl<W: Width> Bucket<W> {
-    /// The copies that the entries matching `query` stand for; `None` if there may be more, as one of them is universal
-    /// or saturated.
+    /// The copies that the entries of either bucket matching `query` stand for; `None` if there may be more, as one of
+    /// the buckets is universal or a group that matches is saturated.
     #[inline(always)]
-    pub(crate) fn copies(self, query: Slot<W>) -> Option<u32> {
-        if self.has_universal() {
-            return None;
+    pub(crate) fn copies_in_either(self, other: Self, query: Slot<W>) -> Option<u32> {
+        // No branch asks which of the two matches: the processor could not predict it, and a wrong prediction would
+        // throw away the work on later keys.
+        if self.oddities() | other.oddities() != 0 {
+            return Some(self.copies(query)? + other.copies(query)?);
         }
-        let matching = self.matches(query);
-        if self.digit_lanes().any() && matching.any() {
-            return self.copies_of_groups(query);
-        }
-        Some(matching.count())
+        Some(self.matches(query).count() + other.matches(query).count())
     }
 
     #[inline(never)]
-    fn copies_of_groups(self, query: Slot<W>) -> Option<u32> {
-        (!self.is_saturated()).then(|| Groups::of(self).copies(query))
+    fn copies(self, query: Slot<W>) -> Option<u32> {
+        let matching = self.matches(query);
+        if self.has_universal() || matching.any() && self.is_saturated() {
+            return None;
+        }
+        if self.digit_lanes().any() && matching.any() {
+            return Some(Groups::of(self).copies(query));
+        }
+        Some(matching.count())
     }
 }
 

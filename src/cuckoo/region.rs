@@ -81,7 +81,7 @@ pub(crate) fn count<W: Width, B: Buckets<W>>(
     place: Place<W>,
 ) -> Result<Option<u32>, B::Error> {
     let [(_, first), (_, second)] = place.load(buckets)?;
-    Ok(first.copies(place.fingerprint).zip(second.copies(place.fingerprint)).map(|(a, b)| a + b))
+    Ok(first.copies_in_either(second, place.fingerprint))
 }
 
 /// Stores one more copy of a fingerprint. Nothing changes if it returns [`Inserted::NoPath`].

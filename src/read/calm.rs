@@ -65,7 +65,7 @@ impl View {
             return None;
         }
         let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
-        Some(first.copies(query)? + second.copies(query)?)
+        first.copies_in_either(second, query)
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.

@@ -45,7 +45,7 @@ impl<W: Width> Glance<W> {
 
     fn count(self) -> Option<u32> {
         let Self { first, second, query, settled } = self;
-        let count = first.copies(query)? + second.copies(query)?;
+        let count = first.copies_in_either(second, query)?;
         settled.then_some(count)
     }
 }

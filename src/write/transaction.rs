@@ -79,6 +79,11 @@ impl Transaction {
         self.counts.with(&self.delta)
     }
 
+    /// The inserts that stored nothing, with those of the transaction.
+    pub(super) const fn unrecorded(&self) -> u64 {
+        self.counts.unrecorded_with(&self.delta)
+    }
+
     pub(super) fn set_counts(&mut self, counts: Counts) {
         (self.counts, self.delta) = (counts, Delta::default());
     }

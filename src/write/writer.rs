@@ -135,19 +135,21 @@ impl Writer {
         self.remove_unchecked_hash(hash)
     }
 
+    /// A few instructions, as it comes before each removal: with more of them, fewer removals are under way at once.
     pub(super) fn check_removals(&self) -> Result<()> {
-        let Transaction { work, .. } = &self.open()?.transaction;
-        let counts = self.open()?.transaction.counts();
-        if counts.unrecorded == 0 {
-            return Ok(());
-        }
-        let geometry = work.identity().geometry;
+        let transaction = &self.open()?.transaction;
+        if transaction.unrecorded() == 0 { Ok(()) } else { Err(self.unsafe_removal(transaction)) }
+    }
+
+    #[cold]
+    fn unsafe_removal(&self, transaction: &Transaction) -> Error {
+        let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
         let rate = counts.expected_false_positive_rate(geometry.slots, geometry.slots_in_all());
         // New keys that share the entry of another one, for `inserted` that do not.
         let others = rate / (1.0 - rate) * counts.inserted as f64;
         let unrecorded = counts.unrecorded;
         let other_keys = others.min(unrecorded as f64);
-        Err(Error::UnsafeRemove { path: self.files.data.clone(), unrecorded, other_keys })
+        Error::UnsafeRemove { path: self.files.data.clone(), unrecorded, other_keys }
     }
 
     /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
