@@ -29,4 +29,4 @@ pub(crate) use overlay::{CHANGED, Overlay, RegionChange};
 pub(crate) use pages::{Pages, Region};
 pub(crate) use published::{Found, PublishedFile, read_superblocks};
 pub(crate) use recover::{Decision, Redo, judge};
-pub(crate) use unpublished::{Flush, UnpublishedFile, check_room};
+pub(crate) use unpublished::{Flush, UnpublishedFile, UnpublishedRegion, check_room};

@@ -24,6 +24,7 @@ mod scratch;
 #[cfg(feature = "store")]
 mod seal;
 mod shrink;
+mod single;
 mod target;
 mod transaction;
 mod writer;

@@ -257,10 +257,17 @@ impl Delta {
         self.unrecorded += inserts;
     }
 
+    /// An entry with a fresh tail was stored for a copy.
+    #[inline]
+    pub(crate) const fn stored<W: Width>(&mut self) {
+        self.by_tail[W::TAIL_BITS as usize] += 1;
+        self.inserted += 1;
+    }
+
     #[inline]
     pub(crate) fn inserted<W: Width>(&mut self, inserted: &Inserted<W>) {
         match inserted {
-            Inserted::Stored => self.by_tail[W::TAIL_BITS as usize] += 1,
+            Inserted::Stored => return self.stored::<W>(),
             Inserted::Counted { digits, saturates } => {
                 self.digits += i64::from(*digits);
                 self.saturated += i64::from(*saturates);

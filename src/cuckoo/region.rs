@@ -31,7 +31,7 @@ impl<W: Width> Place<W> {
     }
 
     /// Both buckets, loaded.
-    #[inline]
+    #[inline(always)]
     fn load<B: Buckets<W>>(self, buckets: &mut B) -> Result<[(BucketId, Bucket<W>); 2], B::Error> {
         let second = self.second();
         Ok([(self.first, buckets.load(self.first)?), (second, buckets.load(second)?)])
@@ -84,6 +84,38 @@ pub(crate) fn count<W: Width, B: Buckets<W>>(
     Ok(first.copies_in_either(second, place.fingerprint))
 }
 
+/// What became of an insert that takes a free lane or does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tried {
+    /// An entry with a fresh tail was stored.
+    Stored,
+    /// Nothing was stored, as an entry matches.
+    Matches,
+    /// Nothing was stored, as both buckets are full.
+    Crowded,
+}
+
+/// Stores an entry if nothing matches and a lane is free: the first one of the first bucket that has one. Nearly every
+/// insert into a filter takes no more.
+#[inline(always)]
+pub(crate) fn try_insert<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+) -> Result<Tried, B::Error> {
+    let [(first_id, first), (second_id, second)] = place.load(buckets)?;
+    if first.either_matches(second, place.fingerprint) {
+        return Ok(Tried::Matches);
+    }
+    // The processor cannot predict which of the two buckets has a free lane once many are full, and a wrong prediction
+    // would throw away the work on later keys. So the bucket is chosen without a branch.
+    let (in_first, in_second) = (first.empty_lanes(), second.empty_lanes());
+    let other = !in_first.any();
+    let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
+    let Some(lane) = in_first.or(in_second, other).first() else { return Ok(Tried::Crowded) };
+    buckets.store(id, bucket.with(lane, place.fingerprint));
+    Ok(Tried::Stored)
+}
+
 /// Stores one more copy of a fingerprint. Nothing changes if it returns [`Inserted::NoPath`].
 #[inline]
 pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
@@ -92,19 +124,25 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     max_kicks: u32,
     search: &mut Search,
 ) -> Result<Inserted<W>, B::Error> {
+    match try_insert(buckets, place)? {
+        Tried::Stored => Ok(Inserted::Stored),
+        Tried::Matches | Tried::Crowded => insert_slowly(buckets, place, max_kicks, search),
+    }
+}
+
+#[inline(never)]
+fn insert_slowly<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Result<Inserted<W>, B::Error> {
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
-    let fingerprint = place.fingerprint;
-    if first.either_matches(second, fingerprint) {
-        return insert_copy(buckets, both, fingerprint, max_kicks, search);
+    if first.either_matches(second, place.fingerprint) {
+        return insert_copy(buckets, both, place.fingerprint, max_kicks, search);
     }
-    match store_alone(buckets, both, fingerprint) {
-        Some(stored) => Ok(stored),
-        None => {
-            let mut kicks = effort(max_kicks);
-            insert_crowded(buckets, both, fingerprint, max_kicks, &mut kicks, search)
-        }
-    }
+    insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
 
 type Both<W> = [(BucketId, Bucket<W>); 2];
@@ -313,19 +351,14 @@ fn merged<W: Width>(
     Some(Inserted::Merged { before: [of(first)?, of(second)?], after: Groups::none().and(union).pack()? })
 }
 
-/// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
-/// slots matches.
-///
-/// Only the longest is safe. Let L be another key that needs the copy that is taken. L agrees with the removed key on
-/// all of that tail, so L also matches the entry that counts the removed key's own copy, whose tail is no longer. A
-/// shorter match could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section
-/// 4.7).
-pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
+/// Takes the only entry that matches, if it has no digits, and returns the length of its tail; does nothing if there is
+/// none, or more to choose from.
+#[inline(always)]
+pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
-) -> Result<Option<Removed>, B::Error> {
-    let both = place.load(buckets)?;
-    let [(first_id, first), (second_id, second)] = both;
+) -> Result<Option<u32>, B::Error> {
+    let [(first_id, first), (second_id, second)] = place.load(buckets)?;
     let (in_first, in_second) = (first.matches(place.fingerprint), second.matches(place.fingerprint));
     // The processor cannot predict which of the two buckets has the match, and a wrong prediction would throw away the
     // work on later keys. So the bucket is chosen without a branch.
@@ -338,14 +371,40 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
             && let Some(tail) = bucket.slot(lane).tail_length()
         {
             buckets.store(id, bucket.with(lane, Slot::new(0)));
-            return Ok(Some(Removed::Entry { tail }));
+            return Ok(Some(tail));
         }
     }
-    Ok(remove_copy(buckets, both, place.fingerprint))
+    Ok(None)
+}
+
+/// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
+/// slots matches.
+///
+/// Only the longest is safe. Let L be another key that needs the copy that is taken. L agrees with the removed key on
+/// all of that tail, so L also matches the entry that counts the removed key's own copy, whose tail is no longer. A
+/// shorter match could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section
+/// 4.7).
+#[inline]
+pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+) -> Result<Option<Removed>, B::Error> {
+    match try_remove(buckets, place)? {
+        Some(tail) => Ok(Some(Removed::Entry { tail })),
+        None => remove_slowly(buckets, place),
+    }
 }
 
 /// As [`remove`], where several entries match, or one that has digits.
 #[inline(never)]
+fn remove_slowly<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+) -> Result<Option<Removed>, B::Error> {
+    let both = place.load(buckets)?;
+    Ok(remove_copy(buckets, both, place.fingerprint))
+}
+
 fn remove_copy<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,

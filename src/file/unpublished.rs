@@ -24,7 +24,7 @@ use crate::format::{
     Superblock,
 };
 use crate::options::Verify;
-use crate::system::{Disk, Files, MapMut, Presence, Rights};
+use crate::system::{Disk, Files, MapMut, Presence, Rights, WordsMut};
 
 /// Whether the file system has room for a new file.
 pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {
@@ -169,6 +169,31 @@ pub(crate) struct UnpublishedFile {
     pub(crate) identity: Identity,
 }
 
+/// One region of an unpublished file, of which nothing needs to be verified.
+pub(crate) struct UnpublishedRegion<'a> {
+    words: WordsMut<'a, { BUCKETS_PER_REGION as usize }>,
+    /// The word with the bits of its pages, from bit `first` on; `None` if the file was not filled.
+    stale: Option<&'a AtomicU64>,
+    first: u32,
+}
+
+impl UnpublishedRegion<'_> {
+    #[inline]
+    pub(crate) fn bucket(&self, bucket: u16) -> u64 {
+        self.words.word(bucket.into())
+    }
+
+    /// As [`UnpublishedFile::set_bucket`].
+    #[inline]
+    pub(crate) fn set_bucket(&self, bucket: u16, word: u64) {
+        self.words.set_word(bucket.into(), word);
+        if let Some(stale) = self.stale {
+            let page = self.first + u32::from(bucket) / BUCKETS_PER_PAGE;
+            stale.store(stale.load(Ordering::Relaxed) | 1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+}
+
 impl UnpublishedFile {
     /// Creates an empty file of its full length, with the permissions and the owner of `model` if that is given.
     pub(crate) fn create(
@@ -241,6 +266,18 @@ impl UnpublishedFile {
             // No other thread stores to this word: the threads of a batch have pages of different words.
             stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
         }
+    }
+
+    /// One region of it; `None` if there is no such region.
+    #[inline]
+    pub(crate) fn region(&self, region: RegionId) -> Option<UnpublishedRegion<'_>> {
+        let words = self.map.words_from(self.addresses.bucket(region, 0))?;
+        let first = PageId::new(region, 0).0;
+        Some(UnpublishedRegion {
+            words,
+            stale: self.stale.get((first / 64) as usize),
+            first: first as u32 % 64,
+        })
     }
 
     /// The page's checksum when it was filled, unless the page has been changed since.

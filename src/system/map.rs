@@ -162,6 +162,23 @@ impl<const N: usize> Words<'_, N> {
     }
 }
 
+/// Consecutive words of a [`MapMut`].
+#[derive(Clone, Copy)]
+pub(crate) struct WordsMut<'a, const N: usize>(Words<'a, N>);
+
+impl<const N: usize> WordsMut<'_, N> {
+    /// As [`Words::word`].
+    #[inline]
+    pub(crate) fn word(self, index: usize) -> u64 {
+        self.0.word(index)
+    }
+
+    #[inline]
+    pub(crate) fn set_word(self, index: usize, value: u64) {
+        self.0.0[index % N].store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
 /// A mapping that is read and written.
 #[derive(Debug)]
 pub(crate) struct MapMut(MmapRaw);
@@ -194,6 +211,12 @@ impl MapMut {
     #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
         u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
+    }
+
+    /// `N` words from `index` on; `None` if the mapping has fewer.
+    #[inline]
+    pub(crate) fn words_from<const N: usize>(&self, index: usize) -> Option<WordsMut<'_, N>> {
+        words(&self.0).get(index..)?.first_chunk().map(|words| WordsMut(Words(words)))
     }
 
     /// As [`Map::half`].

@@ -6,6 +6,7 @@
 //! which waits for the one before.
 
 use std::convert::Infallible;
+use std::hint::select_unpredictable;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile};
@@ -20,71 +21,125 @@ pub(super) struct Pending {
     single: Table,
 }
 
-/// An open hash table from bucket numbers to words. A change after a lookup of the same bucket meets the same cache
-/// line.
+/// A hash table from bucket numbers to words. A change after a lookup of the same bucket meets the same cache line.
+///
+/// Where a number lies in its line is found without a branch, as the processor could not predict one: a wrong prediction
+/// would throw away the work on later keys.
 #[derive(Debug, Default)]
 struct Table {
-    /// Pairs of a bucket's number plus 1 and its word; `[0, 0]` is free. There are none or a power of two, and at
-    /// most half are used.
-    places: Vec<[u64; 2]>,
+    /// There are none or a power of two. A number lies in the line that its hash gives, or where that is full, in the
+    /// next one that is not.
+    lines: Vec<Line>,
     used: usize,
 }
 
-/// How many places are made first.
-const FIRST_PLACES: usize = 64;
+/// Places for four numbers and their words, in one cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line {
+    /// Bucket numbers plus 1, from the first place on; 0 is free.
+    keys: [u64; PLACES],
+    words: [u64; PLACES],
+}
 
-impl Table {
-    /// The place of a number, or the free one where it would be put. The table must not be empty of places.
+const PLACES: usize = 4;
+
+/// How many lines are made first.
+const FIRST_LINES: usize = 16;
+
+impl Line {
+    /// The first place with this key, or with 0 if that comes before it; `PLACES` if there is neither.
     #[inline]
-    fn place(&self, number: u64) -> usize {
-        // Fibonacci hashing: the multiplier is 2^64 over the golden ratio. The lowest bits of the product depend on
-        // few bits of the number, and are left out.
-        let mask = self.places.len() - 1;
-        let mut place = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & mask;
-        while self.places[place][0] != 0 && self.places[place][0] != number + 1 {
-            place = (place + 1) & mask;
-        }
-        place
+    fn place_for(&self, key: u64) -> usize {
+        (0..PLACES).rev().fold(PLACES, |later, place| {
+            let here = self.keys[place];
+            select_unpredictable((here == 0) | (here == key), place, later)
+        })
     }
 
+    fn get(&self, key: u64) -> Option<u64> {
+        let place = self.keys.iter().position(|here| *here == key)?;
+        self.words.get(place).copied()
+    }
+
+    const fn is_full(&self) -> bool {
+        self.keys[PLACES - 1] != 0
+    }
+}
+
+impl Table {
     #[inline]
-    fn get(&self, number: u64) -> Option<u64> {
+    fn line_of(&self, number: u64) -> usize {
+        // Fibonacci hashing: the multiplier is 2^64 over the golden ratio. The lowest bits of the product depend on
+        // few bits of the number, and are left out.
+        (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) as usize & (self.lines.len() - 1)
+    }
+
+    /// The word of a number, or else the one given.
+    #[inline]
+    fn get_or(&self, number: u64, mut word: u64) -> u64 {
         if self.used == 0 {
-            return None;
+            return word;
         }
-        let [key, word] = self.places[self.place(number)];
-        if key == 0 { None } else { Some(word) }
+        let mut index = self.line_of(number);
+        loop {
+            let line = &self.lines[index];
+            for place in 0..PLACES {
+                word = select_unpredictable(line.keys[place] == number + 1, line.words[place], word);
+            }
+            // A line that is full is met seldom. Then the number may lie further on, unless it was here.
+            if !line.is_full() || line.get(number + 1).is_some() {
+                return word;
+            }
+            index = (index + 1) & (self.lines.len() - 1);
+        }
+    }
+
+    fn get(&self, number: u64) -> Option<u64> {
+        let mut index = if self.used == 0 { return None } else { self.line_of(number) };
+        loop {
+            let line = &self.lines[index];
+            let word = line.get(number + 1);
+            if word.is_some() || !line.is_full() {
+                return word;
+            }
+            index = (index + 1) & (self.lines.len() - 1);
+        }
     }
 
     #[inline]
     fn insert(&mut self, number: u64, word: u64) {
-        if self.used * 2 >= self.places.len() {
+        // Of the lines that are 3/8 full on average, 1 in 15 is full.
+        if self.used * 8 >= self.lines.len() * PLACES * 3 {
             self.enlarge();
         }
-        let place = self.place(number);
-        self.used += usize::from(self.places[place][0] == 0);
-        self.places[place] = [number + 1, word];
+        let mut index = self.line_of(number);
+        loop {
+            let line = &mut self.lines[index];
+            let place = line.place_for(number + 1);
+            if let (Some(key), Some(place)) = (line.keys.get_mut(place), line.words.get_mut(place)) {
+                self.used += usize::from(*key == 0);
+                (*key, *place) = (number + 1, word);
+                return;
+            }
+            index = (index + 1) & (self.lines.len() - 1);
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn enlarge(&mut self) {
-        let places = vec![[0; 2]; (self.places.len() * 2).max(FIRST_PLACES)];
-        let before = std::mem::replace(&mut self.places, places);
-        for [key, word] in before {
-            if key != 0 {
-                let place = self.place(key - 1);
-                self.places[place] = [key, word];
-            }
-        }
+        let lines = vec![Line::default(); (self.lines.len() * 2).max(FIRST_LINES)];
+        let before = std::mem::replace(self, Self { lines, used: 0 });
+        before.all().for_each(|(number, word)| self.insert(number, word));
     }
 
     /// Empties the table. Its memory is kept for the next changes, unless less than a sixteenth of it was used.
     fn empty(&mut self) {
-        if self.used * 16 < self.places.len() {
-            self.places = Vec::new();
+        if self.used * 16 < self.lines.len() * PLACES {
+            self.lines = Vec::new();
         } else {
-            self.places.fill([0; 2]);
+            self.lines.fill(Line::default());
         }
         self.used = 0;
     }
@@ -93,10 +148,15 @@ impl Table {
         self.used == 0
     }
 
-    /// All numbers and words, ascending.
+    /// All numbers and words.
+    fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pairs = self.lines.iter().flat_map(|line| line.keys.into_iter().zip(line.words));
+        pairs.filter(|(key, _)| *key != 0).map(|(key, word)| (key - 1, word))
+    }
+
+    /// The same, ascending.
     fn sorted(&self) -> Vec<(u64, u64)> {
-        let used = self.places.iter().filter(|[key, _]| *key != 0);
-        let mut all: Vec<_> = used.map(|[key, word]| (key - 1, *word)).collect();
+        let mut all: Vec<_> = self.all().collect();
         all.sort_unstable_by_key(|(number, _)| *number);
         all
     }
@@ -115,8 +175,9 @@ impl<W: Width> Buckets<W> for Direct<'_> {
 
     #[inline]
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
-        let word = self.changes.get(number(self.region, id));
-        Ok(Bucket::new(word.unwrap_or_else(|| self.words.word(id.0.into()))))
+        // The file's word is loaded in any case: it comes at the same time as the table's.
+        let word = self.words.word(id.0.into());
+        Ok(Bucket::new(self.changes.get_or(number(self.region, id), word)))
     }
 }
 

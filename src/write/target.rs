@@ -1,12 +1,13 @@
 //! Where changes go, and what is read under them: a published file, which stays as it is under changes kept beside it,
 //! or an unpublished one, which takes them itself.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::pending::Pending;
 use crate::cuckoo::{Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::{Error, IoContext, Result};
-use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile};
+use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile, UnpublishedRegion};
 use crate::format::Identity;
 use crate::system::{Disk, Files, Rights};
 
@@ -197,5 +198,21 @@ impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
             Target::Published(_, changes) => changes.set(self.region, id, bucket.0),
             Target::Unpublished(file) => file.set_bucket(self.region, id.0, bucket.0),
         }
+    }
+}
+
+impl<W: Width> Buckets<W> for UnpublishedRegion<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        Ok(Bucket::new(self.bucket(id.0)))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for UnpublishedRegion<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.set_bucket(id.0, bucket.0);
     }
 }

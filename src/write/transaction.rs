@@ -2,7 +2,7 @@
 
 use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
-use super::pending::{Direct, Pending};
+use super::pending::Pending;
 use super::target::Target;
 use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
@@ -41,13 +41,6 @@ impl Work {
         self.target().identity()
     }
 
-    fn direct(&mut self, region: RegionId) -> Option<Direct<'_>> {
-        match self {
-            Self::Published(published, pending) => pending.direct(published, region),
-            Self::Unpublished(..) => None,
-        }
-    }
-
     /// The published file, if there is one yet.
     pub(super) fn published(&self) -> Option<&PublishedFile> {
         match self {
@@ -64,7 +57,7 @@ pub(super) struct Transaction {
     /// As they were when the transaction began, or the file was doubled.
     counts: Counts,
     /// What has changed in them since.
-    delta: Delta,
+    pub(super) delta: Delta,
     pub(super) metadata: Metadata,
     search: Search,
 }
@@ -115,13 +108,8 @@ impl Transaction {
         let slots = self.work.identity().geometry.slots;
         Ok(with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let inserted = match self.work.direct(id) {
-                Some(mut direct) => {
-                    let Ok(inserted) = region::insert(&mut direct, place, max_kicks, &mut self.search);
-                    inserted
-                }
-                None => region::insert(&mut self.work.target_mut().region(id), place, max_kicks, &mut self.search)?,
-            };
+            let buckets = &mut self.work.target_mut().region(id);
+            let inserted = region::insert(buckets, place, max_kicks, &mut self.search)?;
             self.delta.inserted(&inserted);
             if inserted == Inserted::NoPath { Err(id) } else { Ok(()) }
         }))
@@ -173,13 +161,7 @@ impl Transaction {
         let (id, rem) = self.region_of(hash)?;
         let removed = with_width!(self.work.identity().geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            match self.work.direct(id) {
-                Some(mut direct) => {
-                    let Ok(removed) = region::remove(&mut direct, place);
-                    removed
-                }
-                None => region::remove(&mut self.work.target_mut().region(id), place)?,
-            }
+            region::remove(&mut self.work.target_mut().region(id), place)?
         });
         if let Some(removed) = removed {
             self.delta.removed(removed);

@@ -51,10 +51,27 @@ impl Writer {
         Ok(outcome)
     }
 
+    /// As `change`, for what does nothing where it returns `None`; `None` also if the writer is poisoned.
+    #[inline(always)]
+    fn change_quickly<T>(&mut self, change: impl FnOnce(&mut Transaction) -> Option<T>) -> Option<T> {
+        let mut open = self.open.take()?;
+        let outcome = change(&mut open.transaction);
+        self.open = Some(open);
+        outcome
+    }
+
     /// The hash of a key under this filter's seed.
+    #[inline]
     pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        let hash = self.open()?.transaction.work.identity().hasher.hash(key);
-        hash.ok_or_else(|| Error::CallerHashes { path: self.files.data.clone() })
+        let open = self.open.as_deref();
+        let hash = open.and_then(|open| open.transaction.work.identity().hasher.hash(key));
+        hash.ok_or_else(|| self.no_hash())
+    }
+
+    #[cold]
+    fn no_hash(&self) -> Error {
+        let unhashed = |_: &WriterState| Error::CallerHashes { path: self.files.data.clone() };
+        self.open().map_or_else(|poisoned| poisoned, unhashed)
     }
 
     /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
@@ -92,6 +109,12 @@ impl Writer {
 
     /// As [`insert`](Self::insert).
     pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
+        let stored = self.change_quickly(|transaction| transaction.insert_quickly(hash).then_some(()));
+        if stored.is_some() { Ok(()) } else { self.insert_slowly(hash) }
+    }
+
+    #[inline(never)]
+    fn insert_slowly(&mut self, hash: KeyHash) -> Result<()> {
         loop {
             let max_kicks = self.options.max_kicks;
             match self.change(|transaction| transaction.insert(hash, max_kicks))?? {
@@ -112,12 +135,20 @@ impl Writer {
 
     /// As [`insert_unique`](Self::insert_unique).
     pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        match self.change_quickly(|transaction| transaction.insert_unique_quickly(hash)) {
+            Some(stored) => Ok(stored),
+            None => self.insert_unique_slowly(hash),
+        }
+    }
+
+    #[inline(never)]
+    fn insert_unique_slowly(&mut self, hash: KeyHash) -> Result<bool> {
         let transaction = &mut self.open_mut()?.transaction;
         if transaction.contains(hash)? {
             transaction.skipped();
             return Ok(false);
         }
-        self.insert_hash(hash).map(|()| true)
+        self.insert_slowly(hash).map(|()| true)
     }
 
     /// Removes one copy of the key; returns false if there was none.
@@ -160,6 +191,12 @@ impl Writer {
 
     /// As [`remove_unchecked`](Self::remove_unchecked).
     pub fn remove_unchecked_hash(&mut self, hash: KeyHash) -> Result<bool> {
+        let removed = self.change_quickly(|transaction| transaction.remove_quickly(hash).then_some(()));
+        if removed.is_some() { Ok(true) } else { self.remove_slowly(hash) }
+    }
+
+    #[inline(never)]
+    fn remove_slowly(&mut self, hash: KeyHash) -> Result<bool> {
         self.change(|transaction| transaction.remove(hash))?
     }
 

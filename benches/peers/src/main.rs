@@ -15,6 +15,7 @@ mod measure;
 mod opening;
 mod paging;
 mod peers;
+mod singles;
 mod table;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -40,6 +41,10 @@ fn main() -> Outcome<()> {
             let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
             table::run(number.unwrap_or(10_000_000), rounds)
         }
+        "singles" => {
+            let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
+            singles::run(number.unwrap_or(10_000_000), rounds)
+        }
         "lookups" => lookups::run(number.unwrap_or(1024)),
         "loading" => table::loading(number.unwrap_or(100_000_000)),
         "commits" => commits::run(number.unwrap_or(10_000_000)),
@@ -47,7 +52,7 @@ fn main() -> Outcome<()> {
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
-        _ => Err("sections: table [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
+        _ => Err("sections: table [KEYS [ROUNDS]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
                   large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP, \
                   copies FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),

@@ -1,0 +1,89 @@
+//! The shortcut of single inserts and removals: what most of them take, and no more.
+//!
+//! An insert waits for memory. The processor works at several meanwhile if the instructions of one are few, and none of
+//! its branches has to be guessed. So what needs a search, a page to be verified or an error is left to
+//! `transaction.rs`; and each width has a function of its own, as values of the others would take registers.
+
+use super::transaction::{Transaction, Work};
+use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
+use crate::cuckoo::{KeyHash, Place, RegionId, Width, with_width};
+
+/// What `$change` gives for the buckets of a region, which it has as `$buckets`; `$none` if they cannot be had without
+/// asking for each whether its page is intact.
+macro_rules! in_region {
+    ($work:expr, $region:expr, $buckets:ident => $change:expr, $none:expr) => {
+        match $work {
+            Work::Unpublished(file, _) => match file.region($region) {
+                Some(mut region) => {
+                    let $buckets = &mut region;
+                    let Ok(outcome) = $change;
+                    outcome
+                }
+                None => $none,
+            },
+            Work::Published(published, pending) => match pending.direct(published, $region) {
+                Some(mut direct) => {
+                    let $buckets = &mut direct;
+                    let Ok(outcome) = $change;
+                    outcome
+                }
+                None => $none,
+            },
+        }
+    };
+}
+
+impl Transaction {
+    /// Stores one more copy; false if that takes more than the shortcut, and nothing was done.
+    #[inline]
+    pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> bool {
+        self.try_insert(hash) == Tried::Stored
+    }
+
+    /// Stores the key unless it is found, and tells whether it was stored; `None` if that takes more than the shortcut,
+    /// and nothing was done.
+    #[inline]
+    pub(super) fn insert_unique_quickly(&mut self, hash: KeyHash) -> Option<bool> {
+        match self.try_insert(hash) {
+            Tried::Stored => Some(true),
+            Tried::Matches => {
+                self.skipped();
+                Some(false)
+            }
+            Tried::Crowded => None,
+        }
+    }
+
+    /// Removes one copy; false if that takes more than the shortcut, and nothing was done.
+    #[inline]
+    pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> bool {
+        let geometry = self.work.identity().geometry;
+        let Some((region, rem)) = geometry.span().region(hash) else { return false };
+        with_width!(geometry.slots, W => self.remove_from(region, Place::<W>::new(hash.local(), rem)))
+    }
+
+    #[inline]
+    fn try_insert(&mut self, hash: KeyHash) -> Tried {
+        let geometry = self.work.identity().geometry;
+        let Some((region, rem)) = geometry.span().region(hash) else { return Tried::Crowded };
+        with_width!(geometry.slots, W => self.insert_into(region, Place::<W>::new(hash.local(), rem)))
+    }
+
+    #[inline(never)]
+    fn insert_into<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Tried {
+        let tried = in_region!(&mut self.work, region, buckets => try_insert(buckets, place), Tried::Crowded);
+        if tried == Tried::Stored {
+            self.delta.stored::<W>();
+        }
+        tried
+    }
+
+    #[inline(never)]
+    fn remove_from<W: Width>(&mut self, region: RegionId, place: Place<W>) -> bool {
+        let removed = in_region!(&mut self.work, region, buckets => try_remove(buckets, place), None);
+        if let Some(tail) = removed {
+            self.delta.removed(Removed::Entry { tail });
+        }
+        removed.is_some()
+    }
+}
