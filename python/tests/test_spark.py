@@ -8,7 +8,8 @@
 4. Local disks keep no more than they are told to, and nothing of killed tasks.
 5. Whatever is wrong is told with the store, the shard and the batch.
 
-With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines, compressed by gzip.
+With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines; of a name
+that ends in .gz, compressed by gzip.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if find_spec("pyspark") is not None:
     from pyspark.sql import functions as sf
 
     import gowk.spark
+    from gowk.spark import _tasks
 
 from gowk._disk import Disk
 
@@ -81,7 +83,8 @@ def create(folder: Path, shards: int = 4, **options: Any) -> gowk.spark.Store:
 
 def lines(count: int = 10, of: int | None = None) -> list[list[str]]:
     """The lines of the file, or so many, in so many batches."""
-    with gzip.open(URLS, "rt") as file:
+    opened = gzip.open(URLS, "rt") if URLS.suffix == ".gz" else URLS.open()
+    with opened as file:
         everything = file.read().splitlines()[:of]
     size = -(-len(everything) // count)
     return [everything[start : start + size] for start in range(0, len(everything), size)]
@@ -218,23 +221,22 @@ def out(folder: Path) -> list[str]:
 
 @needs_spark
 def test_a_driver_that_is_killed_and_started_again_changes_nothing(folder: Path) -> None:
-    batches = lines(2, 2000)
+    batches = lines(ROUNDS + 1, 200 * (ROUNDS + 1))
     exact = sorted({value for values in batches for value in values})
     _, expected = without_faults(folder / "expected", batches)
-    for turn in range(ROUNDS):
-        place = folder / str(turn)
-        store = lay_out(place, batches)
-        # Twice in the first batch: before its version, and after it.
-        for fault, version in [("driver killed before insert", 1), ("driver killed after commit", 2)]:
-            (place / "faults" / fault).touch()
-            assert run(place, "batches") == -9
+    store = lay_out(folder, batches)
+    for batch in range(ROUNDS):
+        # Twice in each batch: before its version, and after it.
+        for fault, version in [("driver killed before insert", batch + 1), ("driver killed after commit", batch + 2)]:
+            (folder / "faults" / fault).touch()
+            assert run(folder, "batches") == -9
             assert gowk.Store(store.path).version == version
-        assert run(place, "batches") == 0
-        assert out(place) == exact
-        assert contents(store) == expected and gowk.Store(store.path).version == 3
-        assert is_tidy_after_a_vacuum(store)
-        shutil.rmtree(place)
-    print(f"driver killed before insert, and after commit: {ROUNDS} times; rows and store equal, no orphan after vacuum")
+        print(f"batch {batch}: driver killed before insert, and after commit", flush=True)
+    assert run(folder, "batches") == 0
+    assert out(folder) == exact
+    assert contents(store) == expected and gowk.Store(store.path).version == ROUNDS + 2
+    assert is_tidy_after_a_vacuum(store)
+    print(f"driver killed before insert, and after commit: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
 
 
 @needs_spark
@@ -297,12 +299,13 @@ def new_of(store: gowk.Store, shard: int) -> list[str]:
 def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
     store.update_new([f"key {number}" for number in range(100_000)])
-    plan = gowk.spark._Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+    plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
 
     def calls(rows: int) -> tuple[int, float]:
         batch = pa.array([f"key {number}" for number in range(100_000 - rows // 2, 100_000 + rows // 2)])
+        hashes = pa.array(range(rows), pa.int64())
         profile = cProfile.Profile()
-        answers = profile.runcall(lambda: list(gowk.spark._unseen(plan, rows, iter([batch]))))
+        answers = profile.runcall(lambda: list(_tasks.unseen(plan, iter([(hashes, batch)]))))
         assert answers[0].to_pylist() == [False] * (rows // 2) + [True] * (rows // 2)
         told = pstats.Stats(profile)
         return told.total_calls, told.total_tt  # type: ignore[attr-defined]
