@@ -147,8 +147,9 @@ class Store:
     ) -> StoreCommit:
         """Removes one copy of each key, in one version, exactly once. Otherwise as :meth:`insert`.
 
-        All keys of the store must have been inserted with ``copies=True``: the job fails with ``UnsafeRemove`` otherwise. Remove only
-        keys that were inserted, for another key may match one that was.
+        All keys of the store must have been inserted with ``copies=True``. The job fails with ``UnsafeRemove`` if a shard was written
+        by another insert that found some of its keys; an insert that found all of them writes no shard, and so leaves no trace.
+        Remove only keys that were inserted, for another key may match one that was.
         """
         return self._write(df, column, "remove", application, batch, state)
 
