@@ -366,6 +366,37 @@ def test_nulls_binary_keys_expressions_and_the_order_among_equal_keys(spark: Spa
 
 
 @needs_spark
+def test_equal_keys_are_found_by_themselves_whatever_the_order_and_the_plan(spark: SparkSession, folder: Path) -> None:
+    # Such a filter takes many a key for another, but there is nothing in it yet.
+    store = create(folder, slots_per_bucket=7)
+    exact = sorted(f"key {number}" for number in range(20_000))
+    df = frame(spark, [*exact, *exact[:5000], *exact[:100] * 20])
+    for _ in range(3):
+        shuffled = df.orderBy(sf.rand())
+        assert keys(store.unseen(shuffled, "value", application="night", batch=0).collect()) == exact
+    # Plans that ask for no order of the rows.
+    new = store.unseen(df, "value", application="night", batch=0)
+    assert new.count() == new.repartition(3).count() == new.groupBy("value").count().count() == len(exact)
+    # Runs of equal keys that are longer than an Arrow batch.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 7)
+    few = frame(spark, exact[:50] * 10)
+    assert keys(store.unseen(few, "value", application="night", batch=0).collect()) == exact[:50]
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+@needs_spark
+def test_keys_in_another_order_are_refused(folder: Path) -> None:
+    first = _tasks.FirstOfEach()
+    keys = pa.array(["a", "a", "b"])
+    assert first.among(np.array([1, 1, 2]), keys).tolist() == [True, False, True]
+    assert first.among(np.array([2, 2, 3]), pa.array(["b", "c", "d"])).tolist() == [False, True, True]
+    assert first.among(np.array([], np.int64), pa.array([], pa.string())).tolist() == []
+    for hashes in ([4, 3, 5], [2, 3, 4]):
+        with pytest.raises(ValueError, match="another order than that of their hashes"):
+            first.among(np.array(hashes), keys)
+
+
+@needs_spark
 def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> None:
     store = create(folder)
     store.insert(frame(spark, ["a", "a", "b"]), "value", application="night", batch=0, copies=True)
