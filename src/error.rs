@@ -440,9 +440,9 @@ pub enum Difference {
     /// One hashes its keys itself, the other takes hashes.
     #[error("one of the two hashes its keys itself, and the other takes hashes")]
     Hash,
-    /// The seeds of the hash.
-    #[error("has the seed {0}, not {1}")]
-    Seed(u64, u64),
+    /// The seeds of the hash, which no message shows: whoever knows one can craft keys that collide.
+    #[error("has another seed")]
+    Seed,
     /// The slots per bucket.
     #[error("has {0} slots per bucket, not {1}")]
     Slots(u32, u32),
@@ -463,7 +463,7 @@ pub enum Difference {
 impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
-            Self::Hash | Self::Seed(..) | Self::Slots(..) | Self::Regions(..) => {
+            Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
                 "make the next filter like the other"
             }
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",

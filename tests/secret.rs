@@ -72,6 +72,62 @@ fn debug_shows_no_seed() {
     assert_hides(&error.to_string());
 }
 
+#[test]
+fn filters_of_different_seeds_are_told_apart_without_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |name: &str, seed: u64| {
+        let path = dir.path().join(name);
+        Options::new().capacity(1000).seed(seed).create(&path).unwrap().commit().unwrap();
+        Reader::open(path).unwrap()
+    };
+    let (one, other) = (make("one", SEED), make("other", 7));
+    let mut writer = Options::new().open_existing(dir.path().join("one")).unwrap();
+    let unlike = [
+        writer.merge(&other, gowk::Merge::Union).unwrap_err(),
+        Reader::join_to(&[one, other], dir.path().join("joined"), &mut |_, _| {}).unwrap_err(),
+    ];
+    for error in unlike {
+        assert!(error.to_string().contains("has another seed"), "{error}");
+        assert_hides(&error);
+        assert_hides(&error.to_string());
+    }
+}
+
+#[cfg(feature = "store")]
+#[test]
+fn a_store_shows_no_seed() {
+    use gowk::store::Store;
+
+    let dir = tempfile::tempdir().unwrap();
+    let make = |name: &str, seed: u64| {
+        let store =
+            Store::create(dir.path().join(name), 1, &Options::new().capacity(1000).seed(seed)).unwrap();
+        let mut update = store.update().unwrap();
+        update.insert_batch(&["a"]).unwrap();
+        assert_hides(&update);
+        update.commit("insert", None).unwrap();
+        store
+    };
+    let (store, other) = (make("one", SEED), make("other", 7));
+    assert_eq!(store.description().seed.get(), SEED);
+    assert_hides(&store);
+    assert_hides(store.description());
+    assert_hides(&store.read().unwrap());
+    // A file of another store in the place of its own.
+    let file = |store: &Store| {
+        let entries = store.path().join("shards/0000").read_dir().unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|end| end == "gowk"))
+            .unwrap()
+    };
+    std::fs::copy(file(&other), file(&store)).unwrap();
+    let error = store.read().unwrap().contains(b"a").unwrap_err();
+    assert!(error.to_string().contains("its seed is another, not that of the store"), "{error}");
+    assert_hides(&error);
+    assert_hides(&error.to_string());
+}
+
 #[cfg(feature = "ingest")]
 #[test]
 fn a_job_shows_no_seed() {

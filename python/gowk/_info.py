@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -53,8 +53,8 @@ class Info:
     """The file's own number, random."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
-    seed: int
-    """The seed of the hash."""
+    seed: int = field(repr=False)
+    """The seed of the hash. Whoever knows it can craft keys that collide, so the representation does not show it."""
     slots_per_bucket: int
     """Slots in each bucket, 2 to 7."""
     shards: int
@@ -342,8 +342,8 @@ class StoreInfo:
     """How many shards divide all keys."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
-    seed: int
-    """The seed of the hash, in all shards."""
+    seed: int = field(repr=False)
+    """The seed of the hash, in all shards. The representation does not show it."""
     slots_per_bucket: int
     """Slots in each bucket, in all shards: 2 to 7."""
     requested_false_positive_rate: float | None

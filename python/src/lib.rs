@@ -6,9 +6,10 @@
 //! | `owned` | what one process and one thread at a time may have |
 //! | `key` | one key: the bytes of a Python object |
 //! | `feed`, `rows` | many keys, from whatever holds them |
-//! | `options`, `info`, `failure` | arguments, descriptions and exceptions |
+//! | `options`, `asked`, `info`, `failure` | arguments, how a store is opened, descriptions and exceptions |
 //! | `process`, `progress` | forks; functions that are told how far something is |
 
+mod asked;
 mod failure;
 mod feed;
 mod info;

@@ -4,7 +4,7 @@ mod changes;
 mod described;
 mod distinct;
 mod lookups;
-pub(crate) mod opened;
+mod opened;
 mod sealed;
 mod update;
 
@@ -16,6 +16,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::asked::Asked;
 use crate::key::with_key;
 use crate::options::Creation;
 use crate::progress::{with_progress, with_progress_of_threads};
@@ -23,7 +24,7 @@ use crate::reader::Reader;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use distinct::Distinct;
-use opened::{Asked, Base, Opened};
+use opened::{Base, Opened};
 pub(crate) use sealed::Sealed;
 pub(crate) use update::Update;
 

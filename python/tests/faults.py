@@ -17,6 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import gowk.spark
+from gowk.spark import _source
 
 FAULTS = Path(os.environ.get("GOWK_FAULTS", "."))
 
@@ -67,8 +68,8 @@ def within_unseen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield batch
 
 
-class Writer(gowk.spark._Writer):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> gowk.spark._Written:
+class Writer(_source.Writer):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _source.Written:
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in iterator:
                 yield batch

@@ -8,7 +8,8 @@
 4. Local disks keep no more than they are told to, and nothing of killed tasks.
 5. Whatever is wrong is told with the store, the shard and the batch.
 
-With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines, compressed by gzip.
+With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines; of a name
+that ends in .gz, compressed by gzip.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ if find_spec("pyspark") is not None:
     from pyspark.sql import functions as sf
 
     import gowk.spark
+    from gowk.spark import _tasks
 
 from gowk._disk import Disk
 
@@ -81,7 +83,8 @@ def create(folder: Path, shards: int = 4, **options: Any) -> gowk.spark.Store:
 
 def lines(count: int = 10, of: int | None = None) -> list[list[str]]:
     """The lines of the file, or so many, in so many batches."""
-    with gzip.open(URLS, "rt") as file:
+    opened = gzip.open(URLS, "rt") if URLS.suffix == ".gz" else URLS.open()
+    with opened as file:
         everything = file.read().splitlines()[:of]
     size = -(-len(everything) // count)
     return [everything[start : start + size] for start in range(0, len(everything), size)]
@@ -218,23 +221,22 @@ def out(folder: Path) -> list[str]:
 
 @needs_spark
 def test_a_driver_that_is_killed_and_started_again_changes_nothing(folder: Path) -> None:
-    batches = lines(2, 2000)
+    batches = lines(ROUNDS + 1, 200 * (ROUNDS + 1))
     exact = sorted({value for values in batches for value in values})
     _, expected = without_faults(folder / "expected", batches)
-    for turn in range(ROUNDS):
-        place = folder / str(turn)
-        store = lay_out(place, batches)
-        # Twice in the first batch: before its version, and after it.
-        for fault, version in [("driver killed before insert", 1), ("driver killed after commit", 2)]:
-            (place / "faults" / fault).touch()
-            assert run(place, "batches") == -9
+    store = lay_out(folder, batches)
+    for batch in range(ROUNDS):
+        # Twice in each batch: before its version, and after it.
+        for fault, version in [("driver killed before insert", batch + 1), ("driver killed after commit", batch + 2)]:
+            (folder / "faults" / fault).touch()
+            assert run(folder, "batches") == -9
             assert gowk.Store(store.path).version == version
-        assert run(place, "batches") == 0
-        assert out(place) == exact
-        assert contents(store) == expected and gowk.Store(store.path).version == 3
-        assert is_tidy_after_a_vacuum(store)
-        shutil.rmtree(place)
-    print(f"driver killed before insert, and after commit: {ROUNDS} times; rows and store equal, no orphan after vacuum")
+        print(f"batch {batch}: driver killed before insert, and after commit", flush=True)
+    assert run(folder, "batches") == 0
+    assert out(folder) == exact
+    assert contents(store) == expected and gowk.Store(store.path).version == ROUNDS + 2
+    assert is_tidy_after_a_vacuum(store)
+    print(f"driver killed before insert, and after commit: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
 
 
 @needs_spark
@@ -297,12 +299,13 @@ def new_of(store: gowk.Store, shard: int) -> list[str]:
 def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
     store.update_new([f"key {number}" for number in range(100_000)])
-    plan = gowk.spark._Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+    plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
 
     def calls(rows: int) -> tuple[int, float]:
         batch = pa.array([f"key {number}" for number in range(100_000 - rows // 2, 100_000 + rows // 2)])
+        hashes = pa.array(range(rows), pa.int64())
         profile = cProfile.Profile()
-        answers = profile.runcall(lambda: list(gowk.spark._unseen(plan, rows, iter([batch]))))
+        answers = profile.runcall(lambda: list(_tasks.unseen(plan, iter([(hashes, batch)]))))
         assert answers[0].to_pylist() == [False] * (rows // 2) + [True] * (rows // 2)
         told = pstats.Stats(profile)
         return told.total_calls, told.total_tt  # type: ignore[attr-defined]
@@ -360,6 +363,37 @@ def test_nulls_binary_keys_expressions_and_the_order_among_equal_keys(spark: Spa
     assert spark.sql("SELECT seen('a'), seen('A'), seen(NULL)").collect()[0][:] == (True, False, False)
     with pytest.raises(TypeError, match=r"store /.*: keys are strings or binary, and 'at' is int: cast it"):
         store.unseen(df, "at", application="night", batch=1)
+
+
+@needs_spark
+def test_equal_keys_are_found_by_themselves_whatever_the_order_and_the_plan(spark: SparkSession, folder: Path) -> None:
+    # Such a filter takes many a key for another, but there is nothing in it yet.
+    store = create(folder, slots_per_bucket=7)
+    exact = sorted(f"key {number}" for number in range(20_000))
+    df = frame(spark, [*exact, *exact[:5000], *exact[:100] * 20])
+    for _ in range(3):
+        shuffled = df.orderBy(sf.rand())
+        assert keys(store.unseen(shuffled, "value", application="night", batch=0).collect()) == exact
+    # Plans that ask for no order of the rows.
+    new = store.unseen(df, "value", application="night", batch=0)
+    assert new.count() == new.repartition(3).count() == new.groupBy("value").count().count() == len(exact)
+    # Runs of equal keys that are longer than an Arrow batch.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 7)
+    few = frame(spark, exact[:50] * 10)
+    assert keys(store.unseen(few, "value", application="night", batch=0).collect()) == exact[:50]
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+@needs_spark
+def test_keys_in_another_order_are_refused(folder: Path) -> None:
+    first = _tasks.FirstOfEach()
+    keys = pa.array(["a", "a", "b"])
+    assert first.among(np.array([1, 1, 2]), keys).tolist() == [True, False, True]
+    assert first.among(np.array([2, 2, 3]), pa.array(["b", "c", "d"])).tolist() == [False, True, True]
+    assert first.among(np.array([], np.int64), pa.array([], pa.string())).tolist() == []
+    for hashes in ([4, 3, 5], [2, 3, 4]):
+        with pytest.raises(ValueError, match="another order than that of their hashes"):
+            first.among(np.array(hashes), keys)
 
 
 @needs_spark

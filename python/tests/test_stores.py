@@ -177,10 +177,13 @@ def test_a_transaction_that_is_repeated_answers_as_the_first_time() -> None:
     first = [store.update_new(batch, transaction=("crawl", number)) for number, batch in enumerate(batches)]
     assert first[1].tolist() == [False] * 50 + [True] * 100 + [False] * 150
     assert store.version == 4
+    files = set(Path("s").rglob("*"))
     for number in (2, 0, 1, 1):
         again = store.update_new(batches[number], transaction=("crawl", number))
         assert (again == first[number]).all(), number
     assert store.version == 4 and store.transactions["crawl"].number == 2
+    # Nothing is left of it: its working copies were not sealed.
+    assert set(Path("s").rglob("*")) == files
     # Another application's transactions are its own.
     assert not store.update_new(keys(10), transaction=("other", 0)).any() and store.version == 5
     before = store.before("crawl", 1)

@@ -77,7 +77,7 @@ impl From<&Description> for Existing {
             capacity: store.capacity,
             requested_false_positive_rate: store.requested_false_positive_rate,
             slots_per_bucket: store.slots_per_bucket,
-            seed: store.seed,
+            seed: store.seed.get(),
             growth: store.growth,
             max_file_size: store.max_file_size,
             max_false_positive_rate: store.max_false_positive_rate,

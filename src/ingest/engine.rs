@@ -234,7 +234,7 @@ impl<'a> Engine<'a> {
             self.cursor.refused = Some(refused.commit()?);
         }
         let has_new = self.clock.uncommitted() > 0;
-        let (number, outcome) = match self.target.commit(&self.entry, self.cursor.encode()) {
+        let (number, outcome) = match self.target.commit(&self.entry, &self.cursor) {
             Ok(number) => (number, Ok(())),
             Err(
                 Error::Filter(FilterError::Unknown { commit, source, .. })

@@ -110,19 +110,32 @@ impl<'a> Ingest<'a> {
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
-        let [new, refused] = self.outputs(&cursor)?;
+        let entry = cursor::entry(&self.job.name);
+        let [new, refused] = match self.outputs(&cursor) {
+            Ok(begins) => begins,
+            Err(error) => {
+                // Another run of the job may have written to them since this one looked into the store.
+                target.check_not_overtaken(&entry)?;
+                return Err(error);
+            }
+        };
         let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
-        let before = (cursor.output, cursor.refused);
-        cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
-        cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
-        check_room(self.job, &metadata, &cursor, &tasks)?;
-        let outputs = [&new, &refused].into_iter().flatten().map(Begin::path);
-        let _kept_from_others = target.claim(&cursor::entry(&self.job.name), outputs)?;
-        let new = new.map(Output::open).transpose()?;
-        let refused = refused.map(Output::open).transpose()?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
+        // Without work nothing is written, so there is nothing new to remember of an output that was taken away.
+        let is_writing = has_work || self.new_output;
+        let before = (cursor.output, cursor.refused);
+        if is_writing {
+            cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
+            cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
+        }
+        check_room(self.job, &metadata, &cursor, &tasks)?;
+        let paths = [&new, &refused].into_iter().flatten().map(Begin::path);
+        let _kept_from_others = target.claim(&entry, paths)?;
+        // They are there after any run, with or without work.
+        let outputs = [new.map(Output::open).transpose()?, refused.map(Output::open).transpose()?];
+        let outputs = if is_writing { outputs } else { [None, None] };
         let is_claimed = is_known && before == (cursor.output, cursor.refused);
-        let mut engine = Engine::new(self.job, target, cursor, [new, refused], tasks);
+        let mut engine = Engine::new(self.job, target, cursor, outputs, tasks);
         // The first word is given as soon as the filter is ours.
         let _ = engine.tell(None, watch);
         if !is_claimed {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fs2::FileExt;
 
-use super::cursor;
+use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
 use super::job::Job;
 use crate::keys;
@@ -80,7 +80,6 @@ impl Target {
         outputs: impl Iterator<Item = &'a Path>,
     ) -> Result<Vec<File>, Error> {
         let Self::Store(target) = self else { return Ok(Vec::new()) };
-        let overtaken = || Error::Overtaken { store: target.path.clone() };
         let mut claimed = Vec::new();
         for path in outputs.filter(|path| !path.exists() || path.is_file()) {
             let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -90,15 +89,20 @@ impl Target {
                 |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
             // Where there are no locks, it is the word of whoever runs the job that it runs once.
             if FileExt::try_lock_exclusive(&file).is_err_and(is_taken) {
-                return Err(overtaken());
+                return Err(target.overtaken());
             }
             claimed.push(file);
         }
+        self.check_not_overtaken(entry)?;
+        Ok(claimed)
+    }
+
+    /// That no other run of the job has committed since this one began.
+    pub(super) fn check_not_overtaken(&self, entry: &str) -> Result<(), Error> {
+        let Self::Store(target) = self else { return Ok(()) };
         let number = |version: &Version| version.transactions.get(entry).map(|done| done.number);
-        if number(&target.store.newest()?) == number(target.update()?.base()) {
-            return Ok(claimed);
-        }
-        Err(overtaken())
+        let is_last = number(&target.store.newest()?) == number(target.update()?.base());
+        if is_last { Ok(()) } else { Err(target.overtaken()) }
     }
 
     /// Whether keys are committed only when a run ends.
@@ -130,15 +134,16 @@ impl Target {
         }
     }
 
-    /// Commits the keys with the cursor of a job, and gives the number of the commit or version.
-    pub(super) fn commit(&mut self, entry: &str, cursor: Vec<u8>) -> Result<u64, Error> {
+    /// Commits the keys with the cursor of a job, and gives the number of the commit or version. In a store a commit that
+    /// would change nothing makes no version.
+    pub(super) fn commit(&mut self, entry: &str, cursor: &Cursor) -> Result<u64, Error> {
         match self {
             Self::Filter(writer) => {
-                writer.metadata_mut()?.set(entry, cursor);
+                writer.metadata_mut()?.set(entry, cursor.encode());
                 writer.commit()?;
                 Ok(writer.info()?.commit)
             }
-            Self::Store(target) => target.commit(entry, encoded(&cursor)),
+            Self::Store(target) => target.commit(entry, cursor),
         }
     }
 
@@ -163,6 +168,10 @@ impl InStore {
         crate::Error::Poisoned { path: self.path.clone() }
     }
 
+    fn overtaken(&self) -> Error {
+        Error::Overtaken { store: self.path.clone() }
+    }
+
     fn update(&self) -> Result<&Update, crate::Error> {
         self.update.as_ref().ok_or_else(|| self.gone())
     }
@@ -172,10 +181,16 @@ impl InStore {
         self.update.as_mut().ok_or(gone)
     }
 
-    fn commit(&mut self, entry: &str, state: String) -> Result<u64, Error> {
+    fn commit(&mut self, entry: &str, cursor: &Cursor) -> Result<u64, Error> {
+        let state = encoded(&cursor.encode());
+        let done = self.update()?.base().transactions.get(entry);
+        let is_remembered = done.is_some_and(|done| done.state == state);
+        if is_remembered && self.update()?.touched() == 0 {
+            return Ok(self.update()?.base().number);
+        }
+        let last = done.map_or(0, |done| done.number);
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
-        let last = update.base().transactions.get(entry).map_or(0, |done| done.number);
         let transaction = Transaction { state, ..Transaction::new(entry, last + 1) };
         match update.commit("ingest", Some(transaction))? {
             Committed::New(version) => {
@@ -183,9 +198,7 @@ impl InStore {
                 self.update = Some(self.store.update_of(version));
                 Ok(number)
             }
-            Committed::Already(_) | Committed::Unchanged => {
-                Err(Error::Overtaken { store: self.path.clone() })
-            }
+            Committed::Already(_) | Committed::Unchanged => Err(self.overtaken()),
         }
     }
 

@@ -179,7 +179,7 @@ impl Store {
 
 impl Change {
     /// The transaction of this one's application in `newest`, if it is this one or a later one.
-    fn already(&self, newest: &Version) -> Option<Done> {
+    pub(super) fn already(&self, newest: &Version) -> Option<Done> {
         let Transaction { application, number, .. } = self.transaction.as_ref()?;
         newest.transactions.get(application).filter(|done| done.number >= *number).cloned()
     }

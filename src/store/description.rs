@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
-use crate::cuckoo::KeyHasher;
+use crate::cuckoo::{KeyHasher, Seed};
 use crate::{Growth, HashKind, KeyHash, Options, SlotsPerBucket};
 
 /// Shards that a store has at most.
@@ -22,8 +22,8 @@ pub struct Description {
     pub shards: u32,
     /// Who hashes the keys.
     pub hash: HashKind,
-    /// The seed of the hash, in all shards.
-    pub seed: u64,
+    /// The seed of the hash, in all shards. It is secret wherever others choose the keys.
+    pub seed: Seed,
     /// Slots in each bucket, in all shards.
     pub slots_per_bucket: SlotsPerBucket,
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
@@ -69,7 +69,7 @@ impl Description {
             uuid: identity.uuid,
             shards,
             hash: identity.hasher.kind,
-            seed: identity.hasher.seed,
+            seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: identity.geometry.slots,
             requested_false_positive_rate: (policy.requested_rate != 0.0).then_some(policy.requested_rate),
             capacity: policy.capacity,
@@ -87,7 +87,7 @@ impl Description {
             uuid: hex(&self.uuid),
             shards: self.shards,
             hash: hash_name(self.hash).to_owned(),
-            seed: self.seed.to_string(),
+            seed: self.seed.get().to_string(),
             slots: self.slots_per_bucket.get(),
             rate: self.requested_false_positive_rate,
             capacity: self.capacity,
@@ -105,7 +105,8 @@ impl Description {
     /// How the filter of a shard is created that has none yet.
     pub(super) fn options(&self, shard: u32) -> Options {
         let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
-        let options = Options::new().capacity(capacity).seed(self.seed).hash(self.hash).growth(self.growth);
+        let options =
+            Options::new().capacity(capacity).seed(self.seed.get()).hash(self.hash).growth(self.growth);
         let options = options.shard(shard.into(), self.shards.into());
         let options = match self.requested_false_positive_rate {
             Some(rate) => options.false_positive_rate(rate),
@@ -116,7 +117,7 @@ impl Description {
     }
 
     pub(super) const fn hasher(&self) -> KeyHasher {
-        KeyHasher::new(self.hash, self.seed)
+        KeyHasher::new(self.hash, self.seed.get())
     }
 
     /// The shard that a key belongs to.
@@ -156,7 +157,9 @@ impl Raw {
         let hash = [HashKind::Xxh3, HashKind::Caller].into_iter().find(|hash| hash_name(*hash) == self.hash);
         let hash = hash.ok_or_else(|| field("hash", self.hash.clone(), "`xxh3` or `caller`"))?;
         let seed = self.seed.parse::<u64>().ok().filter(|seed| seed.to_string() == self.seed);
-        let seed = seed.ok_or_else(|| field("seed", self.seed.clone(), "a number from 0 to 2^64 - 1"))?;
+        // No message shows a seed, not even a wrong one.
+        let seed =
+            seed.ok_or_else(|| field("seed", "something else".to_owned(), "a number from 0 to 2^64 - 1"))?;
         let slots = SlotsPerBucket::new(self.slots)
             .ok_or_else(|| field("slots", self.slots.to_string(), "2 to 7"))?;
         let fits = |rate| rate > 0.0 && rate < 1.0 && SlotsPerBucket::for_rate(rate) == Some(slots);
@@ -179,7 +182,7 @@ impl Raw {
             uuid,
             shards: self.shards,
             hash,
-            seed,
+            seed: Seed::new(seed),
             slots_per_bucket: slots,
             requested_false_positive_rate: self.rate,
             capacity: self.capacity,

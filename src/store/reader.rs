@@ -92,11 +92,13 @@ impl Store {
     fn check_filter(&self, path: &Path, reader: &Reader, shard: u32, file: &ShardFile) -> Result<()> {
         let info = reader.info()?;
         let own = &self.description;
+        let is_own = |is: bool| if is { "that of the store" } else { "another" }.to_owned();
         let pairs = [
             ("number of shards", info.shards.to_string(), own.shards.to_string()),
             ("shard", info.shard.to_string(), shard.to_string()),
             ("hash", format!("{:?}", info.hash), format!("{:?}", own.hash)),
-            ("seed", info.seed.get().to_string(), own.seed.to_string()),
+            // No message shows a seed.
+            ("seed", is_own(info.seed == own.seed), is_own(true)),
             (
                 "number of slots",
                 info.slots_per_bucket.get().to_string(),

@@ -239,14 +239,19 @@ impl Update {
     }
 
     /// Seals the shards that were touched, and publishes a version with them, as [`Store::commit`] does. Without a
-    /// touched shard and without a transaction there is nothing to publish.
+    /// touched shard and without a transaction there is nothing to publish. Of a transaction that was committed before,
+    /// no shard is sealed.
     pub fn commit(self, operation: &str, transaction: Option<Transaction>) -> Result<Committed> {
         if self.touched() == 0 && transaction.is_none() {
             return Ok(Committed::Unchanged);
         }
         let (store, base) = (self.store.clone(), self.base.number);
-        let sealed = self.seal()?;
-        store.commit(&Change { base, operation: operation.to_owned(), transaction, sealed })
+        let mut change = Change { base, operation: operation.to_owned(), transaction, sealed: Vec::new() };
+        if let Some(done) = change.already(&store.newest()?) {
+            return Ok(Committed::Already(done));
+        }
+        change.sealed = self.seal()?;
+        store.commit(&change)
     }
 }
 

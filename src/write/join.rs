@@ -153,7 +153,7 @@ fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
         let difference = if ours.kind != hasher.kind {
             Some(Difference::Hash)
         } else if ours.seed != hasher.seed && ours.kind == HashKind::Xxh3 {
-            Some(Difference::Seed(ours.seed, hasher.seed))
+            Some(Difference::Seed)
         } else if found.slots != geometry.slots {
             Some(Difference::Slots(found.slots.get(), geometry.slots.get()))
         } else if found.shard.of != geometry.shard.of {

@@ -151,7 +151,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     if theirs.hasher.kind != ours.hasher.kind {
         Some(Difference::Hash)
     } else if theirs.hasher.seed != ours.hasher.seed && ours.hasher.kind == HashKind::Xxh3 {
-        Some(Difference::Seed(theirs.hasher.seed, ours.hasher.seed))
+        Some(Difference::Seed)
     } else if a.slots != b.slots {
         Some(Difference::Slots(a.slots.get(), b.slots.get()))
     } else if a.shard.of != b.shard.of {

@@ -152,8 +152,7 @@ fn filters_merge_into_one_that_is_made_if_it_is_not_there() {
     assert!(folder.run(&["count", "sum"], lines(20_000..20_001)).done().starts_with("2\t"));
     folder.run(&["create", "other", "--capacity", "60_000"], "").done();
     let words = [
-        "/other: has the seed ",
-        "compared with ",
+        "/other: has another seed, compared with ",
         "/all; make the next filter like the other (`gowk create --like`)",
     ];
     folder.run(&["merge", "all", "f", "other"], "").refused(&words);

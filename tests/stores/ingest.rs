@@ -1,6 +1,7 @@
 //! Jobs into a store.
 //!
-//! Invariants checked: a run makes one version, beside the one that claims a new output; whatever is killed, and however
+//! Invariants checked: a run makes one version, beside the one that claims a new output, and none if there is nothing to
+//! read; whatever is killed, and however
 //! often, the store and the output hold in the end what one run without a kill leaves; new input is read from where the
 //! last version ended; a job is forgotten; two runs at the same time leave the output of one.
 
@@ -72,11 +73,18 @@ fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
     is_right(dir.path(), 5000);
     // The claim of the output, and the keys.
     assert_eq!(store.newest().unwrap().number, 3);
+    // Nothing is left to read, whatever becomes of the output.
     run(&job);
-    assert_eq!(store.newest().unwrap().number, 4);
+    assert_eq!(store.newest().unwrap().number, 3);
+    let output = dir.path().join("new.txt");
+    std::fs::rename(&output, dir.path().join("taken.txt")).unwrap();
+    run(&job);
+    assert_eq!((store.newest().unwrap().number, read_to_string(&output).unwrap().len()), (3, 0));
+    std::fs::rename(dir.path().join("taken.txt"), &output).unwrap();
     let mut input = OpenOptions::new().append(true).open(dir.path().join("in.txt")).unwrap();
     (5000..6000).for_each(|number| writeln!(input, "key-{number}").unwrap());
     run(&job);
+    assert_eq!(store.newest().unwrap().number, 4);
     is_right(dir.path(), 6000);
     let operations: BTreeSet<String> =
         store.log().unwrap().into_iter().map(|version| version.operation).collect();

@@ -176,7 +176,13 @@ fn the_version_before_a_transaction_is_the_one_that_its_first_try_saw() {
         assert_eq!(store.before("crawl", number).unwrap().number, before, "{number}");
     }
     assert_eq!(store.before("other", 1).unwrap().number, 5);
-    // Repeated, it changes nothing.
+    // Repeated, it changes nothing, and leaves no file.
+    let files = || -> usize {
+        let in_shard =
+            |shard: u32| dir.path().join(format!("s/shards/{shard:04}")).read_dir().unwrap().count();
+        (0..4).map(in_shard).sum()
+    };
+    let before = files();
     for number in [1, 3, 4] {
         match transaction(number, &keys(0..10)) {
             Committed::Already(done) => assert_eq!((done.number, done.version, done.base), (4, 4, 3)),
@@ -185,6 +191,7 @@ fn the_version_before_a_transaction_is_the_one_that_its_first_try_saw() {
     }
     assert_eq!(store.newest().unwrap().number, 5);
     assert_eq!(store.newest().unwrap().entries(), 40);
+    assert!(before > 8 && files() == before);
     // A vacuum that keeps the versions needed keeps the answers.
     store.vacuum(&Vacuum::default().keep(4).grace(Duration::ZERO)).unwrap();
     assert_eq!(store.before("crawl", 4).unwrap().number, 3);

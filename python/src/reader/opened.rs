@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use pyo3::prelude::*;
 
 use super::Reader;
+use crate::asked::Asked;
 use crate::process::generation;
-use crate::store::opened::Asked;
 use crate::{failure, options};
 
 /// The store, the version and the shard of a reader of one shard: its path, copies, version and shard.

@@ -75,7 +75,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     fields.set_item("uuid", uuid(py, &own.uuid)?)?;
     fields.set_item("shards", own.shards)?;
     fields.set_item("hash", hash(own.hash))?;
-    fields.set_item("seed", own.seed)?;
+    fields.set_item("seed", own.seed.get())?;
     fields.set_item("slots_per_bucket", own.slots_per_bucket.get())?;
     fields.set_item("requested_false_positive_rate", own.requested_false_positive_rate)?;
     fields.set_item("capacity", own.capacity)?;

@@ -48,7 +48,7 @@ impl Distinct {
         let options = gowk::Options::new()
             .capacity(capacity)
             .slots_per_bucket(store.slots_per_bucket)
-            .seed(store.seed ^ OTHER_SEED);
+            .seed(store.seed.get() ^ OTHER_SEED);
         let writer = failure::done(py, py.detach(|| options.create(&path)))?;
         let afterwards = "they stay in this Distinct";
         Ok(Self(Owned::new(path, "Distinct", afterwards, Thrown { writer, _folder: folder })))

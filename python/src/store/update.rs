@@ -51,6 +51,11 @@ impl Update {
     }
 
     /// Stores all keys that are not found already, and commits; or gives all up.
+    ///
+    /// A transaction that was committed before is judged in working copies, too, which are thrown away then and not
+    /// sealed. Lookups in the version before it would not do: whether a key is new depends on the batch's earlier keys as
+    /// well, and of two new keys that match each other in the shard the second has the answer "not new". Only the same
+    /// inserts into the same shard tell which they are.
     pub(super) fn unique_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let py = keys.py();
         let outcome = self.unique(keys).and_then(|stored| self.commit(py).map(|_| stored));

@@ -91,7 +91,7 @@ pub(in super::super) fn print(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let description = store.description();
-    let seed = show_seed.then(|| description.seed.to_string());
+    let seed = show_seed.then(|| description.seed.get().to_string());
     let facts = Facts::new(path, seed, description, reader.version(), &reader.info());
     if as_json {
         output.line(json::line(&facts))?;

@@ -1,0 +1,152 @@
+"""The data source ``gowk``: a task writes the keys of one shard, and the driver publishes a version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from .. import Sealed, Update
+from .. import Store as Files
+from .._disk import log
+from ._tasks import Array, Plan, Shard
+
+LOCAL_BYTES = 100 << 30
+"""Bytes of copies of shards that an executor's local disk keeps, unless it is told otherwise: 100 GiB."""
+
+Change = Literal["update", "insert", "remove"]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    sealed: list[str]
+    keys: int
+    fetched: int
+
+
+@dataclass(frozen=True)
+class Writer(DataSourceArrowWriter):
+    plan: Plan
+    change: Change
+    transaction: tuple[str, int, str] | None
+    column: int
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override, unused-ignore]
+        with ExitStack() as stack:
+            shard = Shard(self.plan)
+            update: Update | None = None
+            count = 0
+            for batch in iterator:
+                keys = batch.column(self.column).drop_null()
+                count += len(keys)
+                with self.plan.named(shard):
+                    # A shard in which nothing changes is not written anew.
+                    found = shard.found(keys)
+                    changes = found.any() if self.change == "remove" else not found.all()
+                    if update is None and (changes or self.change == "insert") and len(keys):
+                        scratch = stack.enter_context(self.plan.disk().scratch())
+                        update = shard.store.update(base=shard.store, scratch=scratch)
+                        # Gives up the working copy if the task fails, before the folder around it goes.
+                        stack.callback(update.close)
+                    if update is not None:
+                        self._apply(update, keys)
+            with self.plan.named(shard):
+                sealed = [] if update is None else [piece.to_json() for piece in update.seal()]
+        log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
+        return Written(sealed, count, shard.fetched)
+
+    def _apply(self, update: Update, keys: Array) -> None:
+        if self.change == "update":
+            update.update(keys)
+        elif self.change == "insert":
+            update.insert_many(keys)
+        else:
+            update.remove_many(keys)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        pieces = [piece for message in messages if isinstance(message, Written) for piece in message.sealed]
+        with self.plan.named():
+            sealed = [Sealed.from_json(piece) for piece in pieces]
+            store = Files(self.plan.path)
+            store.commit(sealed, base=self.plan.version, transaction=self.transaction, operation=self.change)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Deletes nothing: a commit that failed after its version was published is aborted, too."""
+
+
+class Source(DataSource):
+    """The data source ``gowk``: each task writes the keys of one shard, and the driver publishes a version.
+
+    :meth:`Store.insert` and :meth:`Store.remove` use it. Whoever writes to it directly registers it
+    (``spark.dataSource.register(gowk.spark.Source)``), divides the rows by :meth:`Store.by_shard`, and saves them by
+    ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``.
+
+    ============== =========================================================================================================
+    ``path``       the store's folder
+    ``column``     the column with the keys, of strings or binary values; may be left out if there is one column
+    ``change``     what is done with each key: ``update`` (stored unless it is found; the default), ``insert`` (one more
+                   copy), ``remove`` (one copy)
+    ``application`` who makes the transaction; given together with ``batch``. Without them, a repeated job commits again
+    ``batch``      the number of the transaction
+    ``state``      what the application wants to find again with its last transaction
+    ``base``       the version that the update is made on; unless given, the one before the transaction
+    ``local``      a folder of each executor's local disk; unless given, that of Spark's own temporary files
+    ``local_bytes`` bytes of copies of shards that are kept there
+    ``fetch``      ``false``: make the working copy straight from the store's file
+    ============== =========================================================================================================
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "gowk"
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        options: Mapping[str, str] = self.options
+        known = ["path", "column", "change", "application", "batch", "state", "base", "local", "local_bytes", "fetch"]
+        unknown = [name for name in options if name.lower() not in known]
+        if unknown:
+            raise ValueError(f"the data source gowk has no option {unknown[0]!r}; it has {', '.join(known)}")
+        if "path" not in options:
+            raise ValueError("the data source gowk needs the path of a store: save(path)")
+        path = options["path"]
+        if overwrite:
+            raise ValueError(f"store {path}: versions are only ever added, so the mode is append, not overwrite")
+        change = options.get("change", "update")
+        if change not in ("update", "insert", "remove"):
+            raise ValueError(f"store {path}: the option change is update, insert or remove, not {change!r}")
+        application, batch = options.get("application"), options.get("batch")
+        if (application is None) != (batch is None):
+            raise ValueError(f"store {path}: application and batch are given together, or neither")
+        transaction = None
+        if application is not None and batch is not None:
+            transaction = (application, int(batch), options.get("state", ""))
+        store = Files(path)
+        based = store.before(application, int(batch)) if application is not None and batch is not None else store
+        plan = Plan(
+            path=path,
+            version=int(options.get("base", based.version)),
+            local=options.get("local"),
+            local_bytes=int(options.get("local_bytes", LOCAL_BYTES)),
+            fetch=options.get("fetch", "true").lower() != "false",
+            batch=change if transaction is None else f"{change} of batch {batch} of {application!r}",
+        )
+        return Writer(plan, cast(Change, change), transaction, _column_of(schema, options.get("column"), path))
+
+
+def _column_of(schema: StructType, column: str | None, path: str) -> int:
+    names = schema.fieldNames()
+    if column is None and len(names) != 1:
+        raise ValueError(f"store {path}: which of the columns {', '.join(names)} has the keys? Set the option column")
+    if column is not None and column not in names:
+        raise ValueError(f"store {path}: there is no column {column!r}, only {', '.join(names)}")
+    index = 0 if column is None else names.index(column)
+    if not isinstance(schema[index].dataType, (StringType, BinaryType)):
+        raise TypeError(f"store {path}: keys are strings or binary, and column {names[index]!r} is {schema[index].dataType}")
+    return index

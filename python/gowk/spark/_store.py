@@ -1,0 +1,329 @@
+"""What a Spark driver calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+from uuid import uuid4
+from weakref import WeakSet
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import BinaryType, BooleanType, DataType, IntegerType, StringType
+
+from .. import Store as Files
+from .. import StoreCommit
+from .._disk import log
+from . import _tasks
+from ._source import LOCAL_BYTES, Change, Source
+from ._tasks import Array, Plan
+
+_registered: WeakSet[SparkSession] = WeakSet()
+
+
+class Store:
+    """A store of gowk, as a Spark driver uses it.
+
+    The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. Its folder is on a file system that the
+    driver and all executors reach by the same path. gowk is installed on all of them.
+
+    Rows whose key is null have no key: ``unseen`` drops them, ``insert`` and ``remove`` skip them, and ``mark`` has False.
+
+    Args:
+        path: the store's folder.
+        local: a folder of each executor's local disk, in which the folder ``gowk`` is made. It keeps copies of shards over
+            jobs and applications. Unless given, it is one that Spark empties when the executor ends.
+        local_bytes: bytes of copies that are kept there; those that were not asked for the longest go first. The
+            working copies of tasks come on top.
+        fetch: whether tasks copy their shard to the local disk before they look keys up. Without it they read it where it
+            is, which is right if the store lies on a local disk.
+
+    Raises:
+        gowk.NotAStore: there is no store at the path.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, local: str | os.PathLike[str] | None = None, local_bytes: int = LOCAL_BYTES, fetch: bool = True
+    ) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        self._local = None if local is None else os.path.abspath(os.fspath(local))
+        self._local_bytes, self._fetch = local_bytes, fetch
+        # The version that `unseen` has judged a batch by.
+        self._bases: dict[tuple[str, int], int] = {}
+        Files(self.path)
+
+    def __repr__(self) -> str:
+        return f"gowk.spark.Store({self.path!r})"
+
+    def unseen(
+        self,
+        df: DataFrame,
+        column: str | Column,
+        *,
+        application: str,
+        batch: int,
+        order_by: str | Column | list[str | Column] | None = None,
+    ) -> DataFrame:
+        """The rows whose key no earlier batch had; of rows with equal keys, one.
+
+        Earlier is what the store had before the transaction of this application and batch. So a batch that is repeated
+        has the same keys again, even after its insert. Nothing is changed: the call may be repeated, and what it returns may
+        be computed any number of times. A key that is not new is never returned as new. A new key is left out at the
+        store's false positive rate, and it is the same ones each time. Equal keys within the batch are compared byte by byte.
+
+        Args:
+            df: the batch.
+            column: the column with the keys, of strings or binary values; or an expression for them.
+            application: who makes the batches, as for :meth:`insert`.
+            batch: the number of the batch, as for :meth:`insert`.
+            order_by: of rows with equal keys, the first in this order is returned. Unless given, or where it leaves rows
+                equal, it is any of them, and perhaps another one when a task is repeated.
+
+        Raises:
+            TypeError: the keys are neither strings nor binary values.
+            gowk.NoSuchVersion: the batch is repeated, and the version before it was vacuumed.
+        """
+        plan = self._plan(self._before(application, batch), f"unseen of batch {batch} of {application!r}")
+        self._bases[application, batch] = plan.version
+
+        def is_new(rows: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
+            return _tasks.unseen(plan, rows)
+
+        # To Spark it is no function of the key alone: it may neither be moved before other filters nor be evaluated twice.
+        judge = _udf(is_new, BooleanType()).asNondeterministic()
+        key, name = _key(df, column, self.path), f"gowk_hash_{uuid4().hex}"
+        # Brings equal keys together, so that a comparison finds them, whatever order the shuffle delivers them in. Spark
+        # compares hashes as numbers, and keys only where hashes are equal: by their bytes, as a collation may call different
+        # keys equal.
+        divided = self.by_shard(df, column).withColumn(name, sf.xxhash64(key.cast("binary")))
+        columns = order_by if isinstance(order_by, list) else [] if order_by is None else [order_by]
+        divided = divided.sortWithinPartitions(name, key.cast("binary"), *columns)
+        return divided.where(judge(sf.col(name), key)).drop(name)
+
+    def insert(
+        self,
+        df: DataFrame,
+        column: str | Column,
+        *,
+        application: str,
+        batch: int,
+        copies: bool = False,
+        state: str = "",
+    ) -> StoreCommit:
+        """Stores the keys of a batch in one version, exactly once, however often it is tried.
+
+        Write what :meth:`unseen` returned to an idempotent sink before. The other way round, a sink that fails after the
+        insert loses its rows, unless the batch is repeated.
+
+        It is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: all others
+        are found in the store already.
+
+        Args:
+            df: the batch.
+            column: the column with the keys, or an expression for them.
+            application: who makes the batches: one name for each sequence of them. A stream that begins a new checkpoint begins a
+                new sequence.
+            batch: the number of the batch; each is higher than that of the application's batch before.
+            copies: store one more copy of each key, as :meth:`remove` needs it, instead of storing a key unless it is
+                found.
+            state: what the application wants to find again with its last transaction.
+
+        Returns:
+            How it came out. ``"already"``: the batch, or a later one of the application, was committed before.
+
+        Raises:
+            TypeError: the keys are neither strings nor binary values.
+            PySparkException: the job failed, and nothing was committed. If its text names ``Conflict``, another application
+                has committed since ``unseen`` judged this batch: repeat the batch from ``unseen``.
+        """
+        return self._write(df, column, "insert" if copies else "update", application, batch, state)
+
+    def remove(
+        self, df: DataFrame, column: str | Column, *, application: str, batch: int, state: str = ""
+    ) -> StoreCommit:
+        """Removes one copy of each key, in one version, exactly once. Otherwise as :meth:`insert`.
+
+        All keys of the store must have been inserted with ``copies=True``. The job fails with ``UnsafeRemove`` if a shard was written
+        by another insert that found some of its keys; an insert that found all of them writes no shard, and so leaves no trace.
+        Remove only keys that were inserted, for another key may match one that was.
+        """
+        return self._write(df, column, "remove", application, batch, state)
+
+    def mark(self, df: DataFrame, column: str | Column, name: str = "seen") -> DataFrame:
+        """Adds a boolean column that says whether the store has the row's key, in the version that is the newest now.
+
+        There is no shuffle: each executor looks into all shards, so the store should fit its local disk.
+
+        Args:
+            df: any rows.
+            column: the column with the keys, of strings or binary values; or an expression for them.
+            name: the name of the new column.
+        """
+        return df.withColumn(name, self._seen()(_key(df, column, self.path)))
+
+    def register(self, name: str = "gowk_seen", session: SparkSession | None = None) -> None:
+        """Registers what :meth:`mark` does as a function of SQL: ``SELECT * FROM pages WHERE NOT gowk_seen(url)``.
+
+        The function looks into the version that is the newest now. Register it again for a newer one.
+
+        Args:
+            name: the name of the function.
+            session: the session that gets it, the active one unless given.
+        """
+        session = session or SparkSession.getActiveSession()
+        if session is None:
+            raise ValueError(f"store {self.path}: there is no active Spark session to register {name} in")
+        session.udf.register(name, self._seen())
+
+    def each_batch(
+        self,
+        application: str,
+        write: Callable[[DataFrame, int], object],
+        *,
+        column: str | Column,
+        order_by: str | Column | list[str | Column] | None = None,
+        persist: bool = True,
+    ) -> Callable[[DataFrame, int], None]:
+        """For ``stream.writeStream.foreachBatch``: hands the unseen rows of each batch to ``write``, and then inserts its keys.
+
+        Args:
+            application: a name of this query and checkpoint alone. A query with another checkpoint is refused under
+                it, as its batches count from 0 again.
+            write: called with the unseen rows and the number of the batch. What it wrote for the same number before, it
+                replaces: a batch is repeated after a failure, with the same keys.
+            column: the column with the keys, or an expression for them.
+            order_by: see :meth:`unseen`.
+            persist: keep the batch while it is used twice. Without it, it is read twice.
+
+        >>> stream.writeStream.option("checkpointLocation", "/data/checkpoint").foreachBatch(   # doctest: +SKIP
+        ...     store.each_batch("crawl", lambda new, batch: new.write.mode("overwrite").parquet(f"/data/new/batch={batch}"), column="url")
+        ... ).start()
+        """
+
+        def batch_of_stream(df: DataFrame, batch: int) -> None:
+            state = self._query(df, application)
+            if persist:
+                df = df.persist()
+            try:
+                rows = self.unseen(df, column, application=application, batch=batch, order_by=order_by)
+                write(rows, batch)
+                self.insert(df, column, application=application, batch=batch, state=state)
+            finally:
+                if persist:
+                    df.unpersist()
+
+        return batch_of_stream
+
+    def by_shard(self, df: DataFrame, column: str | Column) -> DataFrame:
+        """The rows with a key, one partition for each shard: what the data source ``gowk`` needs."""
+        plan = self._plan(Files(self.path).version, "by_shard")
+
+        def shard(keys: Array) -> Array:
+            return _tasks.shards(plan, keys)
+
+        key, name = _key(df, column, self.path), f"gowk_shard_{uuid4().hex}"
+        of_key = _udf(shard, IntegerType())
+        rows = df.where(key.isNotNull()).withColumn(name, of_key(key))
+        return rows.repartitionById(Files(self.path).shards, name).drop(name)
+
+    def _before(self, application: str, batch: int) -> int:
+        with _noted(self.path, application, batch):
+            return Files(self.path).before(application, batch).version
+
+    def _plan(self, version: int, batch: str) -> Plan:
+        return Plan(self.path, version, self._local, self._local_bytes, self._fetch, batch)
+
+    def _seen(self) -> Any:
+        plan = self._plan(Files(self.path).version, "mark")
+
+        def seen(keys: Iterator[Array]) -> Iterator[Array]:
+            return _tasks.seen(plan, keys)
+
+        return _udf(seen, BooleanType())
+
+    def _committed(self, application: str, batch: int, outcome: Literal["new", "already"]) -> StoreCommit | None:
+        """How the transaction came out, if it or a later one of the application was committed."""
+        done = Files(self.path).transactions.get(application)
+        if done is None or done.number < batch:
+            return None
+        return StoreCommit(outcome=outcome, version=done.version, transaction=done if outcome == "already" else None)
+
+    def _write(
+        self, df: DataFrame, column: str | Column, change: Change, application: str, batch: int, state: str
+    ) -> StoreCommit:
+        base = self._bases.pop((application, batch), None)
+        before = self._committed(application, batch, "already")
+        if before is not None:
+            return before
+        key = _key(df, column, self.path)
+        session = df.sparkSession
+        if session not in _registered:
+            session.dataSource.register(Source)
+            _registered.add(session)
+        options: dict[str, str | int] = {
+            "change": change,
+            "application": application,
+            "batch": batch,
+            "state": state,
+            "base": self._before(application, batch) if base is None else base,
+            "local_bytes": self._local_bytes,
+            "fetch": str(self._fetch).lower(),
+        }
+        if self._local is not None:
+            options["local"] = self._local
+        keys = df.select(key.alias("key"))
+        with _noted(self.path, application, batch):
+            try:
+                self.by_shard(keys, "key").write.format("gowk").mode("append").options(**options).save(self.path)
+            except PySparkException:
+                # A job may fail after its version was published.
+                if self._committed(application, batch, "new") is None:
+                    raise
+                log.warning("store %s: batch %d of %r is committed, although Spark says that the job failed", self.path, batch, application)
+        committed = self._committed(application, batch, "new")
+        if committed is None:
+            raise RuntimeError(f"store {self.path}: Spark has ended the job of batch {batch} of {application!r} without its commit")
+        return committed
+
+    def _query(self, df: DataFrame, application: str) -> str:
+        """What tells the query and its checkpoint from others; refused if the application's last batch was another one's."""
+        try:
+            query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        except PySparkException:
+            # Spark Connect does not tell.
+            query = None
+        if query is None:
+            return ""
+        state = f"query {query}"
+        done = Files(self.path).transactions.get(application)
+        if done is not None and done.state and done.state != state:
+            raise ValueError(
+                f"store {self.path}: the last batch of {application!r}, {done.number}, is of {done.state}, and this is {state}. "
+                "A query with a new checkpoint counts its batches from 0, so it needs another application name"
+            )
+        return state
+
+
+@contextmanager
+def _noted(path: str, application: str, batch: int) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"gowk: batch {batch} of {application!r}, store {path}")
+        raise
+
+
+def _udf(function: Callable[..., Any], kind: DataType) -> Any:
+    return arrow_udf(function, kind)  # type: ignore[call-overload, unused-ignore]
+
+
+def _key(df: DataFrame, column: str | Column, path: str) -> Column:
+    key = sf.col(column) if isinstance(column, str) else column
+    kind = df.select(key).schema[0].dataType
+    if not isinstance(kind, (StringType, BinaryType)):
+        raise TypeError(f"store {path}: keys are strings or binary, and {column!r} is {kind.simpleString()}: cast it")
+    return key

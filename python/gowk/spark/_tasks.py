@@ -1,0 +1,155 @@
+"""What runs in tasks, each on one shard. Keys stay in the memory that Arrow has put them in; answers are NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .. import Reader
+from .. import Store as Files
+from .._disk import Disk
+
+if TYPE_CHECKING:
+    Array = pa.Array[Any]
+    Scalar = pa.Scalar[Any]
+else:
+    Array, Scalar = pa.Array, pa.Scalar
+
+_KEPT = 4
+"""Versions of stores that a process keeps open for ``mark``."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What travels to the tasks: which version of which store they work on, and where they keep files."""
+
+    path: str
+    version: int
+    local: str | None
+    local_bytes: int
+    fetch: bool
+    batch: str
+    """What is being done, for messages."""
+
+    def disk(self) -> Disk:
+        # Spark names the executor's folders for temporary files to its Python processes, and empties them at the end.
+        ours = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+        return Disk(Path(self.local or ours) / "gowk", self.local_bytes)
+
+    def open(self) -> Files:
+        return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
+
+    @contextmanager
+    def named(self, work: Shard | None = None) -> Iterator[None]:
+        """Adds to an exception what was being done."""
+        try:
+            yield
+        except Exception as error:
+            of_shard = "" if work is None or work.number is None else f"shard {work.number} of "
+            error.add_note(f"gowk: {self.batch}, {of_shard}store {self.path}, version {self.version}")
+            raise
+
+
+class Shard:
+    """The one shard that the keys of a task belong to, as of the version that the task works on."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.store = plan.open()
+        self.number: int | None = None
+        self.fetched = 0
+        self.reader: Reader | None = None
+
+    def found(self, keys: Array) -> NDArray[np.bool_]:
+        """Which keys the version has; none of them may be null."""
+        self._check(keys)
+        return np.zeros(len(keys), np.bool_) if self.reader is None else self.reader.contains_many(keys)
+
+    def _check(self, keys: Array) -> None:
+        shards = self.store.shards_of(keys)
+        if self.number is None and len(shards):
+            self._open(int(shards[0]))
+        others = shards[shards != self.number]
+        if len(others):
+            raise ValueError(f"a task got keys of shards {self.number} and {others[0]}: call by_shard() right before it")
+
+    def _open(self, number: int) -> None:
+        self.number = number
+        disk, file = self.plan.disk(), self.store.files.get(number)
+        if file is not None and self.plan.fetch:
+            self.fetched = disk.fetch(file)
+        self.reader = self.store.shard(number)
+
+
+class FirstOfEach:
+    """Finds the first of each run of equal keys, in keys that come in ascending order of their hashes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, Scalar] | None = None
+
+    def among(self, hashes: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
+        """Of each key, whether it differs from the one before it, be that in this call or in an earlier one."""
+        first = np.ones(len(keys), np.bool_)
+        if not len(keys):
+            return first
+        in_order = bool((hashes[1:] >= hashes[:-1]).all())
+        if self._last is not None:
+            in_order = in_order and bool(hashes[0] >= self._last[0])
+            first[0] = not keys[0].equals(self._last[1])
+        if not in_order:
+            raise ValueError("a task got keys in another order than that of their hashes, so that equal ones could be missed")
+        first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+        self._last = int(hashes[-1]), keys[-1]
+        return first
+
+
+def unseen(plan: Plan, batches: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
+    """Of each key, whether it is new: neither in the version nor earlier in this task. Keys come beside their hashes."""
+    shard, first = Shard(plan), FirstOfEach()
+    for hashes, keys in batches:
+        with plan.named(shard):
+            new = first.among(hashes.to_numpy(), keys) & ~shard.found(keys)
+        yield pa.array(new)
+
+
+_kept: OrderedDict[Plan, Files] = OrderedDict()
+
+
+def open_kept(plan: Plan) -> Files:
+    """The version, as this process keeps it open from task to task."""
+    store = _kept.pop(plan, None) or plan.open()
+    _kept[plan] = store
+    if len(_kept) > _KEPT:
+        _kept.popitem(last=False)
+    return store
+
+
+def seen(plan: Plan, batches: Iterator[Array]) -> Iterator[Array]:
+    """Of each key, whether the version has it, whatever its shard."""
+    with plan.named():
+        store, disk = open_kept(plan), plan.disk()
+    fetched: set[int] = set()
+    for keys in batches:
+        with plan.named():
+            if plan.fetch:
+                for shard in set(np.unique(store.shards_of(keys)).tolist()) & store.files.keys() - fetched:
+                    disk.fetch(store.files[shard])
+                    fetched.add(shard)
+            yield pa.array(store.contains_many(keys))
+
+
+def shards(plan: Plan, keys: Array) -> Array:
+    """The shard of each key."""
+    with plan.named():
+        return pa.array(open_kept(plan).shards_of(keys))

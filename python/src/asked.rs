@@ -1,0 +1,45 @@
+//! How a version of a store is opened, whole or for one of its shards.
+
+use std::path::{Path, PathBuf};
+
+use gowk::store::{self, StoreReader};
+use pyo3::prelude::*;
+
+use crate::{failure, options};
+
+/// How a store was asked to be opened: what travels when it is pickled.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) copies: Option<PathBuf>,
+    pub(crate) threads: usize,
+    pub(crate) on_damage: String,
+    pub(crate) verify: String,
+}
+
+impl Asked {
+    pub(crate) fn options(&self) -> PyResult<gowk::Options> {
+        let options = options::common(gowk::Options::new(), self.threads, 0.0, &self.verify)?;
+        Ok(options.on_damage(options::on_damage(&self.on_damage)?))
+    }
+
+    /// Opens the store at a version, or at the newest.
+    pub(crate) fn read(&self, py: Python<'_>, path: &Path, version: Option<u64>) -> PyResult<StoreReader> {
+        let options = self.options()?;
+        let open = || {
+            let store = self.near(store::Store::open_with(path, &options)?);
+            match version {
+                Some(number) => Ok::<_, store::Error>(store.read_version(store.version(number)?)),
+                None => store.read(),
+            }
+        };
+        failure::done(py, py.detach(open))
+    }
+
+    /// The store, with the copies that are to be read in the place of its files.
+    fn near(&self, store: store::Store) -> store::Store {
+        match &self.copies {
+            Some(folder) => store.copies(folder),
+            None => store,
+        }
+    }
+}
