@@ -91,8 +91,9 @@ impl Reader {
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
-    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        self.shared.hasher.hash(key).ok_or_else(|| self.caller_hashes())
+    #[inline]
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
+        self.shared.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
     }
 
     fn caller_hashes(&self) -> Error {
@@ -108,7 +109,8 @@ impl Reader {
     /// wrong with a file that has taken this one's place.
     // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
     #[inline(always)]
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
         if let Some(view) = recent::take() {
             let found = view.contains_in_line(self.number, key);
             recent::put_back(view);
@@ -210,7 +212,8 @@ impl Reader {
     /// that many copies or more; it is also the answer where a bucket is quarantined. Errors as for
     /// [`contains`](Self::contains).
     #[inline]
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
+        let key = key.as_ref();
         if let Some(view) = recent::take() {
             let count = view.count_in_line(self.number, key);
             recent::put_back(view);

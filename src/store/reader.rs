@@ -173,7 +173,8 @@ impl StoreReader {
     /// found present at the rate that [`StoreInfo::expected_false_positive_rate`] gives.
     ///
     /// Fails as [`Reader::contains`] does, and where the file of the shard is not the one that the version names.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_hash(self.store.hash(key)?)
     }
 
@@ -183,7 +184,8 @@ impl StoreReader {
     }
 
     /// How many copies of the key are stored, as [`Reader::count`] says.
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    #[inline]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
         self.count_hash(self.store.hash(key)?)
     }
 

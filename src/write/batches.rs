@@ -90,7 +90,7 @@ impl Writer {
         mode: Mode,
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        let hasher = self.open()?.transaction.work.identity().hasher;
+        let hasher = self.state()?.transaction.work.identity().hasher;
         let path = self.files.data.clone();
         let mut buffers = Buffers::default();
         let mut refused = Vec::new();
@@ -116,14 +116,14 @@ impl Writer {
     ) -> Result<()> {
         let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
         loop {
-            self.open()?.transaction.hash_all(&indices, hash, manner, buffers)?;
+            self.state()?.transaction.hash_all(&indices, hash, manner, buffers)?;
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
             outcomes.done.into_iter().for_each(&mut done);
             outcome?;
             indices = outcomes.left;
             indices.sort_unstable();
             let Some(first) = indices.first() else { return Ok(()) };
-            let geometry = self.open()?.transaction.work.identity().geometry;
+            let geometry = self.state()?.transaction.work.identity().geometry;
             let (region, _) = geometry.region_of(hash(*first)?, &self.files.data)?;
             match self.make_room(region) {
                 Ok(()) => {}

@@ -33,11 +33,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(&self) -> Result<&WriterState> {
+    pub(super) fn state(&self) -> Result<&WriterState> {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    pub(super) fn open_mut(&mut self) -> Result<&mut WriterState> {
+    pub(super) fn state_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -52,32 +52,35 @@ impl Writer {
     }
 
     /// The hash of a key under this filter's seed.
-    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        let hash = self.open()?.transaction.work.identity().hasher.hash(key);
+    #[inline]
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
+        let hash = self.state()?.transaction.work.identity().hasher.hash(key.as_ref());
         hash.ok_or_else(|| Error::CallerHashes { path: self.files.data.clone() })
     }
 
     /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
     /// present at the rate that [`Info::expected_false_positive_rate`] gives.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_hash(self.hash(key)?)
     }
 
     /// As [`contains`](Self::contains).
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        self.open()?.transaction.contains(hash)
+        self.state()?.transaction.contains(hash)
     }
 
     /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
     /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
     /// that many copies or more; it is also the answer where a bucket is quarantined.
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    #[inline]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
         self.count_hash(self.hash(key)?)
     }
 
     /// As [`count`](Self::count).
     pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        self.open()?.transaction.count(hash)
+        self.state()?.transaction.count(hash)
     }
 
     /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
@@ -86,7 +89,8 @@ impl Writer {
     /// good: further copies change nothing, and neither does removing them. Doubles the filter if it has no room. Fails
     /// with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not double; the transaction stays
     /// whole.
-    pub fn insert(&mut self, key: &[u8]) -> Result<()> {
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.insert_hash(self.hash(key)?)
     }
 
@@ -106,13 +110,14 @@ impl Writer {
     /// A key that matches the entry of another one is not stored. Such skipped inserts are counted, and removals
     /// are refused from then on, as they could take the entry that the skipped key relies on. Errors as for
     /// [`insert`](Self::insert).
-    pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn insert_unique(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_unique_hash(self.hash(key)?)
     }
 
     /// As [`insert_unique`](Self::insert_unique).
     pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
-        let transaction = &mut self.open_mut()?.transaction;
+        let transaction = &mut self.state_mut()?.transaction;
         if transaction.contains(hash)? {
             transaction.skipped();
             return Ok(false);
@@ -125,7 +130,8 @@ impl Writer {
     /// Remove only what was inserted: removing a key that was not can take the entry of another key that
     /// matches it, which is then lost. Fails with [`Error::UnsafeRemove`] if the filter has answered inserts
     /// without storing; [`remove_unchecked`](Self::remove_unchecked) goes on all the same.
-    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_hash(self.hash(key)?)
     }
 
@@ -136,8 +142,8 @@ impl Writer {
     }
 
     pub(super) fn check_removals(&self) -> Result<()> {
-        let Transaction { work, .. } = &self.open()?.transaction;
-        let counts = self.open()?.transaction.counts();
+        let Transaction { work, .. } = &self.state()?.transaction;
+        let counts = self.state()?.transaction.counts();
         if counts.unrecorded == 0 {
             return Ok(());
         }
@@ -152,7 +158,8 @@ impl Writer {
 
     /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
     /// lost with it.
-    pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn remove_unchecked(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_unchecked_hash(self.hash(key)?)
     }
 
@@ -163,17 +170,17 @@ impl Writer {
 
     /// The metadata as the transaction has it.
     pub fn metadata(&self) -> Result<&Metadata> {
-        Ok(&self.open()?.transaction.metadata)
+        Ok(&self.state()?.transaction.metadata)
     }
 
     /// The metadata to change, committed and rolled back with the keys.
     pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
-        Ok(&mut self.open_mut()?.transaction.metadata)
+        Ok(&mut self.state_mut()?.transaction.metadata)
     }
 
     /// The filter as the open transaction has it.
     pub fn info(&self) -> Result<Info> {
-        let WriterState { transaction, committed, policy, journal, .. } = self.open()?;
+        let WriterState { transaction, committed, policy, journal, .. } = self.state()?;
         Ok(Info::from(Facts {
             identity: *transaction.work.identity(),
             policy: *policy,
@@ -201,7 +208,7 @@ impl Writer {
     /// Fails as [`commit`](Self::commit) does.
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
-        let transaction = &mut self.open_mut()?.transaction;
+        let transaction = &mut self.state_mut()?.transaction;
         let before = transaction.counts();
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic, so nothing is changed before it was called for the last time.
@@ -239,7 +246,7 @@ impl Writer {
 
     pub(super) fn make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
-        let WriterState { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.state()?;
         if policy.growth == Growth::Never {
             let slots = transaction.work.identity().geometry.slots_in_all();
             let load = transaction.counts().used() as f64 / slots as f64;
@@ -251,13 +258,13 @@ impl Writer {
 
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
-        let WriterState { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.state()?;
         let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
         let reason: Option<GrowthRefusal> = growth::refusal(geometry, policy, &counts, crowded, void_allowed);
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let target = self.open_mut()?.transaction.work.target_mut();
+        let target = self.state_mut()?.transaction.work.target_mut();
         let (doubled, counts) =
             doubling::double(target.with(|pending| &*pending.sorted()), &counts, progress)?;
         if let Some(mut open) = self.open.take() {
