@@ -177,7 +177,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Limits, Repair, Writer};
+pub use write::{Inserted, Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

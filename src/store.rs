@@ -16,8 +16,7 @@
 //! for _ in 0..2 {
 //!     // A transaction that is repeated is judged by the version before it, and committed once.
 //!     let mut update = store.update_of(store.before("crawl", 118)?);
-//!     let mut new = Vec::new();
-//!     update.insert_unique_batch(&["https://example.org/", "https://example.org/"], &mut new)?;
+//!     let (new, _refused) = update.insert_unique_batch(&["https://example.org/", "https://example.org/"])?;
 //!     assert_eq!(new, [true, false]);
 //!     match update.commit("dedup", Some(Transaction::new("crawl", 118)))? {
 //!         Committed::New(version) => println!("version {}", version.number),

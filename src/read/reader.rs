@@ -166,22 +166,40 @@ impl Reader {
         Err(Error::Replaced { path: self.shared.files.data.clone() })
     }
 
-    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
+    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order.
     /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
     /// says. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_batch_into(keys, &mut found)?;
+        Ok(found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
+    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
         let hash =
             |view: &View, key: &K| view.hasher().hash(key.as_ref()).ok_or_else(|| self.caller_hashes());
-        self.contains_all(keys, hash, |key| self.contains(key.as_ref()), found)
+        self.contains_each(keys, hash, |key| self.contains(key), found)
     }
 
     /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
-        self.contains_all(hashes, hash, |hash| self.contains_hash(*hash), found)
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_hash_batch_into(hashes, &mut found)?;
+        Ok(found)
     }
 
-    fn contains_all<T: Sync>(
+    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
+    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
+        self.contains_each(hashes, hash, |hash| self.contains_hash(*hash), found)
+    }
+
+    fn contains_each<T: Sync>(
         &self,
         items: &[T],
         hash: impl Fn(&View, &T) -> Result<KeyHash> + Sync,
@@ -265,6 +283,17 @@ impl Reader {
                 })
             }))
         })
+    }
+
+    /// Copies of all keys as of the last commit: those inserted, less those removed. In a set, of unique inserts, these are
+    /// the keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    pub fn len(&self) -> Result<u64> {
+        self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
     /// The metadata as of the last commit.

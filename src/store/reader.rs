@@ -194,18 +194,36 @@ impl StoreReader {
         Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count_hash(hash))?)
     }
 
-    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order. Works on
-    /// as many threads as [`Options::threads`] says. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
-        self.contains_all(keys, |key| self.store.hash(key.as_ref()), found)
+    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Works on as many
+    /// threads as [`Options::threads`] says. Errors as for [`contains`](Self::contains).
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_batch_into(keys, &mut found)?;
+        Ok(found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
+    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
+        self.contains_each(keys, |key| self.store.hash(key), found)
     }
 
     /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        self.contains_all(hashes, |hash| Ok(*hash), found)
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_hash_batch_into(hashes, &mut found)?;
+        Ok(found)
     }
 
-    fn contains_all<K: Sync>(
+    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
+    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        self.contains_each(hashes, |hash| Ok(*hash), found)
+    }
+
+    fn contains_each<K: Sync>(
         &self,
         keys: &[K],
         hash: impl Fn(&K) -> Result<KeyHash> + Sync,
@@ -221,7 +239,7 @@ impl StoreReader {
             let mut answers = Vec::new();
             for (shard, _) in &partition.shards {
                 let Some(filter) = self.shard(*shard)? else { continue };
-                filter.contains_hash_batch(partition.hashes_of(*shard), &mut answers)?;
+                filter.contains_hash_batch_into(partition.hashes_of(*shard), &mut answers)?;
                 for (index, answer) in partition.indices_of(*shard).iter().zip(&answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = *answer;

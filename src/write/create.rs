@@ -36,6 +36,15 @@ impl Options {
 }
 
 impl Writer {
+    /// Opens an existing filter for writing, with [`Options::new`]; [`Error::NotFound`] where there is none. To create it
+    /// then, use [`Options::open`].
+    ///
+    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the filter,
+    /// and with whatever is wrong with the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open_existing(path)
+    }
+
     fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
         loop {
             match Self::open_existing(path, options) {

@@ -1,5 +1,7 @@
 //! The one process that changes a filter: what users call.
 
+use std::path::Path;
+
 use super::commit::{CommitFailure, WriterState};
 use super::doubling;
 use super::repair::{Repair, find_damage, quarantine};
@@ -49,6 +51,23 @@ impl Writer {
         let outcome = change(&mut open.transaction);
         self.open = Some(open);
         Ok(outcome)
+    }
+
+    /// The filter's path: absolute, with all symbolic links resolved when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.files.data
+    }
+
+    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set, of unique
+    /// inserts, these are the keys that were stored; a key that was found already, which may be a false positive, is not
+    /// counted.
+    pub fn len(&self) -> Result<u64> {
+        Ok(self.state()?.transaction.counts().copies())
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
     /// The hash of a key under this filter's seed.

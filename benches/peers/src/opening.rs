@@ -79,10 +79,10 @@ fn first_lookup(path: &Path) -> Outcome<()> {
 fn lookups(path: &Path) -> Outcome<()> {
     let reader = Reader::open(path)?;
     let (keys, mut found) = (absent(LOOKUPS), Vec::new());
-    reader.contains_batch(&keys, &mut found)?;
+    reader.contains_batch_into(&keys, &mut found)?;
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        reader.contains_batch(&keys, &mut found)?;
+        reader.contains_batch_into(&keys, &mut found)?;
     }
     println!("{}", (ROUNDS * LOOKUPS) as f64 / start.elapsed().as_secs_f64() / 1e6);
     Ok(())

@@ -77,7 +77,7 @@ impl Distinct {
     fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let stored = self
             .0
-            .change(keys, |thrown, keys, stored| refusals(thrown.writer.insert_unique_batch(keys, stored)))?;
+            .change(keys, |thrown, keys, stored| refusals(thrown.writer.insert_unique_batch_into(keys, stored)))?;
         Ok(array_of(keys.py(), stored))
     }
 

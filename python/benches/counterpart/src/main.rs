@@ -24,7 +24,7 @@ fn fill(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
     let (mut stored, block) = (Vec::new(), 4 << 20);
     for start in (0..keys).step_by(block) {
         let numbers: Vec<[u8; 8]> = (start..keys.min(start + block as u64)).map(u64::to_be_bytes).collect();
-        writer.insert_unique_batch(&numbers, &mut stored)?;
+        writer.insert_unique_batch_into(&numbers, &mut stored)?;
     }
     writer.commit()?;
     println!("{} bytes, load {:.3}", writer.info()?.file_length, writer.info()?.load);
@@ -46,7 +46,7 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
         let speed = match line?.as_str() {
             "contains" => {
                 let start = Instant::now();
-                reader.contains_batch(&slices, &mut answers)?;
+                reader.contains_batch_into(&slices, &mut answers)?;
                 rate(start)
             }
             "single" => {
@@ -61,7 +61,7 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
             _ => {
                 let mut writer = Options::new().open_existing(file)?;
                 let start = Instant::now();
-                writer.insert_unique_batch(&slices, &mut answers)?;
+                writer.insert_unique_batch_into(&slices, &mut answers)?;
                 let speed = rate(start);
                 writer.rollback()?;
                 writer.close()?;
