@@ -154,6 +154,7 @@ extern crate self as gowk;
 pub mod cli;
 mod cuckoo;
 mod error;
+mod events;
 mod file;
 mod format;
 mod growth;

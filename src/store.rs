@@ -54,6 +54,7 @@ mod update;
 mod vacuum;
 mod version;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,13 +72,20 @@ use crate::disk::Disk;
 use files::Files;
 
 /// A folder of filters under versions. Clones are cheap; all methods may be called from any thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     files: Files,
     description: Description,
     options: Options,
     /// See [`Store::copies`].
     copies: Option<PathBuf>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, shards) = (self.path(), self.description.shards);
+        f.debug_struct("Store").field("path", &path).field("shards", &shards).finish_non_exhaustive()
+    }
 }
 
 impl Store {

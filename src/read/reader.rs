@@ -1,6 +1,7 @@
 //! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
 //! the file. How a view is looked into: `settled.rs`.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use super::ring::BLOCK;
 use super::view::View;
 use crate::cuckoo::{KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
+use crate::events;
 use crate::format::Metadata;
 use crate::format::frame::HEADER;
 use crate::info::{Facts, Info};
@@ -36,16 +38,21 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
 /// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
 /// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reader {
     number: u64,
     shared: Arc<Shared>,
 }
 
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
 /// The number of the next reader opened in this process; 0 is none.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-#[derive(Debug)]
 struct Shared {
     number: u64,
     files: Files,
@@ -74,6 +81,7 @@ impl Reader {
         let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
+        events::opened(&files.data, "read");
         let hasher = view.hasher();
         let view = Arc::new(view);
         if options.follow {

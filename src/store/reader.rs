@@ -1,5 +1,6 @@
 //! Lookups in one version of a store.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -26,13 +27,19 @@ const BLOCK: usize = 1 << 18;
 /// The file of a shard is opened and mapped at the first lookup in it, after it was compared with what the version
 /// says of it. Once opened, it is read even if a vacuum removes it. Later versions are seen after
 /// [`refresh`](Self::refresh).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreReader {
     store: Store,
     snapshot: Arc<Snapshot>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for StoreReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, version) = (self.store.path(), self.version().number);
+        f.debug_struct("StoreReader").field("path", &path).field("version", &version).finish_non_exhaustive()
+    }
+}
+
 struct Snapshot {
     version: Version,
     /// Of each shard its filter, once it was opened.

@@ -3,6 +3,7 @@
 //!
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,6 @@ const PIECE: usize = 1 << 20;
 /// A shard that is touched gets a working copy of its own, into which keys go without a journal. Dropping the update
 /// removes the working copies. Any number of updates may be made at the same time; of two that change the same shard,
 /// the one that commits first wins.
-#[derive(Debug)]
 pub struct Update {
     store: Store,
     base: Version,
@@ -45,7 +45,18 @@ pub struct Update {
     drafts: Vec<Option<Draft>>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Update {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (base, touched) = (self.base.number, self.touched());
+        let path = self.store.path();
+        f.debug_struct("Update")
+            .field("path", &path)
+            .field("base", &base)
+            .field("touched", &touched)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Draft {
     name: Name,
     path: PathBuf,

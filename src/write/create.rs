@@ -8,6 +8,7 @@ use super::transaction::{Transaction, Work};
 use super::writer::Writer;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
+use crate::events;
 use crate::file::{
     Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
 };
@@ -66,6 +67,7 @@ impl Writer {
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let writer = Self::over(files, options, published, journal, lock);
         options.check_fits(&writer.files.data, writer.state()?.transaction.work.identity().geometry.slots)?;
+        events::opened(&writer.files.data, "write");
         Ok(writer)
     }
 
@@ -117,6 +119,7 @@ impl Writer {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
         let (file, counts) = fill(&files)?;
         let identity = file.identity;
+        events::created(&files.data, identity.geometry.regions());
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };

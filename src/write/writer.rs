@@ -1,13 +1,15 @@
 //! The one process that changes a filter: what users call.
 
+use std::fmt;
 use std::path::Path;
 
-use super::commit::{CommitFailure, WriterState};
+use super::commit::{CommitFailure, Committed, WriterState};
 use super::doubling;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::{KeyHash, RegionId};
 use crate::error::{Error, GrowthRefusal, Result};
+use crate::events;
 use crate::file::{Found, Journal};
 use crate::format::{Growth, Metadata};
 use crate::growth;
@@ -26,12 +28,23 @@ use crate::system::Files;
 /// and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
 /// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
 /// `AsRef` or where progress is told, leaves the transaction whole.
-#[derive(Debug)]
 pub struct Writer {
     pub(super) files: Files,
     pub(super) options: Options,
     /// `None` once poisoned or closed.
     pub(super) open: Option<Box<WriterState>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Writer");
+        fields.field("path", &self.path());
+        match &self.open {
+            Some(open) => fields.field("commit", &open.committed.commit),
+            None => fields.field("poisoned", &true),
+        };
+        fields.finish_non_exhaustive()
+    }
 }
 
 impl Writer {
@@ -241,6 +254,7 @@ impl Writer {
         if unwritten {
             self.checkpoint()?;
         }
+        events::repaired(&self.files.data, quarantined.len());
         Ok(Repair { quarantined, superblock, live, recounted })
     }
 
@@ -264,6 +278,14 @@ impl Writer {
     }
 
     pub(super) fn make_room(&mut self, region: RegionId) -> Result<()> {
+        let outcome = self.try_make_room(region);
+        if let Err(error) = &outcome {
+            events::refused(&self.files.data, error);
+        }
+        outcome
+    }
+
+    fn try_make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
         let WriterState { transaction, policy, .. } = self.state()?;
         if policy.growth == Growth::Never {
@@ -287,6 +309,7 @@ impl Writer {
         let (doubled, counts) =
             doubling::double(target.with(|pending| &*pending.sorted()), &counts, progress)?;
         if let Some(mut open) = self.open.take() {
+            events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
             open.transaction = open.transaction.moved_to(doubled, counts);
             self.open = Some(open);
         }
@@ -302,7 +325,16 @@ impl Writer {
     /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
     pub fn commit(&mut self) -> Result<()> {
         let open = self.take()?;
+        let before = open.committed.commit;
         let (open, outcome) = open.commit(&self.files, &self.options);
+        match (&open, &outcome) {
+            (Some(open), Ok(())) if open.committed.commit != before => {
+                let Committed { commit, counts, .. } = &open.committed;
+                events::committed(&self.files.data, *commit, counts.entries());
+            }
+            (None, Err(error)) => events::poisoned(&self.files.data, error),
+            _ => {}
+        }
         self.open = open;
         outcome
     }
