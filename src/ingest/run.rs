@@ -80,6 +80,7 @@ impl<'a> Ingest<'a> {
         };
         let [output, refused] = self.outputs(&cursor)?;
         let tasks = plan::tasks(self.job, &cursor, inputs)?;
+        self.check_header(&tasks, output.as_ref())?;
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
             PlannedInput { path, length, state: task.state }
@@ -103,7 +104,7 @@ impl<'a> Ingest<'a> {
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;
-            plan::tasks(self.job, &Cursor::default(), inputs)?;
+            plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
         let target = Target::open(self.job, &self.options)?;
         let metadata = target.metadata()?;
@@ -112,14 +113,15 @@ impl<'a> Ingest<'a> {
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
         let [new, refused] = self.outputs(&cursor)?;
         let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
+        let header = self.check_header(&tasks, new.as_ref())?;
         let before = (cursor.output, cursor.refused);
         cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
         cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
         check_room(self.job, &metadata, &cursor, &tasks)?;
         let outputs = [&new, &refused].into_iter().flatten().map(Begin::path);
         let _kept_from_others = target.claim(&cursor::entry(&self.job.name), outputs)?;
-        let new = new.map(Output::open).transpose()?;
-        let refused = refused.map(Output::open).transpose()?;
+        let new = new.map(|begin| Output::open(begin, header)).transpose()?;
+        let refused = refused.map(|begin| Output::open(begin, None)).transpose()?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         let is_claimed = is_known && before == (cursor.output, cursor.refused);
         let mut engine = Engine::new(self.job, target, cursor, [new, refused], tasks);
@@ -131,6 +133,16 @@ impl<'a> Ingest<'a> {
         }
         engine.cursor.all_read = !has_work;
         engine.run(watch)
+    }
+
+    /// The header that the output of new keys has to begin with, if any; fails if it begins with something else.
+    fn check_header(&self, tasks: &[Task], output: Option<&Begin>) -> Result<Option<Vec<u8>>, Error> {
+        let header = plan::header(self.job, tasks)?;
+        if let (Some(header), Some(delimiter), Some(output)) = (&header, self.job.header_delimiter(), output)
+        {
+            output.check_header(header, delimiter)?;
+        }
+        Ok(header)
     }
 
     /// Where the outputs of new and of refused keys begin.

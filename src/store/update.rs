@@ -21,7 +21,7 @@ use crate::Options;
 use crate::disk::Disk;
 use crate::error::IoContext;
 use crate::system::new_uuid;
-use crate::{Error as FilterError, Info, Inserted, KeyHash, Writer};
+use crate::{Error as FilterError, Info, Inserted, KeyHash, Refused, Writer};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
@@ -119,10 +119,7 @@ impl Update {
 
     /// Stores each key unless it is found already, and otherwise as [`insert_batch`](Self::insert_batch): of equal keys,
     /// the first counts. Returns one answer a key, whether it was stored, and the keys refused.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-    ) -> Result<(Vec<bool>, Vec<(usize, FilterError)>)> {
+    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<(Vec<bool>, Refused)> {
         let mut stored = Vec::new();
         let refused = self.insert_unique_batch_into(keys, &mut stored)?;
         Ok((stored, refused))
@@ -139,10 +136,7 @@ impl Update {
     }
 
     /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(
-        &mut self,
-        hashes: &[KeyHash],
-    ) -> Result<(Vec<bool>, Vec<(usize, FilterError)>)> {
+    pub fn insert_unique_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<(Vec<bool>, Refused)> {
         let mut stored = Vec::new();
         let refused = self.insert_unique_hash_batch_into(hashes, &mut stored)?;
         Ok((stored, refused))

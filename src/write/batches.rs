@@ -15,6 +15,9 @@ const BLOCK: usize = 1 << 22;
 /// Keys of an iterator that are hashed, and then taken, at a time.
 const CHUNK: usize = 1 << 20;
 
+/// Keys for which there was no room: their index among the keys that were given, and the reason.
+pub type Refused = Vec<(usize, Error)>;
+
 /// What became of the keys of an iterator.
 #[derive(Default, Debug)]
 #[must_use = "keys may have been refused"]
@@ -25,7 +28,7 @@ pub struct Inserted {
     /// Those of them that were stored. The others were found already, or refused.
     pub stored: u64,
     /// Keys refused, by their number in the iteration, from 0, and with the reason: no room.
-    pub refused: Vec<(usize, Error)>,
+    pub refused: Refused,
 }
 
 impl Inserted {
@@ -133,10 +136,7 @@ impl Writer {
     /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
     /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. Returns one answer a key, whether
     /// it was stored, and the keys refused.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-    ) -> Result<(Vec<bool>, Vec<(usize, Error)>)> {
+    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<(Vec<bool>, Refused)> {
         let mut stored = Vec::new();
         let refused = self.insert_unique_batch_into(keys, &mut stored)?;
         Ok((stored, refused))
@@ -154,10 +154,7 @@ impl Writer {
     }
 
     /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(
-        &mut self,
-        hashes: &[KeyHash],
-    ) -> Result<(Vec<bool>, Vec<(usize, Error)>)> {
+    pub fn insert_unique_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<(Vec<bool>, Refused)> {
         let mut stored = Vec::new();
         let refused = self.insert_unique_hash_batch_into(hashes, &mut stored)?;
         Ok((stored, refused))
