@@ -36,6 +36,7 @@
 //! 2. A version has all changes of the version with the number below, but for the shards that it changes itself.
 //! 3. Only a vacuum removes anything. Before it does, it publishes a version that says below which numbers it removes.
 
+mod batches;
 mod commit;
 mod create;
 mod description;
