@@ -48,7 +48,9 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     let writer = RefCell::new(Options::new().growth(Growth::Never).open_existing(path)?);
     let rate = |seconds: f64| LOOKUPS as f64 / seconds / 1e6;
     let batch = |reader: &Reader, keys: &[Key]| {
-        rate(seconds(|| reader.contains_batch_into(keys, &mut found.borrow_mut()).expect("the filter is whole")))
+        rate(seconds(|| {
+            reader.contains_batch_into(keys, &mut found.borrow_mut()).expect("the filter is whole")
+        }))
     };
     let hash_batch = |keys: &[KeyHash]| {
         rate(seconds(|| {
@@ -78,7 +80,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
                 let mut before = 0;
                 for key in &absent {
                     let key = (u64::from_le_bytes(*key) ^ before).to_le_bytes();
-                    before = std::hint::black_box(u64::from(reader.contains(&key).expect("whole")));
+                    before = std::hint::black_box(u64::from(reader.contains(key).expect("whole")));
                 }
             }))
         }),

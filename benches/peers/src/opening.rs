@@ -102,7 +102,7 @@ fn commits(path: &Path) -> Outcome<()> {
     let (mut of_commits, mut of_appends) = (Vec::new(), Vec::new());
     for number in 0..COMMITS {
         let start = Instant::now();
-        writer.insert(&key(number))?;
+        writer.insert(key(number))?;
         writer.commit()?;
         of_commits.push(start.elapsed().as_secs_f64() * 1e6);
         let start = Instant::now();

@@ -47,7 +47,8 @@ impl Update {
 
     /// Stores all keys that are not found already.
     fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.owned.change(keys, |update, keys, stored| refusals(update.insert_unique_batch_into(keys, stored)))
+        self.owned
+            .change(keys, |update, keys, stored| refusals(update.insert_unique_batch_into(keys, stored)))
     }
 
     /// Stores all keys that are not found already, and commits; or gives all up.

@@ -11,7 +11,9 @@ use gowk::{Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [verb, file, keys] = arguments.as_slice() else { return Err("counterpart fill|time FILE KEYS".into()) };
+    let [verb, file, keys] = arguments.as_slice() else {
+        return Err("counterpart fill|time FILE KEYS".into());
+    };
     let keys: u64 = keys.parse()?;
     match verb.as_str() {
         "fill" => fill(file, keys),
@@ -38,7 +40,8 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
         ends.push(bytes.len());
     }
     let mut start = 0;
-    let slices: Vec<&[u8]> = ends.iter().map(|&end| &bytes[std::mem::replace(&mut start, end)..end]).collect();
+    let slices: Vec<&[u8]> =
+        ends.iter().map(|&end| &bytes[std::mem::replace(&mut start, end)..end]).collect();
     let reader = Reader::open(file)?;
     let rate = |since: Instant| keys as f64 / since.elapsed().as_secs_f64() / 1e6;
     let mut answers = Vec::new();
