@@ -122,8 +122,8 @@ fn lookups(dir: &Path) -> Outcome<()> {
             }
             Ok(LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6)
         };
-        stores.push(time(&|keys, found| Ok(of_store.contains_batch(keys, found)?))?);
-        files.push(time(&|keys, found| Ok(of_file.contains_batch(keys, found)?))?);
+        stores.push(time(&|keys, found| Ok(of_store.contains_batch_into(keys, found)?))?);
+        files.push(time(&|keys, found| Ok(of_file.contains_batch_into(keys, found)?))?);
     }
     // The first round verifies pages.
     compare("batch lookups, 1 GiB", "M/s", stores.split_off(1), files.split_off(1));

@@ -1,5 +1,7 @@
 //! A filter's description of itself: shape, contents and expectations.
 
+use std::fmt;
+
 use crate::cuckoo::{Counts, HashKind, Seed, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
 
@@ -8,18 +10,27 @@ const FORECAST: usize = 8;
 
 /// A filter's shape, contents and expectations, as of its last commit. From [`Writer::info`](crate::Writer::info) it
 /// includes the open transaction.
+///
+/// `Display` gives the most important of it on one line. With the feature `serde` it is `Serialize`, under the names of its
+/// fields: format, uuid, hash and growth as text, such as `"1.0"`, `"xxh3-128"` and `"auto"`, and without the seed.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Info {
     /// Major and minor version of the file's format.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::format"))]
     pub format: (u16, u16),
     /// The file's own number, random.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::uuid"))]
     pub uuid: [u8; 16],
     /// Who hashes the keys.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::hash"))]
     pub hash: HashKind,
     /// The seed of the hash. It is secret wherever others choose the keys.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub seed: Seed,
     /// Slots in each bucket.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::slots"))]
     pub slots_per_bucket: SlotsPerBucket,
     /// Regions when the filter was created.
     pub base_regions: u64,
@@ -36,6 +47,7 @@ pub struct Info {
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
     /// Whether the filter doubles itself.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::growth"))]
     pub growth: Growth,
     /// The bytes the file may have at most; `None` for no limit.
     pub max_file_size: Option<u64>,
@@ -82,8 +94,63 @@ pub struct Info {
     pub journal_length: u64,
 }
 
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { copies, entries, load, generation, file_length, commit, .. } = self;
+        let (slots, rate) = (self.slots_per_bucket.get(), self.expected_false_positive_rate);
+        write!(
+            f,
+            "{copies} copies of keys in {entries} entries, load {load:.3}, {slots} slots per bucket, "
+        )?;
+        write!(
+            f,
+            "false-positive rate {rate:.2e}, generation {generation}, {file_length} bytes, commit {commit}"
+        )
+    }
+}
+
+/// How fields are serialized that are no plain numbers.
+#[cfg(feature = "serde")]
+mod text {
+    use serde::Serializer;
+
+    use crate::cuckoo::{HashKind, SlotsPerBucket};
+    use crate::format::Growth;
+
+    pub(super) fn format<S: Serializer>((major, minor): &(u16, u16), to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{major}.{minor}"))
+    }
+
+    /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12, as RFC 9562 writes them.
+    pub(super) fn uuid<S: Serializer>(uuid: &[u8; 16], to: S) -> Result<S::Ok, S::Error> {
+        let number = u128::from_be_bytes(*uuid);
+        let group = |from: u32, digits: u32| number >> (4 * (32 - from - digits)) & ((1 << (4 * digits)) - 1);
+        let [a, b, c, d, e] = [group(0, 8), group(8, 4), group(12, 4), group(16, 4), group(20, 12)];
+        to.collect_str(&format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+    }
+
+    pub(super) fn hash<S: Serializer>(kind: &HashKind, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(match kind {
+            HashKind::Xxh3 => "xxh3-128",
+            HashKind::Caller => "caller",
+        })
+    }
+
+    pub(super) fn slots<S: Serializer>(slots: &SlotsPerBucket, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(slots.get())
+    }
+
+    pub(super) fn growth<S: Serializer>(growth: &Growth, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(match growth {
+            Growth::Auto => "auto",
+            Growth::Never => "never",
+        })
+    }
+}
+
 /// The filter after one of its next doublings, when it is full again; or as it is now, after a halving.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Forecast {
     /// The generation it would have.

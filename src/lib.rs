@@ -140,6 +140,8 @@
 //! while it is mapped: accesses behind the cut raise SIGBUS. A filter opened by a process and by its fork is
 //! one filter to the kernel's locks: open it after forking.
 
+// Documentation shows which feature an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(not(unix))]
@@ -154,6 +156,7 @@ extern crate self as gowk;
 pub mod cli;
 mod cuckoo;
 mod error;
+mod events;
 mod file;
 mod format;
 mod growth;
@@ -177,7 +180,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Limits, Repair, Writer};
+pub use write::{Inserted, Limits, Refused, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

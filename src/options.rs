@@ -2,6 +2,7 @@
 
 mod plan;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub enum OnDamage {
 /// seen.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     capacity: u64,
     /// Regions at creation; `None` if they follow from the capacity.
@@ -97,9 +98,25 @@ impl DoublingProgress {
     }
 }
 
-impl std::fmt::Debug for DoublingProgress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "DoublingProgress(..)" } else { "DoublingProgress" })
+/// What was asked for; neither the seed nor what is as it is unless asked for.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Options");
+        fields.field("capacity", &self.capacity);
+        let mut given = |name, value: Option<&dyn fmt::Debug>| {
+            value.into_iter().for_each(|value| {
+                fields.field(name, value);
+            });
+        };
+        given("false_positive_rate", self.rate.as_ref().map(|rate| rate as _));
+        given("slots_per_bucket", self.slots.as_ref().map(|slots| slots as _));
+        given("shard", Some(&self.shard as _).filter(|_| !self.shard.is_whole()));
+        given("growth", Some(&self.growth as _).filter(|_| self.growth != Growth::Auto));
+        given("max_file_size", self.max_file_size.as_ref().map(|bytes| bytes as _));
+        given("max_false_positive_rate", self.max_rate.as_ref().map(|rate| rate as _));
+        given("threads", Some(&self.threads as _).filter(|_| self.threads > 1));
+        given("sealed", Some(&self.sealed as _).filter(|_| self.sealed));
+        fields.finish_non_exhaustive()
     }
 }
 

@@ -16,8 +16,7 @@
 //! for _ in 0..2 {
 //!     // A transaction that is repeated is judged by the version before it, and committed once.
 //!     let mut update = store.update_of(store.before("crawl", 118)?);
-//!     let mut new = Vec::new();
-//!     update.insert_unique_batch(&["https://example.org/", "https://example.org/"], &mut new)?;
+//!     let (new, _refused) = update.insert_unique_batch(&["https://example.org/", "https://example.org/"])?;
 //!     assert_eq!(new, [true, false]);
 //!     match update.commit("dedup", Some(Transaction::new("crawl", 118)))? {
 //!         Committed::New(version) => println!("version {}", version.number),
@@ -37,6 +36,7 @@
 //! 2. A version has all changes of the version with the number below, but for the shards that it changes itself.
 //! 3. Only a vacuum removes anything. Before it does, it publishes a version that says below which numbers it removes.
 
+mod batches;
 mod commit;
 mod create;
 mod description;
@@ -55,6 +55,7 @@ mod update;
 mod vacuum;
 mod version;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,13 +73,20 @@ use crate::disk::Disk;
 use files::Files;
 
 /// A folder of filters under versions. Clones are cheap; all methods may be called from any thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Store {
     files: Files,
     description: Description,
     options: Options,
     /// See [`Store::copies`].
     copies: Option<PathBuf>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, shards) = (self.path(), self.description.shards);
+        f.debug_struct("Store").field("path", &path).field("shards", &shards).finish_non_exhaustive()
+    }
 }
 
 impl Store {

@@ -29,6 +29,7 @@ mod target;
 mod transaction;
 mod writer;
 
+pub use batches::{Inserted, Refused};
 pub use policy::Limits;
 pub use repair::Repair;
 pub use writer::Writer;

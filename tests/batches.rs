@@ -74,7 +74,7 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
                         // The first goes into a file not yet published, the others through its journal.
                         let mut stored = Vec::new();
                         let refused = match unique {
-                            true => writer.insert_unique_batch(keys, &mut stored).unwrap(),
+                            true => writer.insert_unique_batch_into(keys, &mut stored).unwrap(),
                             false => writer.insert_batch(keys).unwrap(),
                         };
                         let refused: Vec<usize> = refused.into_iter().map(|(index, _)| index).collect();
@@ -104,7 +104,7 @@ fn unique_batches_tell_which_keys_were_stored_across_doublings() {
         let keys = keys(KEYS);
         let mut missing = 0;
         for (number, keys) in keys.chunks(300_000).enumerate() {
-            assert!(writer.insert_unique_batch(keys, &mut stored).unwrap().is_empty());
+            assert!(writer.insert_unique_batch_into(keys, &mut stored).unwrap().is_empty());
             for (key, stored) in keys.iter().zip(&stored) {
                 let new = seen.insert(key);
                 assert!(new || !stored, "a key was stored twice");
@@ -141,7 +141,7 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
     let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).open_existing(&path).unwrap();
     let more: Vec<_> = (KEYS * 10..KEYS * 11).map(u64::to_le_bytes).collect();
     let mut stored = Vec::new();
-    assert!(matches!(writer.insert_unique_batch(&more, &mut stored), Err(Error::Damaged { .. })));
+    assert!(matches!(writer.insert_unique_batch_into(&more, &mut stored), Err(Error::Damaged { .. })));
     assert_eq!(stored.len(), more.len());
     for (key, stored) in more.iter().zip(&stored).step_by(97) {
         assert!(!stored || writer.contains(key).unwrap());
@@ -186,10 +186,10 @@ fn a_batch_removes_what_single_removals_do() {
             for threads in [1, 3] {
                 let (mut writer, mut removed) = (filled(&batch, threads), Vec::new());
                 if threads == 1 {
-                    writer.remove_batch(&gone, &mut removed).unwrap();
+                    writer.remove_batch_into(&gone, &mut removed).unwrap();
                 } else {
                     let hashes: Vec<_> = gone.iter().map(|key| writer.hash(key).unwrap()).collect();
-                    writer.remove_hash_batch(&hashes, &mut removed).unwrap();
+                    writer.remove_hash_batch_into(&hashes, &mut removed).unwrap();
                 }
                 assert_eq!(removed, expected);
                 writer.commit().unwrap();
@@ -199,9 +199,9 @@ fn a_batch_removes_what_single_removals_do() {
         }
     }
     let mut writer = options(SlotsPerBucket::Four, KEYS).force(true).create(&single).unwrap();
-    writer.insert_unique_batch(&[b"a", b"a"], &mut Vec::new()).unwrap();
+    writer.insert_unique_batch_into(&[b"a", b"a"], &mut Vec::new()).unwrap();
     let mut removed = vec![true];
-    let refused = writer.remove_batch(&[b"a", b"b"], &mut removed);
+    let refused = writer.remove_batch_into(&[b"a", b"b"], &mut removed);
     assert!(matches!(refused, Err(Error::UnsafeRemove { unrecorded: 1, .. })));
     assert_eq!(removed, [false, false]);
     assert!(writer.contains(b"a").unwrap());
@@ -226,9 +226,9 @@ fn lookups_are_the_same_on_any_number_of_threads() {
         let reader = Options::new().threads(threads).read(&path).unwrap();
         let mut found = Vec::new();
         for count in [all.len(), 0, 1, 131_073] {
-            reader.contains_batch(&all[..count], &mut found).unwrap();
+            reader.contains_batch_into(&all[..count], &mut found).unwrap();
             assert_eq!(found, expected[..count], "{threads} threads, {count} keys");
-            reader.contains_hash_batch(&hashes[..count], &mut found).unwrap();
+            reader.contains_hash_batch_into(&hashes[..count], &mut found).unwrap();
             assert_eq!(found, expected[..count], "{threads} threads, {count} hashes");
         }
     }
@@ -238,5 +238,83 @@ fn lookups_are_the_same_on_any_number_of_threads() {
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let reader = Options::new().threads(3).read(&path).unwrap();
-    assert!(matches!(reader.contains_batch(&all, &mut Vec::new()), Err(Error::Damaged { .. })));
+    assert!(matches!(reader.contains_batch_into(&all, &mut Vec::new()), Err(Error::Damaged { .. })));
+}
+
+/// More keys than are hashed at a time, and too little room for a few of them.
+#[test]
+fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused() {
+    const KEYS: u64 = 1_100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (batches, iterator) = (dir.path().join("batches"), dir.path().join("iterator"));
+    // A few of the first come again at the end.
+    let keys: Vec<_> = (0..KEYS).map(|index| (index % (KEYS - 20_000)).to_le_bytes()).collect();
+    for unique in [false, true] {
+        let options = options(SlotsPerBucket::Four, 1_040_000).max_kicks(5).force(true);
+        let mut writer = options.create(&batches).unwrap();
+        let (stored, refused) = match unique {
+            true => writer.insert_unique_batch(&keys).unwrap(),
+            false => (Vec::new(), writer.insert_batch(&keys).unwrap()),
+        };
+        writer.commit().unwrap();
+        let mut other = options.create(&iterator).unwrap();
+        // Owned keys, and borrowed ones.
+        let inserted = match unique {
+            true => other.insert_unique_all(keys.iter().map(|key| key.to_vec())).unwrap(),
+            false => other.insert_all(&keys).unwrap(),
+        };
+        other.commit().unwrap();
+        let numbers = |refused: &[(usize, Error)]| refused.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        assert_eq!(numbers(&inserted.refused), numbers(&refused));
+        let last = refused.iter().map(|(at, _)| *at).max();
+        assert!(last.is_some_and(|at| at > 1 << 20), "{} refused, the last is {last:?}", refused.len());
+        let expected = match unique {
+            true => stored.iter().filter(|stored| **stored).count() as u64,
+            false => KEYS - refused.len() as u64,
+        };
+        assert_eq!((inserted.keys, inserted.stored, other.len().unwrap()), (KEYS, expected, expected));
+        drop((writer, other));
+        assert!(contents(&batches) == contents(&iterator));
+        assert_eq!(Reader::open(&iterator).unwrap().len().unwrap(), expected);
+    }
+
+    let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).force(true).create(&iterator).unwrap();
+    assert!(writer.is_empty().unwrap());
+    assert!(writer.insert_all(&keys).unwrap().refused.is_empty());
+    assert_eq!(writer.remove_all(&keys).unwrap(), KEYS);
+    assert!(writer.is_empty().unwrap());
+    assert_eq!(writer.remove_all(std::iter::empty::<&str>()).unwrap(), 0);
+    assert_eq!(writer.insert_all(std::iter::empty::<&str>()).unwrap().keys, 0);
+    assert_eq!(writer.path(), iterator.canonicalize().unwrap());
+}
+
+/// Whatever a caller has: text, vectors, arrays, references to them.
+#[test]
+fn keys_are_anything_that_is_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let error = Writer::open(&path).unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening creates nothing");
+    Options::new().capacity(1000).create(&path).unwrap().commit().unwrap();
+
+    let mut writer = Writer::open(&path).unwrap();
+    writer.insert("text").unwrap();
+    writer.insert(String::from("text")).unwrap();
+    writer.insert(vec![b't', b'e', b'x', b't']).unwrap();
+    writer.insert(*b"text").unwrap();
+    writer.insert(&"text").unwrap();
+    assert_eq!(writer.count("text").unwrap(), 5);
+    assert!(writer.remove("text").unwrap() && writer.remove_unchecked(Box::from(*b"text")).unwrap());
+    assert!(writer.insert_unique("other").unwrap() && writer.contains("other").unwrap());
+    assert_eq!(writer.remove_batch(&["text", "absent"]).unwrap(), [true, false]);
+    writer.commit().unwrap();
+
+    let reader = Reader::open(&path).unwrap();
+    assert!(reader.contains("text").unwrap() && reader.contains(String::from("text")).unwrap());
+    assert_eq!(reader.count("text").unwrap(), 2);
+    assert_eq!(reader.contains_batch(&["text", "absent"]).unwrap(), [true, false]);
+    let hashes = ["other", "absent"].map(|key| reader.hash(key).unwrap());
+    assert_eq!(reader.contains_hash_batch(&hashes).unwrap(), [true, false]);
+    assert_eq!((reader.len().unwrap(), reader.is_empty().unwrap()), (3, false));
 }

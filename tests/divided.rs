@@ -71,7 +71,7 @@ fn open_all(paths: &[PathBuf]) -> Vec<Reader> {
 
 fn answers(reader: &Reader, hashes: &[KeyHash]) -> Vec<bool> {
     let mut found = Vec::new();
-    reader.contains_hash_batch(hashes, &mut found).unwrap();
+    reader.contains_hash_batch_into(hashes, &mut found).unwrap();
     found
 }
 
@@ -127,7 +127,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
             let capacity = (base as f64 * 8192.0 * f64::from(slots.get()) * rho) as u64;
             let (mut writer, mut hashes) = grown(&path, slots, capacity, keys, generations);
             let removed: Vec<KeyHash> = hashes.iter().copied().step_by(97).collect();
-            writer.remove_hash_batch(&removed, &mut Vec::new()).unwrap();
+            writer.remove_hash_batch_into(&removed, &mut Vec::new()).unwrap();
             writer.commit().unwrap();
             writer.close().unwrap();
             let whole = Reader::open(&path).unwrap();

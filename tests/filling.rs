@@ -97,7 +97,7 @@ fn batches_answer_as_single_inserts_do() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = new_filter(&dir, SlotsPerBucket::Two, 1000);
     let mut stored = Vec::new();
-    let refused = writer.insert_unique_batch(&["a", "b", "a", ""], &mut stored).unwrap();
+    let refused = writer.insert_unique_batch_into(&["a", "b", "a", ""], &mut stored).unwrap();
     assert!(refused.is_empty());
     assert_eq!(stored, [true, true, false, true]);
     assert!(writer.insert_batch(&["a", "a", "a", "a", "c"]).unwrap().is_empty());
@@ -106,6 +106,6 @@ fn batches_answer_as_single_inserts_do() {
     writer.commit().unwrap();
     let reader = Reader::open(dir.path().join("2-1000.gowk")).unwrap();
     let mut found = Vec::new();
-    reader.contains_batch(&["a", "x", "c", ""], &mut found).unwrap();
+    reader.contains_batch_into(&["a", "x", "c", ""], &mut found).unwrap();
     assert_eq!(found, [true, false, true, true]);
 }

@@ -54,7 +54,7 @@ fn move_over(dir: &Path, live: &Path, round: u64) {
 
 fn all_found(reader: &Reader, round: u64) -> bool {
     let mut found = Vec::new();
-    reader.contains_batch(&keys(round), &mut found).unwrap();
+    reader.contains_batch_into(&keys(round), &mut found).unwrap();
     found.iter().all(|found| *found)
 }
 
@@ -164,7 +164,7 @@ fn what_takes_the_name_and_is_no_filter_is_named_and_a_name_without_a_file_is_wa
             let error = reader.refresh().unwrap_err();
             assert!(matches!(&error, Error::NotGowk { path } if *path == reader.path()), "{error}");
             assert!(reader.contains(&key(0, 0)).is_err());
-            assert!(reader.contains_batch(&keys(0), &mut Vec::new()).is_err());
+            assert!(reader.contains_batch_into(&keys(0), &mut Vec::new()).is_err());
         }
         std::fs::rename(&aside, &live).unwrap();
         assert!(reader.contains(&key(0, 0)).unwrap() && all_found(&reader, 0));

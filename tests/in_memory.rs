@@ -29,7 +29,7 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         let file = Reader::open(&path).unwrap();
         let asked = keys(0..KEYS);
         let (mut of_file, mut of_memory) = (Vec::new(), Vec::new());
-        file.contains_batch(&asked, &mut of_file).unwrap();
+        file.contains_batch_into(&asked, &mut of_file).unwrap();
         let counts: Vec<u32> = asked.iter().map(|key| file.count(key).unwrap()).collect();
         let info = file.info().unwrap();
         writer.insert_batch(&keys(KEYS / 2..4 * KEYS)).unwrap();
@@ -38,7 +38,7 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         for name in ["f", "f-journal", "f-lock"] {
             std::fs::remove_file(dir.path().join(name)).unwrap();
         }
-        memory.contains_batch(&asked, &mut of_memory).unwrap();
+        memory.contains_batch_into(&asked, &mut of_memory).unwrap();
         assert_eq!(of_memory, of_file);
         assert!(of_file[..KEYS as usize / 2].iter().all(|found| *found));
         for (key, (found, count)) in asked.iter().zip(of_file.iter().zip(&counts)) {

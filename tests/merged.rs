@@ -93,7 +93,7 @@ fn assert_clean(reader: &Reader) {
 
 fn all_found(reader: &Reader, hashes: &[KeyHash]) -> bool {
     let mut found = Vec::new();
-    reader.contains_hash_batch(hashes, &mut found).unwrap();
+    reader.contains_hash_batch_into(hashes, &mut found).unwrap();
     found.iter().all(|found| *found)
 }
 
@@ -107,7 +107,7 @@ fn assert_rate(reader: &Reader, lookups: u64) {
     for block in 0..lookups / 100_000 {
         let absent: Vec<KeyHash> =
             hashes((block * 100_000..(block + 1) * 100_000).map(|number| 1 << 60 | number));
-        reader.contains_hash_batch(&absent, &mut answers).unwrap();
+        reader.contains_hash_batch_into(&absent, &mut answers).unwrap();
         found += answers.iter().filter(|found| **found).count();
     }
     let measured = found as f64 / lookups as f64;
@@ -241,7 +241,7 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
             let order = copies_of(&all, &mut numbers);
             for chunk in order.chunks(order.len() / 4 + 1) {
                 let mut removed = Vec::new();
-                writer.remove_hash_batch(chunk, &mut removed).unwrap();
+                writer.remove_hash_batch_into(chunk, &mut removed).unwrap();
                 assert!(removed.iter().all(|removed| *removed), "{name}: a copy is gone before its removal");
                 let mut gone: HashMap<KeyHash, u32> = HashMap::new();
                 chunk.iter().for_each(|hash| *gone.entry(*hash).or_default() += 1);
@@ -429,7 +429,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
         let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         let (gone, kept) = all.split_at(all.len() * 4 / 5);
         let mut removed = Vec::new();
-        writer.remove_hash_batch(gone, &mut removed).unwrap();
+        writer.remove_hash_batch_into(gone, &mut removed).unwrap();
         writer.commit().unwrap();
         for generation in (0..3).rev() {
             let told = writer.info().unwrap().shrunk.unwrap();
@@ -461,7 +461,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
         // It goes on: what is left can be removed, and it can grow again.
         writer.grow().unwrap();
         assert!(kept.iter().all(|hash| writer.contains_hash(*hash).unwrap()));
-        writer.remove_hash_batch(kept, &mut removed).unwrap();
+        writer.remove_hash_batch_into(kept, &mut removed).unwrap();
         assert!(removed.iter().all(|removed| *removed), "{slots:?}");
         writer.commit().unwrap();
     }

@@ -56,7 +56,7 @@ fn assert_whole(reader: &Reader, keys: &[KeyHash]) {
     let report = reader.verify(&mut |_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let mut found = Vec::new();
-    reader.contains_hash_batch(keys, &mut found).unwrap();
+    reader.contains_hash_batch_into(keys, &mut found).unwrap();
     assert!(found.iter().all(|found| *found), "a key is lost");
 }
 

@@ -68,7 +68,7 @@ fn a_key_that_panics_while_a_batch_is_hashed_leaves_the_transaction_whole() {
             let batch: Vec<_> =
                 batch.iter().map(|key| Key { bytes: *key, reads: &reads, panic_at }).collect();
             let outcome = catch_unwind(AssertUnwindSafe(|| match unique {
-                true => writer.insert_unique_batch(&batch, &mut Vec::new()),
+                true => writer.insert_unique_batch_into(&batch, &mut Vec::new()),
                 false => writer.insert_batch(&batch),
             }));
             assert!(outcome.is_err());

@@ -44,7 +44,7 @@ fn hashes_of_a_replaced_filter_are_refused_and_keys_go_on() {
             assert!(matches!(reader.contains_hash(*hash), Err(Error::Replaced { .. })));
             assert!(matches!(reader.count_hash(*hash), Err(Error::Replaced { .. })));
         }
-        let batch = reader.contains_hash_batch(&hashes, &mut Vec::new());
+        let batch = reader.contains_hash_batch_into(&hashes, &mut Vec::new());
         assert!(matches!(batch, Err(Error::Replaced { .. })));
         assert_eq!(present(&reader, KEYS..2 * KEYS), KEYS as usize);
         assert!(present(&reader, 0..KEYS) < 20);

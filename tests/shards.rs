@@ -96,14 +96,14 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
             let others: Vec<KeyHash> =
                 (keys..keys + 60_000).map(|number| one.hash(&key(number)).unwrap()).collect();
             let mut found = Vec::new();
-            one.contains_hash_batch(&others, &mut found).unwrap();
+            one.contains_hash_batch_into(&others, &mut found).unwrap();
             for (shard, path) in (0..).zip(paths(dir.path(), shards)) {
                 let reader = Reader::open(&path).unwrap();
                 let of_shard = others.iter().zip(&found).filter(|(hash, _)| hash.shard(shards) == shard);
                 let (asked, expected): (Vec<KeyHash>, Vec<bool>) =
                     of_shard.map(|(hash, found)| (*hash, *found)).unzip();
                 let mut answers = Vec::new();
-                reader.contains_hash_batch(&asked, &mut answers).unwrap();
+                reader.contains_hash_batch_into(&asked, &mut answers).unwrap();
                 assert_eq!(answers, expected);
                 for (hash, found) in asked.iter().zip(expected).take(2000) {
                     assert_eq!(reader.contains_hash(*hash).unwrap(), found);
@@ -152,8 +152,8 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
             assert_other(writer.contains(key), belongs);
             assert_other(writer.count(key), belongs);
             assert_other(writer.insert_batch(&[mine[0], *key]), belongs);
-            assert_other(writer.insert_unique_batch(&[*key], &mut flags), belongs);
-            assert_other(writer.remove_hash_batch(&[hash], &mut flags), belongs);
+            assert_other(writer.insert_unique_batch_into(&[*key], &mut flags), belongs);
+            assert_other(writer.remove_hash_batch_into(&[hash], &mut flags), belongs);
         }
         // On two threads, with one foreign key among many.
         let mut mixed = mine.clone();
@@ -170,10 +170,10 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
                     assert_other(reader.contains(key), belongs);
                     assert_other(reader.contains_hash(hash), belongs);
                     assert_other(reader.count(key), belongs);
-                    assert_other(reader.contains_batch(&[mine[0], *key], &mut flags), belongs);
-                    assert_other(reader.contains_hash_batch(&[hash], &mut flags), belongs);
+                    assert_other(reader.contains_batch_into(&[mine[0], *key], &mut flags), belongs);
+                    assert_other(reader.contains_hash_batch_into(&[hash], &mut flags), belongs);
                 }
-                reader.contains_batch(&mine, &mut flags).unwrap();
+                reader.contains_batch_into(&mine, &mut flags).unwrap();
                 assert!(flags.iter().all(|found| *found));
                 assert!(
                     mine.iter().all(|key| reader.contains(key).unwrap() && reader.count(key).unwrap() > 0)

@@ -167,8 +167,8 @@ fn be_reader(path: &Path) {
     loop {
         let one_by_one = keys.iter().filter(|key| reader.contains(*key).unwrap()).count();
         let (mut found, mut found_absent) = (Vec::new(), Vec::new());
-        reader.contains_batch(&keys, &mut found).unwrap();
-        reader.contains_batch(&absent, &mut found_absent).unwrap();
+        reader.contains_batch_into(&keys, &mut found).unwrap();
+        reader.contains_batch_into(&absent, &mut found_absent).unwrap();
         let count = |found: &[bool]| found.iter().filter(|found| **found).count();
         assert_eq!(count(&found), one_by_one);
         assert_eq!(absent.iter().filter(|key| reader.contains(*key).unwrap()).count(), count(&found_absent));
@@ -243,7 +243,7 @@ fn look_beside(filter: &Path, then: impl FnOnce()) {
                 }
                 let keys: Vec<_> = (0..COMMITTED).map(key).collect();
                 let mut found = Vec::new();
-                reader.contains_batch(&keys, &mut found).unwrap();
+                reader.contains_batch_into(&keys, &mut found).unwrap();
                 assert!(found.iter().all(|found| *found), "a key is absent");
             });
         }

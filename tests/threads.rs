@@ -33,13 +33,13 @@ fn be_limited(path: &Path) {
     writer.commit().unwrap();
     writer.grow().unwrap();
     let mut removed = Vec::new();
-    writer.remove_batch(&keys(0..KEYS / 4), &mut removed).unwrap();
+    writer.remove_batch_into(&keys(0..KEYS / 4), &mut removed).unwrap();
     assert!(removed.iter().all(|removed| *removed));
     writer.commit().unwrap();
     writer.close().unwrap();
     let reader = options.read(path).unwrap();
     let mut found = Vec::new();
-    reader.contains_batch(&keys(KEYS / 4..KEYS), &mut found).unwrap();
+    reader.contains_batch_into(&keys(KEYS / 4..KEYS), &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     let copy = path.with_extension("copy");
     reader.copy_to(&copy, &mut |_, _| {}).unwrap();

@@ -97,7 +97,7 @@ fn verify(path: &Path, disk: &Arc<BadDisk>) -> Report {
 fn all_present(path: &Path) {
     let reader = Reader::open(path).unwrap();
     let mut found = Vec::new();
-    reader.contains_batch(&keys(), &mut found).unwrap();
+    reader.contains_batch_into(&keys(), &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
 }
 

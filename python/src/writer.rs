@@ -266,7 +266,7 @@ impl Writer {
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut stored = Vec::new();
         let take = |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| {
-            refusals(writer.insert_unique_batch(keys, &mut stored))
+            refusals(writer.insert_unique_batch_into(keys, &mut stored))
         };
         self.owned.change(keys, take).map(drop)
     }
@@ -283,7 +283,7 @@ impl Writer {
     fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let stored = self
             .owned
-            .change(keys, |writer, keys, stored| refusals(writer.insert_unique_batch(keys, stored)))?;
+            .change(keys, |writer, keys, stored| refusals(writer.insert_unique_batch_into(keys, stored)))?;
         Ok(array_of(keys.py(), stored))
     }
 
@@ -319,7 +319,7 @@ impl Writer {
     /// Otherwise as :meth:`remove` and :meth:`update_new`.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let removed = self.owned.change(keys, |writer, keys, removed| {
-            writer.remove_batch(keys, removed)?;
+            writer.remove_batch_into(keys, removed)?;
             Ok(())
         })?;
         Ok(array_of(keys.py(), removed))

@@ -126,7 +126,7 @@ impl Check {
 /// Whether each key is in any of the filters and stores.
 fn look_up(readers: &[AnyReader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
     if let [reader] = readers {
-        return reader.contains_batch(keys, found);
+        return reader.contains_batch_into(keys, found);
     }
     found.clear();
     found.resize(keys.len(), false);
@@ -134,7 +134,7 @@ fn look_up(readers: &[AnyReader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Re
     for reader in readers {
         let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
         let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
-        reader.contains_batch(&left, &mut some)?;
+        reader.contains_batch_into(&left, &mut some)?;
         for (index, is_there) in absent.iter().zip(&some) {
             found.get_mut(*index).into_iter().for_each(|found| *found = *is_there);
         }

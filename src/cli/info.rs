@@ -152,11 +152,9 @@ impl Print {
         if self.json {
             let rfc_3339 = |time| humantime::format_rfc3339_seconds(time).to_string();
             let seed = self.show_seed.then(|| info.seed.get().to_string());
-            let mut description = json::Description::from(info);
-            description.file = file.to_string_lossy().into_owned();
-            description.file_made = times.made.map(rfc_3339);
-            description.last_written = times.written.map(rfc_3339);
-            description.seed = seed;
+            let (file_made, last_written) = (times.made.map(rfc_3339), times.written.map(rfc_3339));
+            let file = file.to_string_lossy().into_owned();
+            let description = json::Description { file, file_made, last_written, seed, info };
             return output.line(json::line(&description));
         }
         let seed = self.show_seed.then(|| ("seed", info.seed.get().to_string()));

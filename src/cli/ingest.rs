@@ -47,6 +47,7 @@ A job file:
   every_seconds = 10            # 0: only by keys
   [output]
   new_keys = \"new.txt\"          # keys seen for the first time; compressed if it ends in .zst
+  # records = true              # whole lines and rows rather than keys; CSV with its header, which inputs must share
   refused = \"refused.txt\"       # keys that the filter had no room for
 
 A key without room does not stop a job. It is new, and refused; the exit code is 2 then. Later runs do not try it again:

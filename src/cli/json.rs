@@ -1,6 +1,6 @@
 //! The objects that `--json` prints: each on one line.
 
-use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Report};
+use gowk::{DamagedPage, Growth, Info, Report};
 use serde::Serialize;
 
 /// A commit, as it is reported on standard error. `event` is `commit`, or `unknown` if it may be durable or not.
@@ -95,108 +95,11 @@ pub(super) struct Description {
     /// UTC, as RFC 3339 writes it.
     pub(super) file_made: Option<String>,
     pub(super) last_written: Option<String>,
-    format: String,
-    uuid: String,
-    hash: &'static str,
     /// A decimal number, as some readers of JSON round large numbers; only if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<String>,
-    slots_per_bucket: u32,
-    base_regions: u64,
-    generation: u32,
-    regions: u64,
-    shards: u64,
-    shard: u64,
-    capacity: u64,
-    requested_false_positive_rate: Option<f64>,
-    growth: &'static str,
-    max_file_size: Option<u64>,
-    max_false_positive_rate: Option<f64>,
-    slots: u64,
-    entries: u64,
-    digits: u64,
-    saturated: u64,
-    copies: u64,
-    inserted: u64,
-    removed: u64,
-    unrecorded: u64,
-    /// By the bits of their tail, from 0 on.
-    entries_by_tail: Vec<u64>,
-    quarantined_buckets: u64,
-    load: f64,
-    bits_per_key: Option<f64>,
-    expected_false_positive_rate: f64,
-    forecast: Vec<Doubling>,
-    shrunk: Option<Doubling>,
-    commit: u64,
-    file_length: u64,
-    journal_length: u64,
-}
-
-#[derive(Serialize)]
-struct Doubling {
-    generation: u32,
-    entries: u64,
-    expected_false_positive_rate: f64,
-    bits_per_key: f64,
-    void_entries: u64,
-    file_length: u64,
-}
-
-impl From<Info> for Description {
-    fn from(info: Info) -> Self {
-        Self {
-            file: String::new(),
-            file_made: None,
-            last_written: None,
-            format: version(info.format),
-            uuid: uuid(info.uuid),
-            hash: hash(info.hash),
-            seed: None,
-            slots_per_bucket: info.slots_per_bucket.get(),
-            base_regions: info.base_regions,
-            generation: info.generation,
-            regions: info.regions,
-            shards: info.shards,
-            shard: info.shard,
-            capacity: info.capacity,
-            requested_false_positive_rate: info.requested_false_positive_rate,
-            growth: growth(info.growth),
-            max_file_size: info.max_file_size,
-            max_false_positive_rate: info.max_false_positive_rate,
-            slots: info.slots,
-            entries: info.entries,
-            digits: info.digits,
-            saturated: info.saturated,
-            copies: info.copies,
-            inserted: info.inserted,
-            removed: info.removed,
-            unrecorded: info.unrecorded,
-            entries_by_tail: info.entries_by_tail,
-            quarantined_buckets: info.quarantined_buckets,
-            load: info.load,
-            bits_per_key: info.bits_per_key,
-            expected_false_positive_rate: info.expected_false_positive_rate,
-            forecast: info.forecast.iter().map(Doubling::from).collect(),
-            shrunk: info.shrunk.as_ref().map(Doubling::from),
-            commit: info.commit,
-            file_length: info.file_length,
-            journal_length: info.journal_length,
-        }
-    }
-}
-
-impl From<&Forecast> for Doubling {
-    fn from(forecast: &Forecast) -> Self {
-        Self {
-            generation: forecast.generation,
-            entries: forecast.entries,
-            expected_false_positive_rate: forecast.expected_false_positive_rate,
-            bits_per_key: forecast.bits_per_key,
-            void_entries: forecast.void_entries,
-            file_length: forecast.file_length,
-        }
-    }
+    #[serde(flatten)]
+    pub(super) info: Info,
 }
 
 pub(super) fn version((major, minor): (u16, u16)) -> String {
@@ -207,13 +110,6 @@ pub(super) fn version((major, minor): (u16, u16)) -> String {
 pub(super) fn uuid(uuid: [u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(uuid));
     [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &digits[group]).join("-")
-}
-
-fn hash(kind: HashKind) -> &'static str {
-    match kind {
-        HashKind::Xxh3 => "xxh3-128",
-        HashKind::Caller => "caller",
-    }
 }
 
 pub(super) fn growth(growth: Growth) -> &'static str {

@@ -113,10 +113,11 @@ fn try_open_writer(
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
     let rights = Rights::of(&file).at(path, "look at")?;
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
+    let (lock, _) = lock_file(files, &**disk, Some(&rights))?;
+    let Some(lock) = Held::try_shared(lock, &files.lock)? else {
         return Ok(Attempt::Locked);
     };
-    if files.inode()? != Some(Inode::of(&metadata)) {
+    if files.inode()? != Some(Inode::of(&metadata)) || !lock.is_at(&files.lock)? {
         return Ok(Attempt::StartOver);
     }
     if Presence::is_claimed(&file) {
@@ -138,6 +139,9 @@ fn try_open_writer(
     let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
         return Ok(Attempt::StartOver);
     };
+    if !lock.is_at(&files.lock)? {
+        return Ok(Attempt::StartOver);
+    }
     let Some(presence) = Presence::claim(&published.file, path)? else { return Ok(Attempt::Present) };
     published.presence = Some(presence);
     published.set_in_use(true)?;
@@ -159,13 +163,19 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
     poll(&files.data, wait, |_| {
         // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
         // it was recovered. While it is held, nobody else can publish one.
-        let Some(lock) = Held::try_shared(lock_file(files, &**disk, None)?, &files.lock)? else {
+        let (lock, made) = lock_file(files, &**disk, None)?;
+        let Some(lock) = Held::try_shared(lock, &files.lock)? else {
             return Ok(Attempt::Locked);
         };
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data.clone() });
         }
         let Some(lock) = lock.try_into_exclusive(&files.lock)? else { return Ok(Attempt::Locked) };
+        // Another process may have made it, and removed it when it failed.
+        if !lock.is_at(&files.lock)? {
+            return Ok(Attempt::StartOver);
+        }
+        let lock = if made { lock.of_new(files, disk) } else { lock };
         // The conversion gives up the lock for a moment.
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data.clone() });
@@ -314,10 +324,12 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
     let rights = Rights::of(&file).at(path, "look at")?;
-    let Some(lock) = Held::try_shared(lock_file(files, &**disk, Some(&rights))?, &files.lock)? else {
+    let (lock, _) = lock_file(files, &**disk, Some(&rights))?;
+    let Some(lock) = Held::try_shared(lock, &files.lock)? else {
         return Ok(());
     };
-    if files.inode()? == Some(Inode::of(&metadata)) && !Presence::is_claimed(&file) {
+    let is_current = files.inode()? == Some(Inode::of(&metadata)) && lock.is_at(&files.lock)?;
+    if is_current && !Presence::is_claimed(&file) {
         files.check_single_name(&**disk, &file)?;
         journal::check_place(files)?;
         let mut published = PublishedFile::open(files.clone(), disk.clone(), file, Verify::FirstTouch)?;

@@ -23,6 +23,7 @@ use super::overlay::Overlay;
 use super::published::PublishedFile;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
+use crate::events;
 use crate::format::{Geometry, Metadata, Superblock, check_counts};
 use crate::system::Rights;
 
@@ -212,10 +213,12 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let model = Rights::of(&published.file).at(&files.data, "look at")?;
     let mut journal = Journal::unread(&files, &*published.disk, &model)?;
     let Redo { commit, counts, metadata, .. } = redo;
+    let checkpoint = published.checkpoint.commit;
     let superblock = Superblock { commit, counts, metadata, ..published.checkpoint.clone() };
     // The first sync of the checkpoint makes it durable, before the other slot is written.
     published.rewrite_superblock()?;
     published.checkpoint(&mut journal, &copy, superblock)?;
+    events::recovered(&files.data, checkpoint, commit);
     Ok(journal)
 }
 

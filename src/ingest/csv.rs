@@ -14,6 +14,7 @@ use crate::keys::LONGEST;
 const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) struct Csv {
     column: usize,
@@ -45,7 +46,9 @@ impl Csv {
         if !self.record.read(content)? {
             return Ok(None);
         }
-        Ok(Some(self.record.field(self.column).map_or(Found::Skipped(Skip::NoField), Found::Key)))
+        let record = self.record.raw();
+        let found = self.record.field(self.column).map(|key| Found::Key { key, record });
+        Ok(Some(found.unwrap_or(Found::Skipped(Skip::NoField))))
     }
 
     /// Lines that have ended.
@@ -73,6 +76,13 @@ pub(super) fn column(path: &Path, delimiter: u8, wanted: &Column) -> Result<usiz
     })
 }
 
+/// The first record as it is in the file, without its end; empty if there is none.
+pub(super) fn header(path: &Path, delimiter: u8) -> Result<Vec<u8>, Error> {
+    let mut record = Record::new(delimiter);
+    record.read(&mut Content::open(path, 0)?)?;
+    Ok(record.raw().to_vec())
+}
+
 /// On one line, whatever is in it.
 fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     let mut header = String::new();
@@ -84,29 +94,44 @@ fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
         let start = field.get(..SHOWN + 4).unwrap_or(field);
         header.extend(String::from_utf8_lossy(start).chars().flat_map(char::escape_debug));
         if header.len() > SHOWN {
-            header.truncate(header.floor_char_boundary(SHOWN));
+            let end = (0..=SHOWN).rev().find(|at| header.is_char_boundary(*at));
+            header.truncate(end.unwrap_or_default());
             return header + "...";
         }
     }
     header
 }
 
+/// A record as it is in its file, shortened, on one line.
+pub(super) fn shown_record(record: &[u8]) -> String {
+    shown(std::iter::once(record))
+}
+
 /// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
+    /// Its bytes as they are in the file, from the first one that ends no line, with its end.
+    raw: Vec<u8>,
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
+    /// Nothing was read yet.
+    is_first: bool,
+}
+
+const fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 impl Record {
     fn new(delimiter: u8) -> Self {
         let reader = ReaderBuilder::new().delimiter(delimiter).build();
-        Self { reader, text: vec![0; 4096], ends: vec![0; 64], fields: 0 }
+        Self { reader, raw: Vec::new(), text: vec![0; 4096], ends: vec![0; 64], fields: 0, is_first: true }
     }
 
     /// Says that `lines` have ended before, so that a byte order mark is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
+        self.is_first = false;
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
         self.reader.set_line(lines + 1);
     }
@@ -121,13 +146,22 @@ impl Record {
         self.text.get(start..end)
     }
 
+    /// All of it, without its end.
+    fn raw(&self) -> &[u8] {
+        let end = self.raw.iter().rposition(|byte| !is_line_end(*byte)).map_or(0, |last| last + 1);
+        self.raw.get(..end).unwrap_or_default()
+    }
+
     /// False at the end.
     fn read(&mut self, content: &mut Content) -> Result<bool, Error> {
         let begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
         self.fields = 0;
+        self.raw.clear();
         // The csv library recognises a byte order mark only if it comes in one piece.
         while content.offset() == 0 && content.waiting().len() < 3 && content.fill()? {}
+        let marked = self.is_first && content.waiting().starts_with(BYTE_ORDER_MARK);
+        self.is_first = false;
         loop {
             if content.waiting().is_empty() && !ended {
                 ended = !content.fill()?;
@@ -137,12 +171,23 @@ impl Record {
                 &mut self.text[text..],
                 &mut self.ends[self.fields..],
             );
-            content.take(taken);
+            let taken = content.take(taken);
+            // The end of the record before, and empty lines.
+            let passed = if self.raw.is_empty() {
+                taken.iter().take_while(|byte| is_line_end(**byte)).count()
+            } else {
+                0
+            };
+            self.raw.extend_from_slice(taken.get(passed..).unwrap_or_default());
             text += written;
             self.fields += fields;
             match result {
                 ReadRecordResult::InputEmpty => {}
-                ReadRecordResult::Record => return Ok(true),
+                ReadRecordResult::Record => {
+                    // It belongs to the encoding of the file, and not to its first record.
+                    self.raw.drain(..if marked { BYTE_ORDER_MARK.len() } else { 0 });
+                    return Ok(true);
+                }
                 ReadRecordResult::End => return Ok(false),
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text > LONGEST => {
                     let problem =
@@ -164,7 +209,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingest::records::tests::{assert_keys, keys};
+    use crate::ingest::records::tests::{assert_keys, keys, records};
 
     const URL: &str = "format = 'csv'\nfield = 'url'";
 
@@ -178,6 +223,15 @@ mod tests {
         assert_keys(headed, b"a;b\nc\n\xef\xbb\xbfd;e\n", &["c", "\u{feff}d"]);
         assert_keys("format = 'csv'\nfield = 3", b"", &[]);
         assert_keys(URL, b"\xef\xbb\xbfurl\na\n", &["a"]);
+    }
+
+    #[test]
+    fn records_are_as_they_are_in_the_file_without_their_ends() {
+        let text = b"\xef\xbb\xbfid,url\r\n1,a\r\n\r\n\n2,\"b\"\"\n,\r\nc\"\r\n3,\n4\n\"5\",\xef\xbb\xbf";
+        let found = records("format = 'csv'\nfield = 'url'", text);
+        assert_eq!(found, ["1,a", "2,\"b\"\"\n,\r\nc\"", "3,", "\"5\",\u{feff}"]);
+        let found = records("format = 'csv'\nfield = 1", text);
+        assert_eq!(found[..2], ["id,url", "1,a"]);
     }
 
     #[test]

@@ -154,9 +154,12 @@ impl<'a> Engine<'a> {
                         self.begin(task);
                     }
                 }
-                (Next::Message(Message::Keys { batch, skipped, read, raw, commit }), Some(reached)) => {
+                (
+                    Next::Message(Message::Keys { batch, records, skipped, read, raw, commit }),
+                    Some(reached),
+                ) => {
                     reached.bytes = raw.saturating_sub(reached.task.from.base);
-                    self.keys(&batch, skipped, reached.task, read, watch)?;
+                    self.keys(&batch, records.as_ref(), skipped, reached.task, read, watch)?;
                     if (commit || self.clock.has_rung()) && !self.target.commits_at_the_end() {
                         self.commit(watch)?;
                     }
@@ -188,6 +191,7 @@ impl<'a> Engine<'a> {
     fn keys(
         &mut self,
         batch: &Batch,
+        records: Option<&Batch>,
         skipped: Tally,
         task: &Task,
         read: Position,
@@ -197,17 +201,18 @@ impl<'a> Engine<'a> {
         // An error ends the run, and the target is dropped with everything since the last commit.
         let refused = self.target.insert_unique(&keys, &mut self.new)?;
         let mut tally = Tally { keys: keys.len() as u64, refused: refused.len() as u64, ..skipped };
-        for key in keys::selected(&keys, &self.new) {
-            tally.new += 1;
-            if let Some(output) = &mut self.output {
-                output.key(key)?;
+        tally.new = keys::selected(&keys, &self.new).count() as u64;
+        if let Some(output) = &mut self.output {
+            let records: Option<Vec<&[u8]>> = records.map(|records| records.iter().collect());
+            for record in keys::selected(records.as_ref().unwrap_or(&keys), &self.new) {
+                output.record(record)?;
             }
         }
         let before = self.inputs.last().map_or(0, |input| input.tally.keys);
         for (index, cause) in &refused {
             let Some(key) = keys.get(*index) else { continue };
             if let Some(output) = &mut self.refused {
-                output.key(key)?;
+                output.record(key)?;
             }
             let number = before + *index as u64 + 1;
             // Whoever wants to stop is asked again at once.

@@ -239,6 +239,14 @@ pub enum InputProblem {
         /// The first record, shortened.
         header: String,
     },
+    /// A CSV file with another header than the first one of the job. Their records cannot go to one file.
+    #[error("has another header than {}: {header}; read it by a job of its own", first.display())]
+    OtherHeader {
+        /// The first file.
+        first: PathBuf,
+        /// The first record, shortened.
+        header: String,
+    },
     /// A line that is not a JSON object.
     #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run the job again")]
     Json {
@@ -349,6 +357,12 @@ pub enum OutputProblem {
     Changed {
         /// Bytes committed.
         committed: u64,
+    },
+    /// It begins with another record than the header of the inputs.
+    #[error("does not begin with the header of the inputs, {header}; move it away and begin a new one")]
+    OtherHeader {
+        /// The header, shortened.
+        header: String,
     },
     /// The job file names another one than before.
     #[error(

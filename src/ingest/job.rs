@@ -28,6 +28,8 @@ pub struct Job {
     pub(super) every: Duration,
     /// Relative to `base` where it is not absolute.
     pub(super) new_keys: Option<PathBuf>,
+    /// Whether `new_keys` gets whole records.
+    pub(super) records: bool,
     /// As `new_keys`.
     pub(super) refused: Option<PathBuf>,
 }
@@ -48,9 +50,17 @@ impl Job {
         &self.filter
     }
 
-    /// Where keys seen for the first time go.
+    /// Where keys seen for the first time go, or their records.
     pub fn output(&self) -> Option<PathBuf> {
         self.new_keys.as_ref().map(|path| self.base.join(path))
+    }
+
+    /// The delimiter of CSV, where the output of new keys begins with the header of the inputs.
+    pub(super) const fn header_delimiter(&self) -> Option<u8> {
+        match self.rules.format {
+            Format::Csv { header: true, delimiter, .. } if self.records => Some(delimiter),
+            _ => None,
+        }
     }
 
     /// Where keys go that the filter has no room for.
@@ -117,6 +127,7 @@ mod tests {
             every_seconds = 0
             [output]
             new_keys = "n"
+            records = true
             refused = "r"
         "#;
         Job::parse(text, "j").unwrap();
@@ -172,6 +183,10 @@ mod tests {
             (
                 "[filter]\npath = 'f'\nslots_per_bucket = 8\n[input]\npaths = ['a']\n",
                 "line 3: `slots_per_bucket` must be",
+            ),
+            (
+                "[filter]\npath = 'f'\n[input]\npaths = ['a']\n[output]\nrecords = true\n",
+                "line 6: `records` must be given beside `new_keys`",
             ),
             (
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\n[commit]\nevery_keys = 0\n",

@@ -43,10 +43,10 @@ impl Jsonl {
         })?;
         match value {
             None => Ok(Some(Found::Skipped(Skip::NoField))),
-            Some(Value::Text(text)) => Ok(Some(Found::Key(text.as_bytes()))),
+            Some(Value::Text(text)) => Ok(Some(Found::Key { key: text.as_bytes(), record: line })),
             Some(Value::Escaped(text)) => {
                 self.key = text;
-                Ok(Some(Found::Key(self.key.as_bytes())))
+                Ok(Some(Found::Key { key: self.key.as_bytes(), record: line }))
             }
         }
     }

@@ -9,7 +9,11 @@ use crate::keys::LONGEST;
 /// What a record holds.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    Key(&'a [u8]),
+    Key {
+        key: &'a [u8],
+        /// All of the record, without its end.
+        record: &'a [u8],
+    },
     Skipped(Skip),
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::csv;
 use super::cursor::{Cursor, Written};
 use super::error::{Error, OutputProblem};
 use super::inputs::InputId;
@@ -77,6 +78,15 @@ impl Begin {
         self.from.unwrap_or(Written { path: self.id, length: 0, tail: xxh3_64(b"") })
     }
 
+    /// Fails if there is something, and it begins with another record.
+    pub(super) fn check_header(&self, header: &[u8], delimiter: u8) -> Result<(), Error> {
+        if !self.regular || self.length() == 0 || csv::header(&self.path, delimiter)? == header {
+            return Ok(());
+        }
+        let header = csv::shown_record(header);
+        Err(Error::output(&self.path, OutputProblem::OtherHeader { header }))
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -118,6 +128,8 @@ fn tail(file: &File, length: u64) -> io::Result<u64> {
 }
 
 pub(super) struct Output {
+    /// What is written before the first record; `None` if that is done, or there is nothing.
+    header: Option<Vec<u8>>,
     path: PathBuf,
     file: File,
     regular: bool,
@@ -136,7 +148,7 @@ impl Output {
     ///
     /// By now the name may lead to another file than the one that was found, for example after log rotation. So the
     /// file that was opened is checked again before it is cut, and a shorter one is refused.
-    pub(super) fn open(begin: Begin) -> Result<Self, Error> {
+    pub(super) fn open(begin: Begin, header: Option<Vec<u8>>) -> Result<Self, Error> {
         let (written, path) = (begin.written(), begin.path);
         let refused = |problem| Error::output(&path, problem);
         let failed = |source| refused(OutputProblem::Io { op: "open", source });
@@ -169,6 +181,7 @@ impl Output {
         }
         let compress = path.extension().is_some_and(|extension| extension == "zst");
         Ok(Self {
+            header: header.filter(|_| written.length == 0),
             path,
             file,
             regular: begin.regular,
@@ -181,8 +194,13 @@ impl Output {
         })
     }
 
-    pub(super) fn key(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.buffer.extend_from_slice(key);
+    /// Writes a key, or the record that it is of.
+    pub(super) fn record(&mut self, record: &[u8]) -> Result<(), Error> {
+        if let Some(header) = self.header.take() {
+            self.buffer.extend(header);
+            self.buffer.push(self.separator);
+        }
+        self.buffer.extend_from_slice(record);
         self.buffer.push(self.separator);
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
@@ -253,7 +271,7 @@ mod tests {
         let cursor = Cursor { output: Some(output), ..Cursor::default() };
         let begin = Begin::find(&job, Kind::New, &cursor, false).unwrap().unwrap();
         meanwhile(&path);
-        let outcome = Output::open(begin).map(drop).map_err(|error| error.to_string());
+        let outcome = Output::open(begin, None).map(drop).map_err(|error| error.to_string());
         (outcome, std::fs::read(&path).ok())
     }
 
@@ -295,7 +313,7 @@ mod tests {
         let job = Job::parse(text, dir.path().join("job.toml")).unwrap();
         let begin = Begin::find(&job, Kind::New, &Cursor::default(), false).unwrap().unwrap();
         std::fs::write(&path, "precious").unwrap();
-        let message = Output::open(begin).map(drop).unwrap_err().to_string();
+        let message = Output::open(begin, None).map(drop).unwrap_err().to_string();
         assert!(message.contains("exists already, and this job did not write it"), "{message}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }

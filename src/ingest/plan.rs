@@ -97,6 +97,27 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
     Ok(tasks)
 }
 
+/// What the output of new keys has to begin with: the header that all inputs share which are left to read. `None` where it
+/// begins with no header, or nothing is left to read.
+pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
+    let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
+    let mut common: Option<(&Task, Vec<u8>)> = None;
+    for task in tasks.iter().filter(|task| task.state != State::Finished) {
+        let header = csv::header(&task.input.path, delimiter)?;
+        match &common {
+            Some((first, expected)) if !header.is_empty() && *expected != header => {
+                let first = first.input.path.clone();
+                let problem = InputProblem::OtherHeader { first, header: csv::shown_record(&header) };
+                return Err(Error::input(&task.input.path, problem));
+            }
+            // An empty file has none.
+            None if !header.is_empty() => common = Some((task, header)),
+            _ => {}
+        }
+    }
+    Ok(common.map(|(_, header)| header))
+}
+
 fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {
     let finished = cursor.finished.get(&input.id());
     if let Some(finished) = finished {

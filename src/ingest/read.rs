@@ -25,9 +25,9 @@ const BATCH_BYTES: u64 = 8 << 20;
 pub(super) enum Message {
     /// The task of this index begins.
     Begin(usize),
-    /// Keys, and how many records between them were skipped; how far the input is read with them, and how many bytes
+    /// Keys, and their records if these are written; how many records between them were skipped; how far the input is read with them, and how many bytes
     /// of its file are, which may be more; and whether to commit.
-    Keys { batch: Batch, skipped: Tally, read: Position, raw: u64, commit: bool },
+    Keys { batch: Batch, records: Option<Batch>, skipped: Tally, read: Position, raw: u64, commit: bool },
     /// The input was read to its end.
     End(Finished),
 }
@@ -78,13 +78,17 @@ impl Reading {
         let mut records = Records::new(&self.job.rules, &mut content, task.from)?;
         to.send(Message::Begin(index))?;
         let (mut batch, mut skipped, mut begun) = (Batch::default(), Tally::default(), content.offset());
+        let mut kept = self.job.records.then(Batch::default);
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
             let found = records.next(&mut content)?;
-            let (is_key, is_end) = (matches!(found, Some(Found::Key(_))), found.is_none());
+            let (is_key, is_end) = (matches!(found, Some(Found::Key { .. })), found.is_none());
             match found {
-                Some(Found::Key(key)) => batch.push(key),
+                Some(Found::Key { key, record }) => {
+                    batch.push(key);
+                    kept.iter_mut().for_each(|kept| kept.push(record));
+                }
                 Some(Found::Skipped(Skip::Empty)) => skipped.empty += 1,
                 Some(Found::Skipped(Skip::TooLong)) => skipped.too_long += 1,
                 Some(Found::Skipped(Skip::NoField)) => skipped.no_field += 1,
@@ -98,7 +102,8 @@ impl Reading {
                 begun = content.offset();
                 let (batch, skipped) = (std::mem::take(&mut batch), std::mem::take(&mut skipped));
                 let (raw, read) = (content.raw(), content.position(records.lines()));
-                to.send(Message::Keys { batch, skipped, read, raw, commit })?;
+                let records = kept.as_mut().map(std::mem::take);
+                to.send(Message::Keys { batch, records, skipped, read, raw, commit })?;
             }
             if is_end {
                 break;

@@ -42,7 +42,8 @@ impl Records {
         let found = match &mut self.kind {
             Kind::Lines(separator) => {
                 self.lines += 1;
-                line(content, *separator)?.map(|line| line.map_or(Found::Skipped(Skip::TooLong), Found::Key))
+                let found = |key| Found::Key { key, record: key };
+                line(content, *separator)?.map(|line| line.map_or(Found::Skipped(Skip::TooLong), found))
             }
             Kind::Jsonl(jsonl) => {
                 self.lines += 1;
@@ -50,14 +51,14 @@ impl Records {
             }
             Kind::Csv(csv) => csv.next(content)?,
         };
-        let Some(Found::Key(key)) = found else { return Ok(found) };
+        let Some(Found::Key { key, record }) = found else { return Ok(found) };
         let key = if self.trim { key.trim_ascii() } else { key };
         Ok(Some(if self.skip_empty && key.is_empty() {
             Found::Skipped(Skip::Empty)
         } else if key.len() > self.max_key_length {
             Found::Skipped(Skip::TooLong)
         } else {
-            Found::Key(key)
+            Found::Key { key, record }
         }))
     }
 
@@ -107,7 +108,7 @@ pub(super) mod tests {
             loop {
                 let key = match records.next(&mut content)? {
                     None => return Ok((keys, positions)),
-                    Some(Found::Key(key)) => String::from_utf8_lossy(key).into_owned(),
+                    Some(Found::Key { key, .. }) => String::from_utf8_lossy(key).into_owned(),
                     Some(Found::Skipped(skip)) => format!("<{skip:?}>"),
                 };
                 keys.push(key);
@@ -115,6 +116,23 @@ pub(super) mod tests {
             }
         };
         read().map_err(|error: Error| error.to_string().replace(&path.display().to_string(), "a"))
+    }
+
+    /// The records that have keys.
+    pub(crate) fn records(input: &str, content: &[u8]) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, content).unwrap();
+        let job = Job::parse(&format!("[filter]\npath = 'f'\n[input]\npaths = ['a']\n{input}"), "j").unwrap();
+        let mut content = Content::open(&path, 0).unwrap();
+        let mut records = Records::new(&job.rules, &mut content, Position::default()).unwrap();
+        let mut found = Vec::new();
+        while let Some(next) = records.next(&mut content).unwrap() {
+            if let Found::Key { record, .. } = next {
+                found.push(String::from_utf8_lossy(record).into_owned());
+            }
+        }
+        found
     }
 
     /// The keys are the same wherever reading is broken off and taken up.

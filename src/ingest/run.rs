@@ -80,6 +80,7 @@ impl<'a> Ingest<'a> {
         };
         let [output, refused] = self.outputs(&cursor)?;
         let tasks = plan::tasks(self.job, &cursor, inputs)?;
+        self.check_header(&tasks, output.as_ref())?;
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
             PlannedInput { path, length, state: task.state }
@@ -103,7 +104,7 @@ impl<'a> Ingest<'a> {
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;
-            plan::tasks(self.job, &Cursor::default(), inputs)?;
+            plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
         let target = Target::open(self.job, &self.options)?;
         let metadata = target.metadata()?;
@@ -120,6 +121,7 @@ impl<'a> Ingest<'a> {
             }
         };
         let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
+        let header = self.check_header(&tasks, new.as_ref())?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         // Without work nothing is written, so there is nothing new to remember of an output that was taken away.
         let is_writing = has_work || self.new_output;
@@ -132,7 +134,8 @@ impl<'a> Ingest<'a> {
         let paths = [&new, &refused].into_iter().flatten().map(Begin::path);
         let _kept_from_others = target.claim(&entry, paths)?;
         // They are there after any run, with or without work.
-        let outputs = [new.map(Output::open).transpose()?, refused.map(Output::open).transpose()?];
+        let open = |begin: Option<Begin>, header| begin.map(|begin| Output::open(begin, header)).transpose();
+        let outputs = [open(new, header)?, open(refused, None)?];
         let outputs = if is_writing { outputs } else { [None, None] };
         let is_claimed = is_known && before == (cursor.output, cursor.refused);
         let mut engine = Engine::new(self.job, target, cursor, outputs, tasks);
@@ -144,6 +147,16 @@ impl<'a> Ingest<'a> {
         }
         engine.cursor.all_read = !has_work;
         engine.run(watch)
+    }
+
+    /// The header that the output of new keys has to begin with, if any; fails if it begins with something else.
+    fn check_header(&self, tasks: &[Task], output: Option<&Begin>) -> Result<Option<Vec<u8>>, Error> {
+        let header = plan::header(self.job, tasks)?;
+        if let (Some(header), Some(delimiter), Some(output)) = (&header, self.job.header_delimiter(), output)
+        {
+            output.check_header(header, delimiter)?;
+        }
+        Ok(header)
     }
 
     /// Where the outputs of new and of refused keys begin.

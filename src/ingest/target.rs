@@ -127,7 +127,7 @@ impl Target {
         match self {
             Self::Filter(writer) => Ok(keys::insert_unique(writer, keys, new)?),
             Self::Store(target) => {
-                let refused = target.update_mut()?.insert_unique_batch(keys, new)?;
+                let refused = target.update_mut()?.insert_unique_batch_into(keys, new)?;
                 keys::count_refused(&refused, new);
                 Ok(refused)
             }

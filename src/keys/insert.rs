@@ -2,7 +2,7 @@
 
 use crate::{Error, Result, Writer};
 
-/// Inserts keys that are not there yet, as [`Writer::insert_unique_batch`] does, and returns those for which there was
+/// Inserts keys that are not there yet, as [`Writer::insert_unique_batch_into`] does, and returns those for which there was
 /// no room, by their index and with the reason.
 ///
 /// `new` gets one answer a key: whether it is new, which is to say not found before. A key without room is new each
@@ -15,7 +15,7 @@ pub fn insert_unique<K: AsRef<[u8]> + Sync>(
     keys: &[K],
     new: &mut Vec<bool>,
 ) -> Result<Vec<(usize, Error)>> {
-    let refused = writer.insert_unique_batch(keys, new)?;
+    let refused = writer.insert_unique_batch_into(keys, new)?;
     count_refused(&refused, new);
     Ok(refused)
 }

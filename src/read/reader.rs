@@ -1,6 +1,7 @@
 //! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
 //! the file. How a view is looked into: `settled.rs`.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use super::ring::BLOCK;
 use super::view::View;
 use crate::cuckoo::{KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
+use crate::events;
 use crate::format::Metadata;
 use crate::format::frame::HEADER;
 use crate::info::{Facts, Info};
@@ -36,16 +38,21 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
 /// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
 /// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reader {
     number: u64,
     shared: Arc<Shared>,
 }
 
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
 /// The number of the next reader opened in this process; 0 is none.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-#[derive(Debug)]
 struct Shared {
     number: u64,
     files: Files,
@@ -74,6 +81,7 @@ impl Reader {
         let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
+        events::opened(&files.data, "read");
         let hasher = view.hasher();
         let view = Arc::new(view);
         if options.follow {
@@ -91,8 +99,9 @@ impl Reader {
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
-    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        self.shared.hasher.hash(key).ok_or_else(|| self.caller_hashes())
+    #[inline]
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
+        self.shared.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
     }
 
     fn caller_hashes(&self) -> Error {
@@ -108,7 +117,8 @@ impl Reader {
     /// wrong with a file that has taken this one's place.
     // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
     #[inline(always)]
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
         if let Some(view) = recent::take() {
             let found = view.contains_in_line(self.number, key);
             recent::put_back(view);
@@ -164,22 +174,40 @@ impl Reader {
         Err(Error::Replaced { path: self.shared.files.data.clone() })
     }
 
-    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order.
+    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order.
     /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
     /// says. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_batch_into(keys, &mut found)?;
+        Ok(found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
+    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
         let hash =
             |view: &View, key: &K| view.hasher().hash(key.as_ref()).ok_or_else(|| self.caller_hashes());
-        self.contains_all(keys, hash, |key| self.contains(key.as_ref()), found)
+        self.contains_each(keys, hash, |key| self.contains(key), found)
     }
 
     /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
-        self.contains_all(hashes, hash, |hash| self.contains_hash(*hash), found)
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_hash_batch_into(hashes, &mut found)?;
+        Ok(found)
     }
 
-    fn contains_all<T: Sync>(
+    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
+    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
+        self.contains_each(hashes, hash, |hash| self.contains_hash(*hash), found)
+    }
+
+    fn contains_each<T: Sync>(
         &self,
         items: &[T],
         hash: impl Fn(&View, &T) -> Result<KeyHash> + Sync,
@@ -210,7 +238,8 @@ impl Reader {
     /// that many copies or more; it is also the answer where a bucket is quarantined. Errors as for
     /// [`contains`](Self::contains).
     #[inline]
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
+        let key = key.as_ref();
         if let Some(view) = recent::take() {
             let count = view.count_in_line(self.number, key);
             recent::put_back(view);
@@ -262,6 +291,17 @@ impl Reader {
                 })
             }))
         })
+    }
+
+    /// Copies of all keys as of the last commit: those inserted, less those removed. In a set, of unique inserts, these are
+    /// the keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    pub fn len(&self) -> Result<u64> {
+        self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
     }
 
     /// The metadata as of the last commit.

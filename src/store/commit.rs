@@ -25,6 +25,7 @@ use super::sealed::Sealed;
 use super::version::{Done, ShardFile, Version};
 use crate::disk::Disk;
 use crate::error::IoContext;
+use crate::events;
 use crate::system::new_uuid;
 
 /// What makes a commit happen once, however often it is tried.
@@ -78,14 +79,20 @@ impl Store {
     /// that it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
+        let (root, mut seen) = (&self.files.root, change.base);
         loop {
             let newest = self.newest()?;
             if let Some(done) = change.already(&newest) {
                 return Ok(Committed::Already(done));
             }
             self.check_base(change, &newest)?;
-            let id = new_uuid(&self.files.root)?;
+            if newest.number > seen {
+                seen = newest.number;
+                events::store_rebased(root, change.base, seen);
+            }
+            let id = new_uuid(root)?;
             if let Some(version) = self.try_publish(change.on(&newest, id), newest.number)? {
+                events::store_committed(root, version.number, change.base);
                 return Ok(Committed::New(version));
             }
         }

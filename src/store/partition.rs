@@ -35,8 +35,9 @@ impl Partition {
 
 impl Store {
     /// The hash of a key under the store's seed; [`CallerHashes`](crate::Error::CallerHashes) if the caller hashes.
-    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
-        let hash = self.description.hasher().hash(key);
+    #[inline]
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
+        let hash = self.description.hasher().hash(key.as_ref());
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.files.root.clone() })?)
     }
 

@@ -1,5 +1,6 @@
 //! Lookups in one version of a store.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -26,13 +27,19 @@ const BLOCK: usize = 1 << 18;
 /// The file of a shard is opened and mapped at the first lookup in it, after it was compared with what the version
 /// says of it. Once opened, it is read even if a vacuum removes it. Later versions are seen after
 /// [`refresh`](Self::refresh).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoreReader {
     store: Store,
     snapshot: Arc<Snapshot>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for StoreReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, version) = (self.store.path(), self.version().number);
+        f.debug_struct("StoreReader").field("path", &path).field("version", &version).finish_non_exhaustive()
+    }
+}
+
 struct Snapshot {
     version: Version,
     /// Of each shard its filter, once it was opened.
@@ -175,7 +182,8 @@ impl StoreReader {
     /// found present at the rate that [`StoreInfo::expected_false_positive_rate`] gives.
     ///
     /// Fails as [`Reader::contains`] does, and where the file of the shard is not the one that the version names.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_hash(self.store.hash(key)?)
     }
 
@@ -185,7 +193,8 @@ impl StoreReader {
     }
 
     /// How many copies of the key are stored, as [`Reader::count`] says.
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    #[inline]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
         self.count_hash(self.store.hash(key)?)
     }
 
@@ -194,18 +203,36 @@ impl StoreReader {
         Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count_hash(hash))?)
     }
 
-    /// Looks up many keys, several times as fast as one by one: `found` gets one answer a key, in their order. Works on
-    /// as many threads as [`Options::threads`] says. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K], found: &mut Vec<bool>) -> Result<()> {
-        self.contains_all(keys, |key| self.store.hash(key.as_ref()), found)
+    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Works on as many
+    /// threads as [`Options::threads`] says. Errors as for [`contains`](Self::contains).
+    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_batch_into(keys, &mut found)?;
+        Ok(found)
+    }
+
+    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
+    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
+        &self,
+        keys: &[K],
+        found: &mut Vec<bool>,
+    ) -> Result<()> {
+        self.contains_each(keys, |key| self.store.hash(key), found)
     }
 
     /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        self.contains_all(hashes, |hash| Ok(*hash), found)
+    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        self.contains_hash_batch_into(hashes, &mut found)?;
+        Ok(found)
     }
 
-    fn contains_all<K: Sync>(
+    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
+    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
+        self.contains_each(hashes, |hash| Ok(*hash), found)
+    }
+
+    fn contains_each<K: Sync>(
         &self,
         keys: &[K],
         hash: impl Fn(&K) -> Result<KeyHash> + Sync,
@@ -221,7 +248,7 @@ impl StoreReader {
             let mut answers = Vec::new();
             for (shard, _) in &partition.shards {
                 let Some(filter) = self.shard(*shard)? else { continue };
-                filter.contains_hash_batch(partition.hashes_of(*shard), &mut answers)?;
+                filter.contains_hash_batch_into(partition.hashes_of(*shard), &mut answers)?;
                 for (index, answer) in partition.indices_of(*shard).iter().zip(&answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = *answer;

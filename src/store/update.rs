@@ -3,6 +3,7 @@
 //!
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,16 +35,26 @@ const PIECE: usize = 1 << 20;
 /// A shard that is touched gets a working copy of its own, into which keys go without a journal. Dropping the update
 /// removes the working copies. Any number of updates may be made at the same time; of two that change the same shard,
 /// the one that commits first wins.
-#[derive(Debug)]
 pub struct Update {
-    store: Store,
+    pub(super) store: Store,
     base: Version,
     scratch: Option<PathBuf>,
     /// Of each shard its working copy, once it was touched.
     drafts: Vec<Option<Draft>>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Update {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (base, touched) = (self.base.number, self.touched());
+        let path = self.store.path();
+        f.debug_struct("Update")
+            .field("path", &path)
+            .field("base", &base)
+            .field("touched", &touched)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Draft {
     name: Name,
     path: PathBuf,
@@ -52,7 +63,7 @@ struct Draft {
 
 /// What is done with each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Deed {
+pub(super) enum Deed {
     Insert,
     InsertUnique,
     Remove,
@@ -91,62 +102,7 @@ impl Update {
         self.drafts.iter().flatten().count()
     }
 
-    /// Stores one more copy of each key, and returns those refused, by their index and with the reason, as
-    /// [`Writer::insert_batch`] does. Works on as many threads as [`Options::threads`] says, each with a shard of its
-    /// own. Any other error ends the batch; what was inserted before it still belongs to the update.
-    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, FilterError)>> {
-        let store = self.store.clone();
-        self.take_all(keys, |key| store.hash(key.as_ref()), Deed::Insert, &mut Vec::new())
-    }
-
-    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
-    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, FilterError)>> {
-        self.take_all(hashes, |hash| Ok(*hash), Deed::Insert, &mut Vec::new())
-    }
-
-    /// Stores each key unless it is found already, and otherwise as [`insert_batch`](Self::insert_batch): of equal keys,
-    /// the first counts. `stored` gets one answer a key, whether it was stored.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, FilterError)>> {
-        let store = self.store.clone();
-        self.take_all(keys, |key| store.hash(key.as_ref()), Deed::InsertUnique, stored)
-    }
-
-    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(
-        &mut self,
-        hashes: &[KeyHash],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, FilterError)>> {
-        self.take_all(hashes, |hash| Ok(*hash), Deed::InsertUnique, stored)
-    }
-
-    /// Removes one copy of each key, as [`Writer::remove_batch`] does; `removed` gets one answer a key, whether a copy was
-    /// removed.
-    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K], removed: &mut Vec<bool>) -> Result<()> {
-        let store = self.store.clone();
-        self.take_all(keys, |key| store.hash(key.as_ref()), Deed::Remove, removed).map(drop)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), even if inserts were skipped: see [`Writer::remove_unchecked`].
-    pub fn remove_unchecked_batch<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-        removed: &mut Vec<bool>,
-    ) -> Result<()> {
-        let store = self.store.clone();
-        self.take_all(keys, |key| store.hash(key.as_ref()), Deed::RemoveUnchecked, removed).map(drop)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
-    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
-        self.take_all(hashes, |hash| Ok(*hash), Deed::Remove, removed).map(drop)
-    }
-
-    fn take_all<K: Sync>(
+    pub(super) fn take_all<K: Sync>(
         &mut self,
         keys: &[K],
         hash: impl Fn(&K) -> Result<KeyHash> + Sync,
@@ -190,8 +146,10 @@ impl Update {
             let mut done = Vec::new();
             let refused = match deed {
                 Deed::Insert => draft.writer.insert_hash_batch(&hashes)?,
-                Deed::InsertUnique => draft.writer.insert_unique_hash_batch(&hashes, &mut done)?,
-                Deed::Remove => draft.writer.remove_hash_batch(&hashes, &mut done).map(|()| Vec::new())?,
+                Deed::InsertUnique => draft.writer.insert_unique_hash_batch_into(&hashes, &mut done)?,
+                Deed::Remove => {
+                    draft.writer.remove_hash_batch_into(&hashes, &mut done).map(|()| Vec::new())?
+                }
                 Deed::RemoveUnchecked => {
                     for hash in &hashes {
                         done.push(draft.writer.remove_unchecked_hash(*hash)?);

@@ -20,6 +20,7 @@ use super::files::{Name, names};
 use super::version::{FIRST, Version};
 use crate::disk::Disk;
 use crate::error::IoContext;
+use crate::events;
 use crate::system::new_uuid;
 
 /// The operation of the version that a vacuum makes.
@@ -114,6 +115,7 @@ impl Store {
             }
         };
         self.sweep(limits, &kept, &mut told)?;
+        events::store_vacuumed(&self.files.root, told.versions, told.files, told.bytes);
         Ok(told)
     }
 

@@ -1,8 +1,8 @@
 //! The locks of a filter. The kernel frees all of them when their owner dies.
 //!
 //! * The **gate** is a `flock` on the data file itself, held only while opening (and recovering).
-//! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed or removed. It is only touched under
-//!   the gate. It is tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
+//! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed. It is only touched under the gate. It is
+//!   tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
 //! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but
 //!   belongs to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
 //! * The **turn** is a lock on another byte of it. Whoever waits for the gate exclusively holds it, and openings that
@@ -12,18 +12,24 @@
 //! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has no such locks, gate and
 //! writer lock are enough as long as nobody removes the lock file.
 //!
+//! The lock file of a filter that never came to be is removed again, by who made it ([`Held::of_new`]). Another process
+//! may have opened it before, and get the lock of a file without a name. So whoever has taken the writer lock looks
+//! whether the name still leads to that file ([`Held::is_at`]), and starts over if not. Since only the owner of the
+//! exclusive lock removes the file, nobody removes one whose lock somebody holds and has found at its name.
+//!
 //! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fs2::FileExt;
 
 use super::disk::Disk;
-use super::files::Files;
+use super::files::{Files, Inode, inode_of};
 use super::rights::{self, Rights};
 use crate::error::{Error, IoContext, Result};
 
@@ -33,7 +39,11 @@ const LAST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A lock on a file, given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Held(File);
+pub(crate) struct Held {
+    file: File,
+    /// Of a lock file that this process has made: of which filter, and how to remove it.
+    made: Option<(Files, Arc<dyn Disk>)>,
+}
 
 /// Until when a lock is waited for; `None` is without end.
 pub(crate) type Deadline = Option<Instant>;
@@ -51,7 +61,7 @@ impl Held {
             let free = contended(uninterrupted(|| FileExt::try_lock_shared(&own))).at(path, "lock")?;
             Ok(free.then_some(()))
         })?;
-        Ok(Self(own))
+        Ok(Self::new(own))
     }
 
     /// The gate, exclusively; the file is open for writing. [`Error::Stalled`] if others keep it until the deadline.
@@ -62,28 +72,53 @@ impl Held {
             let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&own))).at(path, "lock")?;
             Ok(free.then_some(()))
         })?;
-        Ok(Self(own))
+        Ok(Self::new(own))
     }
 
     /// A shared lock, unless somebody holds it exclusively.
     pub(crate) fn try_shared(file: File, path: &Path) -> Result<Option<Self>> {
         let free = contended(uninterrupted(|| FileExt::try_lock_shared(&file))).at(path, "lock")?;
-        Ok(free.then_some(Self(file)))
+        Ok(free.then_some(Self::new(file)))
     }
 
     /// Makes a shared lock exclusive. If somebody else holds one too, it fails, and the shared lock is given up: the
     /// conversion is not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
-        let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.0))).at(path, "lock")?;
+        let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.file))).at(path, "lock")?;
         Ok(free.then_some(self))
+    }
+
+    const fn new(file: File) -> Self {
+        Self { file, made: None }
+    }
+
+    /// Whether the name leads to the locked file. One that was removed may be locked as well, and means nothing.
+    pub(crate) fn is_at(&self, path: &Path) -> Result<bool> {
+        let own = Inode::of(&self.file.metadata().at(path, "look at")?);
+        Ok(inode_of(path).at(path, "look at")? == Some(own))
+    }
+
+    /// The exclusive lock of a filter that does not exist yet, whose lock file this process has made. If the filter does not
+    /// exist either when the lock is given up, the lock file is removed.
+    pub(crate) fn of_new(mut self, files: &Files, disk: &Arc<dyn Disk>) -> Self {
+        self.made = Some((files.clone(), disk.clone()));
+        self
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // Before the lock is given up: nobody else may have it when the file goes.
+        if let Some((files, disk)) = self.made.take()
+            && files.inode().is_ok_and(|found| found.is_none())
+            && self.is_at(&files.lock).is_ok_and(|is_at| is_at)
+        {
+            // If it stays, it does no harm.
+            let _ = disk.remove(&files.lock);
+        }
         // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
         // process.
-        let _ = FileExt::unlock(&self.0);
+        let _ = FileExt::unlock(&self.file);
     }
 }
 
@@ -226,20 +261,20 @@ mod byte {
     }
 }
 
-/// The file of the writer lock, with the rights of `model`. It is created if it does not exist yet.
-pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<File> {
+/// The file of the writer lock, with the rights of `model`. It is created if it does not exist yet; true if it was.
+pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<(File, bool)> {
     loop {
         match OpenOptions::new().read(true).write(true).open(&files.lock) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             outcome => {
                 let file = outcome.at(&files.lock, "open")?;
                 model.into_iter().for_each(|model| model.keep(&file));
-                return Ok(file);
+                return Ok((file, false));
             }
         }
         match rights::create(disk, &files.lock, model) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            outcome => return outcome.at(&files.lock, "create"),
+            outcome => return Ok((outcome.at(&files.lock, "create")?, true)),
         }
     }
 }

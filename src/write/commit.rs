@@ -16,6 +16,7 @@ use super::pending::Pending;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
+use crate::events;
 use crate::file::{Journal, LiveCopy, PublishedFile, UnpublishedFile};
 use crate::format::frame::Header;
 use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
@@ -150,7 +151,9 @@ impl WriterState {
             Some(journal) => journal,
             none => none.insert(journal_of(published)?),
         };
-        published.checkpoint(journal, &copy, superblock)
+        published.checkpoint(journal, &copy, superblock)?;
+        events::checkpointed(&files.data, *commit);
+        Ok(())
     }
 
     /// Through the journal, then into the file.

@@ -8,6 +8,7 @@ use super::transaction::{Transaction, Work};
 use super::writer::Writer;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
+use crate::events;
 use crate::file::{
     Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
 };
@@ -36,6 +37,15 @@ impl Options {
 }
 
 impl Writer {
+    /// Opens an existing filter for writing, with [`Options::new`]; [`Error::NotFound`] where there is none. To create it
+    /// then, use [`Options::open`].
+    ///
+    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the filter,
+    /// and with whatever is wrong with the file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open_existing(path)
+    }
+
     fn open_or_create(path: &Path, options: &Options) -> Result<Self> {
         loop {
             match Self::open_existing(path, options) {
@@ -56,7 +66,8 @@ impl Writer {
         let OpenedToWrite { published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let writer = Self::over(files, options, published, journal, lock);
-        options.check_fits(&writer.files.data, writer.open()?.transaction.work.identity().geometry.slots)?;
+        options.check_fits(&writer.files.data, writer.state()?.transaction.work.identity().geometry.slots)?;
+        events::opened(&writer.files.data, "write");
         Ok(writer)
     }
 
@@ -108,6 +119,7 @@ impl Writer {
         let lock = lock_absent(&files, &options.disk, options.wait)?;
         let (file, counts) = fill(&files)?;
         let identity = file.identity;
+        events::created(&files.data, identity.geometry.regions());
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };

@@ -64,7 +64,7 @@ impl Writer {
     ) -> Result<Result<(), InVain>> {
         let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
         let (theirs, _) = copy?;
-        let ours = *self.open()?.transaction.work.identity();
+        let ours = *self.state()?.transaction.work.identity();
         if let Some(difference) = difference(&view.superblock.identity, &ours) {
             let path = other.path().to_owned();
             return Err(Error::Unlike { path, other: self.files.data.clone(), difference });
@@ -78,7 +78,7 @@ impl Writer {
                 geometry = self.doubled_for(&theirs.counts, regions, geometry, crowded.take())?;
             }
             let max_kicks = self.options.max_kicks;
-            let target = self.open_mut()?.transaction.work.target_mut();
+            let target = self.state_mut()?.transaction.work.target_mut();
             let target = target.with(|pending| &*pending.sorted());
             let identity = Identity { geometry, ..ours };
             let pass = Pass { view, target, identity, mode, max_kicks };
@@ -107,7 +107,7 @@ impl Writer {
         geometry: Geometry,
         crowded: Option<RegionId>,
     ) -> Result<Geometry> {
-        let state = self.open()?;
+        let state = self.state()?;
         let path = &self.files.data;
         let ours = state.transaction.work.identity().geometry.regions();
         // Both as if doubled to this many regions: the most that there can be to store.

@@ -26,7 +26,7 @@ pub struct Limits {
 impl Writer {
     /// How far the filter may grow.
     pub fn limits(&self) -> Result<Limits> {
-        let policy = self.open()?.policy;
+        let policy = self.state()?.policy;
         Ok(Limits {
             growth: policy.growth,
             max_file_size: Some(policy.max_file_size).filter(|bytes| *bytes != 0),
@@ -42,7 +42,7 @@ impl Writer {
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         let Limits { growth, max_file_size, max_false_positive_rate } = limits;
         max_false_positive_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))?;
-        let open = self.open_mut()?;
+        let open = self.state_mut()?;
         let length = open.transaction.work.identity().geometry.file_length();
         if let Some(limit) = max_file_size
             && limit < length

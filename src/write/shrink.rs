@@ -23,7 +23,7 @@ impl Writer {
 
     /// As [`shrink`](Self::shrink); `progress` is told the regions done, and all there are, after each.
     pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let transaction = &self.open()?.transaction;
+        let transaction = &self.state()?.transaction;
         let (identity, counts) = (*transaction.work.identity(), transaction.counts());
         let refused = |path: &std::path::Path, reason| Error::Shrink { path: path.to_owned(), reason };
         let Some(geometry) = identity.geometry.halved() else {
@@ -61,7 +61,7 @@ impl Writer {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Result<UnpublishedFile>, Counts, Option<RegionId>)> {
         let max_kicks = self.options.max_kicks;
-        let source = self.open_mut()?.transaction.work.target_mut().with(|pending| &*pending.sorted());
+        let source = self.state_mut()?.transaction.work.target_mut().with(|pending| &*pending.sorted());
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
         let (mut found, mut full) = (Counts::default(), None);

@@ -1,11 +1,15 @@
 //! The one process that changes a filter: what users call.
 
-use super::commit::{CommitFailure, WriterState};
+use std::fmt;
+use std::path::Path;
+
+use super::commit::{CommitFailure, Committed, WriterState};
 use super::doubling;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::{KeyHash, RegionId};
 use crate::error::{Error, GrowthRefusal, Result};
+use crate::events;
 use crate::file::{Found, Journal};
 use crate::format::{Growth, Metadata};
 use crate::growth;
@@ -24,7 +28,6 @@ use crate::system::Files;
 /// and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
 /// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
 /// `AsRef` or where progress is told, leaves the transaction whole.
-#[derive(Debug)]
 pub struct Writer {
     pub(super) files: Files,
     pub(super) options: Options,
@@ -32,12 +35,24 @@ pub struct Writer {
     pub(super) open: Option<Box<WriterState>>,
 }
 
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Writer");
+        fields.field("path", &self.path());
+        match &self.open {
+            Some(open) => fields.field("commit", &open.committed.commit),
+            None => fields.field("poisoned", &true),
+        };
+        fields.finish_non_exhaustive()
+    }
+}
+
 impl Writer {
-    pub(super) fn open(&self) -> Result<&WriterState> {
+    pub(super) fn state(&self) -> Result<&WriterState> {
         self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    pub(super) fn open_mut(&mut self) -> Result<&mut WriterState> {
+    pub(super) fn state_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
@@ -60,9 +75,31 @@ impl Writer {
         outcome
     }
 
+    /// The filter's path: absolute, with all symbolic links resolved when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.files.data
+    }
+
+    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set, of unique
+    /// inserts, these are the keys that were stored; a key that was found already, which may be a false positive, is not
+    /// counted.
+    pub fn len(&self) -> Result<u64> {
+        Ok(self.state()?.transaction.counts().copies())
+    }
+
+    /// Whether [`len`](Self::len) is 0.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
     /// The hash of a key under this filter's seed.
     #[inline]
-    pub fn hash(&self, key: &[u8]) -> Result<KeyHash> {
+    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
+        self.hash_of(key.as_ref())
+    }
+
+    #[inline]
+    fn hash_of(&self, key: &[u8]) -> Result<KeyHash> {
         let open = self.open.as_deref();
         let hash = open.and_then(|open| open.transaction.work.identity().hasher.hash(key));
         hash.ok_or_else(|| self.no_hash())
@@ -71,30 +108,32 @@ impl Writer {
     #[cold]
     fn no_hash(&self) -> Error {
         let unhashed = |_: &WriterState| Error::CallerHashes { path: self.files.data.clone() };
-        self.open().map_or_else(|poisoned| poisoned, unhashed)
+        self.state().map_or_else(|poisoned| poisoned, unhashed)
     }
 
     /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
     /// present at the rate that [`Info::expected_false_positive_rate`] gives.
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.contains_hash(self.hash(key)?)
     }
 
     /// As [`contains`](Self::contains).
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        self.open()?.transaction.contains(hash)
+        self.state()?.transaction.contains(hash)
     }
 
     /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
     /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
     /// that many copies or more; it is also the answer where a bucket is quarantined.
-    pub fn count(&self, key: &[u8]) -> Result<u32> {
+    #[inline]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
         self.count_hash(self.hash(key)?)
     }
 
     /// As [`count`](Self::count).
     pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        self.open()?.transaction.count(hash)
+        self.state()?.transaction.count(hash)
     }
 
     /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
@@ -103,7 +142,8 @@ impl Writer {
     /// good: further copies change nothing, and neither does removing them. Doubles the filter if it has no room. Fails
     /// with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not double; the transaction stays
     /// whole.
-    pub fn insert(&mut self, key: &[u8]) -> Result<()> {
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.insert_hash(self.hash(key)?)
     }
 
@@ -129,7 +169,8 @@ impl Writer {
     /// A key that matches the entry of another one is not stored. Such skipped inserts are counted, and removals
     /// are refused from then on, as they could take the entry that the skipped key relies on. Errors as for
     /// [`insert`](Self::insert).
-    pub fn insert_unique(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn insert_unique(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_unique_hash(self.hash(key)?)
     }
 
@@ -143,7 +184,7 @@ impl Writer {
 
     #[inline(never)]
     fn insert_unique_slowly(&mut self, hash: KeyHash) -> Result<bool> {
-        let transaction = &mut self.open_mut()?.transaction;
+        let transaction = &mut self.state_mut()?.transaction;
         if transaction.contains(hash)? {
             transaction.skipped();
             return Ok(false);
@@ -156,7 +197,8 @@ impl Writer {
     /// Remove only what was inserted: removing a key that was not can take the entry of another key that
     /// matches it, which is then lost. Fails with [`Error::UnsafeRemove`] if the filter has answered inserts
     /// without storing; [`remove_unchecked`](Self::remove_unchecked) goes on all the same.
-    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_hash(self.hash(key)?)
     }
 
@@ -168,7 +210,7 @@ impl Writer {
 
     /// A few instructions, as it comes before each removal: with more of them, fewer removals are under way at once.
     pub(super) fn check_removals(&self) -> Result<()> {
-        let transaction = &self.open()?.transaction;
+        let transaction = &self.state()?.transaction;
         if transaction.unrecorded() == 0 { Ok(()) } else { Err(self.unsafe_removal(transaction)) }
     }
 
@@ -185,7 +227,8 @@ impl Writer {
 
     /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
     /// lost with it.
-    pub fn remove_unchecked(&mut self, key: &[u8]) -> Result<bool> {
+    #[inline]
+    pub fn remove_unchecked(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_unchecked_hash(self.hash(key)?)
     }
 
@@ -202,17 +245,17 @@ impl Writer {
 
     /// The metadata as the transaction has it.
     pub fn metadata(&self) -> Result<&Metadata> {
-        Ok(&self.open()?.transaction.metadata)
+        Ok(&self.state()?.transaction.metadata)
     }
 
     /// The metadata to change, committed and rolled back with the keys.
     pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
-        Ok(&mut self.open_mut()?.transaction.metadata)
+        Ok(&mut self.state_mut()?.transaction.metadata)
     }
 
     /// The filter as the open transaction has it.
     pub fn info(&self) -> Result<Info> {
-        let WriterState { transaction, committed, policy, journal, .. } = self.open()?;
+        let WriterState { transaction, committed, policy, journal, .. } = self.state()?;
         Ok(Info::from(Facts {
             identity: *transaction.work.identity(),
             policy: *policy,
@@ -240,7 +283,7 @@ impl Writer {
     /// Fails as [`commit`](Self::commit) does.
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
-        let transaction = &mut self.open_mut()?.transaction;
+        let transaction = &mut self.state_mut()?.transaction;
         let before = transaction.counts();
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic, so nothing is changed before it was called for the last time.
@@ -254,6 +297,7 @@ impl Writer {
         if unwritten {
             self.checkpoint()?;
         }
+        events::repaired(&self.files.data, quarantined.len());
         Ok(Repair { quarantined, superblock, live, recounted })
     }
 
@@ -277,8 +321,16 @@ impl Writer {
     }
 
     pub(super) fn make_room(&mut self, region: RegionId) -> Result<()> {
+        let outcome = self.try_make_room(region);
+        if let Err(error) = &outcome {
+            events::refused(&self.files.data, error);
+        }
+        outcome
+    }
+
+    fn try_make_room(&mut self, region: RegionId) -> Result<()> {
         let path = &self.files.data;
-        let WriterState { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.state()?;
         if policy.growth == Growth::Never {
             let slots = transaction.work.identity().geometry.slots_in_all();
             let load = transaction.counts().used() as f64 / slots as f64;
@@ -290,16 +342,17 @@ impl Writer {
 
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
-        let WriterState { transaction, policy, .. } = self.open()?;
+        let WriterState { transaction, policy, .. } = self.state()?;
         let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
         let reason: Option<GrowthRefusal> = growth::refusal(geometry, policy, &counts, crowded, void_allowed);
         if let Some(reason) = reason {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let target = self.open_mut()?.transaction.work.target_mut();
+        let target = self.state_mut()?.transaction.work.target_mut();
         let (doubled, counts) =
             doubling::double(target.with(|pending| &*pending.sorted()), &counts, progress)?;
         if let Some(mut open) = self.open.take() {
+            events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
             open.transaction = open.transaction.moved_to(doubled, counts);
             self.open = Some(open);
         }
@@ -315,7 +368,16 @@ impl Writer {
     /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
     pub fn commit(&mut self) -> Result<()> {
         let open = self.take()?;
+        let before = open.committed.commit;
         let (open, outcome) = open.commit(&self.files, &self.options);
+        match (&open, &outcome) {
+            (Some(open), Ok(())) if open.committed.commit != before => {
+                let Committed { commit, counts, .. } = &open.committed;
+                events::committed(&self.files.data, *commit, counts.entries());
+            }
+            (None, Err(error)) => events::poisoned(&self.files.data, error),
+            _ => {}
+        }
         self.open = open;
         outcome
     }

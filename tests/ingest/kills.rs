@@ -174,6 +174,29 @@ fn growing() -> Case {
     })
 }
 
+/// Rows with fields in quotes, in two files with one header, some of which come again; the output is compressed or not.
+#[test]
+fn whole_records_survive_kills() {
+    for output in ["new", "new.zst"] {
+        let case = Case::new(output, move |folder| {
+            let urls = input();
+            let rows = |lines: &mut dyn Iterator<Item = &str>| {
+                let rows = lines
+                    .enumerate()
+                    .map(|(number, url)| format!("{number},\"{url}\",\"of\r\n\"\"{number}\"\"\"\r\n"));
+                format!("number,url,text\r\n{}", rows.collect::<String>())
+            };
+            folder.write("a.csv", rows(&mut urls.lines().take(12_000)));
+            folder.write("b.csv", gzip(rows(&mut urls.lines().skip(8_000)).as_bytes()));
+            folder.job("paths = ['*.csv']\nformat = 'csv'\nfield = 'url'", 500);
+            let job = folder.text("job.toml").replace("\"new\"", &format!("\"{output}\""));
+            folder.write("job.toml", job + "records = true\n");
+        });
+        assert!(case.whole.entries > 12_000);
+        case.killed_at_random(kills(40));
+    }
+}
+
 #[test]
 fn a_growing_filter_survives_kills_at_random_moments() {
     let case = growing();

@@ -1,5 +1,5 @@
 //! Invariants: the output holds each new key once, in the order of the inputs; what the job did not write is
-//! never cut or overwritten. Keys without room go to both outputs, also when the job is killed meanwhile.
+//! never cut or overwritten. Where records are asked for, they are as in the inputs, under one header. Keys without room go to both outputs, also when the job is killed meanwhile.
 
 use crate::run::{Folder, lines};
 use crate::sample::{gzip, unzstd};
@@ -92,6 +92,58 @@ fn keys_of_nul_inputs_end_with_nul() {
     folder.job("paths = ['a']\nformat = 'nul'", 2);
     folder.ingest();
     assert_eq!(folder.text("new"), "1\n1\x002\x00");
+}
+
+#[test]
+fn whole_records_are_written_under_the_header_of_the_inputs() {
+    let folder = Folder::new();
+    folder.write("a", "\u{feff}id,url\r\n1,x\r\n2,\"y\n\"\"z\"\r\n3,x\r\n4\r\n");
+    folder.write("b.gz", gzip(b"id,url\n\n5,\"x\"\n6,new\n"));
+    folder.job("paths = ['a', 'b.gz']\nformat = 'csv'\nfield = 'url'", 1);
+    let job = folder.text("job.toml") + "records = true\n";
+    folder.write("job.toml", &job);
+    folder.ingest();
+    let expected = "id,url\n1,x\n2,\"y\n\"\"z\"\n6,new\n";
+    assert_eq!(folder.text("new"), expected);
+
+    // Later runs write no second header.
+    folder.write("c", "id,url\n7,x\n8,newer");
+    folder.write("job.toml", job.replace("'a', 'b.gz'", "'a', 'b.gz', 'c'"));
+    folder.ingest();
+    assert_eq!(folder.text("new"), format!("{expected}8,newer\n"));
+    folder.write("d", "url,id\nlast,9\n");
+    let with_d = job.replace("'a', 'b.gz'", "'a', 'b.gz', 'c', 'd'");
+    folder.write("job.toml", &with_d);
+    folder
+        .run(&["ingest", "job.toml"], "")
+        .refused(&["new: does not begin with the header of the inputs, url,id"]);
+    folder.write("e", "id,url\n10,e\n");
+    folder.write("job.toml", with_d.replace("'d'", "'e', 'd'"));
+    folder.run(&["ingest", "job.toml", "--new-output"], "").refused(&["new: exists already"]);
+    std::fs::rename(folder.path("new"), folder.path("taken")).unwrap();
+    folder
+        .run(&["ingest", "job.toml"], "")
+        .refused(&["e: has another header than d: id,url", "job of its own"]);
+    assert!(!folder.path("new").exists());
+    folder.write("job.toml", job.replace("'a', 'b.gz'", "'e'").replace("\"new\"", "\"new.zst\""));
+    folder.ingest();
+    assert_eq!(unzstd(&folder.read("new.zst")), b"id,url\n10,e\n");
+}
+
+#[test]
+fn whole_lines_are_written_of_json_and_of_lines_that_are_trimmed() {
+    let folder = Folder::new();
+    folder.write("a", "{\"n\": 1, \"url\":\"x\\n\"}\n{\"url\":\"y\"}\r\n\n{\"url\":\"x\\u000a\"}\n");
+    folder.job("paths = ['a']\nformat = 'jsonl'\nfield = 'url'", 1);
+    folder.write("job.toml", folder.text("job.toml") + "records = true\n");
+    folder.ingest();
+    assert_eq!(folder.text("new"), "{\"n\": 1, \"url\":\"x\\n\"}\n{\"url\":\"y\"}\r\n");
+    let folder = Folder::new();
+    folder.write("a", " 1 \n1\n\t2");
+    folder.job("paths = ['a']\ntrim = true", 1);
+    folder.write("job.toml", folder.text("job.toml") + "records = true\n");
+    folder.ingest();
+    assert_eq!(folder.text("new"), " 1 \n\t2\n");
 }
 
 /// A filter of one region that does not grow, and more keys than it has room for.

@@ -37,9 +37,9 @@ fn a_store_answers_as_one_filter_does() {
         // Half of each round's keys are there already.
         let keys = keys(round * part..(round + 1) * part + part / 2);
         let mut update = store.update().unwrap();
-        assert!(update.insert_unique_batch(&keys, &mut found).unwrap().is_empty());
+        assert!(update.insert_unique_batch_into(&keys, &mut found).unwrap().is_empty());
         assert!(matches!(update.commit("insert", None).unwrap(), Committed::New(_)));
-        assert!(writer.insert_unique_batch(&keys, &mut also).unwrap().is_empty());
+        assert!(writer.insert_unique_batch_into(&keys, &mut also).unwrap().is_empty());
         assert!(found == also, "round {round}");
     }
     writer.commit().unwrap();
@@ -61,12 +61,12 @@ fn a_store_answers_as_one_filter_does() {
     let absent = capacity * 2;
     for (from, to) in [(0, inserted), (1 << 40, (1 << 40) + absent)] {
         let keys = keys(from..to);
-        reader.contains_batch(&keys, &mut found).unwrap();
-        filter.contains_batch(&keys, &mut also).unwrap();
+        reader.contains_batch_into(&keys, &mut found).unwrap();
+        filter.contains_batch_into(&keys, &mut also).unwrap();
         assert!(found == also);
-        joined.contains_batch(&keys, &mut also).unwrap();
+        joined.contains_batch_into(&keys, &mut also).unwrap();
         assert!(found == also);
-        again.contains_batch(&keys, &mut also).unwrap();
+        again.contains_batch_into(&keys, &mut also).unwrap();
         assert!(found == also);
         for (key, found) in keys.iter().zip(&found).step_by(997) {
             assert_eq!(reader.contains(key).unwrap(), *found);
@@ -102,11 +102,11 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
     let generation = |shard| reader.shard(shard).unwrap().map(|filter| filter.info().unwrap().generation);
     assert!(generation(0) >= Some(2) && generation(1) == Some(0) && generation(2).is_none());
     let mut found = Vec::new();
-    reader.contains_batch(&all, &mut found).unwrap();
+    reader.contains_batch_into(&all, &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     let joined = dir.path().join("joined.gowk");
     reader.join_to(&joined, &mut |_, _| {}).unwrap();
-    Reader::open(&joined).unwrap().contains_batch(&all, &mut found).unwrap();
+    Reader::open(&joined).unwrap().contains_batch_into(&all, &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(
         Store::create_from(
@@ -133,7 +133,7 @@ fn copies_are_counted_over_all_shards() {
         assert!(update.insert_batch(&keys(0..200_u64.saturating_sub(copies).max(1))).unwrap().is_empty());
     }
     let mut removed = Vec::new();
-    update.remove_batch(&keys(100..150), &mut removed).unwrap();
+    update.remove_batch_into(&keys(100..150), &mut removed).unwrap();
     assert!(removed.iter().all(|removed| *removed));
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();

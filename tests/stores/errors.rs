@@ -209,7 +209,7 @@ fn stores_keep_to_what_they_were_created_for() {
     update.commit("insert", None).unwrap();
     let reader = own.read().unwrap();
     let mut found = Vec::new();
-    reader.contains_hash_batch(&hashes, &mut found).unwrap();
+    reader.contains_hash_batch_into(&hashes, &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(hashes.iter().all(|hash| reader.count_hash(*hash).unwrap() == 1));
 
@@ -224,7 +224,7 @@ fn stores_keep_to_what_they_were_created_for() {
     let reader = own.read().unwrap();
     assert_eq!(reader.version().entries(), 60_000 - refused.len() as u64);
     let mut found = Vec::new();
-    reader.contains_batch(&all, &mut found).unwrap();
+    reader.contains_batch_into(&all, &mut found).unwrap();
     let absent = found.iter().filter(|found| !**found).count();
     assert!(absent <= refused.len());
 
@@ -232,7 +232,7 @@ fn stores_keep_to_what_they_were_created_for() {
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let mut update = own.update().unwrap().scratch(&scratch);
-    update.insert_unique_batch(&keys(0..10), &mut found).unwrap();
+    update.insert_unique_batch_into(&keys(0..10), &mut found).unwrap();
     assert_eq!(update.touched(), 2);
     assert!(scratch.read_dir().unwrap().count() >= 2);
     drop(update);

@@ -60,7 +60,7 @@ fn is_right(dir: &Path, keys: u32) {
     let reader = store.read().unwrap();
     assert_eq!(reader.version().entries(), u64::from(keys));
     let mut found = Vec::new();
-    reader.contains_batch(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    reader.contains_batch_into(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
 }
 
@@ -128,7 +128,7 @@ fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
     assert!(told.contains(&words) && told.contains("refused.txt"), "{told}");
     let new = read_to_string(dir.path().join("new.txt")).unwrap();
     let mut found = Vec::new();
-    store.read().unwrap().contains_batch(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    store.read().unwrap().contains_batch_into(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
     let refused: BTreeSet<&str> = refused.lines().collect();
     assert!(!refused.is_empty() && found.contains(&true));
     for (key, found) in new.lines().zip(found) {

@@ -144,7 +144,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
             assert!(report.unwrap().is_clean(), "version {version}, shard {shard}");
         }
         let mut found = Vec::new();
-        reader.contains_batch(&expected, &mut found).unwrap();
+        reader.contains_batch_into(&expected, &mut found).unwrap();
         assert!(found.iter().all(|found| *found), "version {version}");
         assert_eq!(reader.version().entries(), expected.len() as u64, "version {version}");
     }
@@ -192,7 +192,7 @@ fn what_killed_processes_leave_is_whole() {
         }
         let expected: Vec<_> = (1..next).flat_map(|number| keys(&store, 1, number)).collect();
         let mut found = Vec::new();
-        reader.contains_batch(&expected, &mut found).unwrap();
+        reader.contains_batch_into(&expected, &mut found).unwrap();
         assert!(found.iter().all(|found| *found), "{next}");
         assert_eq!(reader.version().entries(), expected.len() as u64, "a transaction was committed twice");
         if random.below(4) == 0 {

@@ -31,14 +31,14 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     let slow = store.read().unwrap();
     let asked = keys(0..1000);
     let (mut found, mut first) = (Vec::new(), Vec::new());
-    reader.contains_batch(&asked, &mut first).unwrap();
+    reader.contains_batch_into(&asked, &mut first).unwrap();
     assert_eq!(first.iter().filter(|found| **found).count(), 100);
     for round in 0..50 {
         insert(&store, &keys(100 + round * 5..105 + round * 5));
         let told = store.vacuum(&Vacuum::default().grace(Duration::from_secs(3600))).unwrap();
         assert_eq!((told.version, told.versions, told.files), (None, 0, 0));
         for reader in [&reader, &slow] {
-            reader.contains_batch(&asked, &mut found).unwrap();
+            reader.contains_batch_into(&asked, &mut found).unwrap();
             assert_eq!(found, first, "round {round}");
         }
     }
@@ -50,10 +50,10 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     assert_eq!((told.version, told.versions), (Some(53), 52));
     assert!(told.files >= 50, "{told:?}");
     // What is open stays.
-    reader.contains_batch(&asked, &mut found).unwrap();
+    reader.contains_batch_into(&asked, &mut found).unwrap();
     assert_eq!(found, first);
     assert!(half.contains(&asked[0]).unwrap());
-    let error = late.contains_batch(&asked, &mut found).unwrap_err();
+    let error = late.contains_batch_into(&asked, &mut found).unwrap_err();
     assert!(matches!(error, Error::Vacuumed { version: 2, .. }), "{error:?}");
     assert!(error.to_string().contains("refresh"), "{error}");
     for key in &asked {
@@ -64,7 +64,7 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     }
     assert!(reader.refresh().unwrap());
     assert!(!reader.refresh().unwrap());
-    reader.contains_batch(&asked, &mut found).unwrap();
+    reader.contains_batch_into(&asked, &mut found).unwrap();
     assert_eq!(found.iter().filter(|found| **found).count(), 350);
 }
 
@@ -98,12 +98,12 @@ fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
     let reader = store.read().unwrap();
     let asked = keys(0..20);
     let mut found = Vec::new();
-    reader.contains_batch(&asked, &mut found).unwrap();
+    reader.contains_batch_into(&asked, &mut found).unwrap();
     let folder = store.path().join("shards/0000");
     let new = folder.join(reader.version().shards[&0].file_name());
     std::fs::rename(folder.join(old), &new).unwrap();
     std::thread::sleep(Duration::from_millis(1200));
-    reader.contains_batch(&asked, &mut found).unwrap();
+    reader.contains_batch_into(&asked, &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(asked.iter().all(|key| reader.contains(key).unwrap()));
     // Whoever opens it now is told.
@@ -129,15 +129,15 @@ fn copies_of_files_are_read_in_their_place() {
     let mut found = Vec::new();
     // The first shard is read from the copy, the second from the store.
     let reader = store.clone().copies(&near).read().unwrap();
-    reader.contains_batch(&asked, &mut found).unwrap();
+    reader.contains_batch_into(&asked, &mut found).unwrap();
     assert!(found.iter().all(|found| *found));
     assert_eq!(reader.shard(0).unwrap().unwrap().path(), copy);
     assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
-    let error = store.read().unwrap().contains_batch(&asked, &mut found).unwrap_err();
+    let error = store.read().unwrap().contains_batch_into(&asked, &mut found).unwrap_err();
     assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
     // Working copies are made of copies, too.
     let mut update = store.clone().copies(&near).update().unwrap();
-    update.insert_unique_batch(&keys(0..110), &mut found).unwrap();
+    update.insert_unique_batch_into(&keys(0..110), &mut found).unwrap();
     assert_eq!(found.iter().filter(|new| **new).count(), 10);
     // A copy of another file is refused, even if the store's own is right.
     std::fs::rename(&stays, &first).unwrap();
@@ -226,7 +226,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     // Removal, and an update without anything.
     let mut update = store.update().unwrap();
     let mut removed = Vec::new();
-    update.remove_batch(&[one[0], one[7], two[0]], &mut removed).unwrap();
+    update.remove_batch_into(&[one[0], one[7], two[0]], &mut removed).unwrap();
     assert_eq!(removed, [true, false, true]);
     update.commit("remove", None).unwrap();
     assert_eq!(store.newest().unwrap().entries(), 8);

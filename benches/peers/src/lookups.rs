@@ -39,7 +39,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     };
     let (present_hashes, absent_hashes) = (hashes(&present)?, hashes(&absent)?);
     let mut first = Vec::new();
-    reader.contains_batch(&present, &mut first)?;
+    reader.contains_batch_into(&present, &mut first)?;
     assert!(first.iter().all(|found| *found), "a key was lost");
     verify_all_pages(&reader)?;
     verify_all_pages(&threads)?;
@@ -48,11 +48,13 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     let writer = RefCell::new(Options::new().growth(Growth::Never).open_existing(path)?);
     let rate = |seconds: f64| LOOKUPS as f64 / seconds / 1e6;
     let batch = |reader: &Reader, keys: &[Key]| {
-        rate(seconds(|| reader.contains_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")))
+        rate(seconds(|| {
+            reader.contains_batch_into(keys, &mut found.borrow_mut()).expect("the filter is whole")
+        }))
     };
     let hash_batch = |keys: &[KeyHash]| {
         rate(seconds(|| {
-            reader.contains_hash_batch(keys, &mut found.borrow_mut()).expect("the filter is whole")
+            reader.contains_hash_batch_into(keys, &mut found.borrow_mut()).expect("the filter is whole")
         }))
     };
     let one = |reader: &Reader, keys: &[Key]| {
@@ -78,7 +80,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
                 let mut before = 0;
                 for key in &absent {
                     let key = (u64::from_le_bytes(*key) ^ before).to_le_bytes();
-                    before = std::hint::black_box(u64::from(reader.contains(&key).expect("whole")));
+                    before = std::hint::black_box(u64::from(reader.contains(key).expect("whole")));
                 }
             }))
         }),
@@ -116,7 +118,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         let keys: Vec<Key> = crate::keys::keys((from..from + LOOKUPS as u64).map(|n| n * 7 % keys));
         let mut writer = writer.borrow_mut();
         let rate = rate(seconds(|| {
-            writer.remove_batch(&keys, &mut found.borrow_mut()).expect("the filter is whole");
+            writer.remove_batch_into(&keys, &mut found.borrow_mut()).expect("the filter is whole");
         }));
         writer.rollback().expect("a rollback");
         rate
@@ -151,7 +153,7 @@ fn verify_all_pages(reader: &Reader) -> Outcome<()> {
     // Random keys until nearly every page was met.
     let mut from = 1 << 59;
     for _ in 0..(16 * pages).div_ceil(LOOKUPS as u64) {
-        reader.contains_batch(&crate::keys::keys(from..from + LOOKUPS as u64), &mut found)?;
+        reader.contains_batch_into(&crate::keys::keys(from..from + LOOKUPS as u64), &mut found)?;
         from += LOOKUPS as u64;
     }
     Ok(())

@@ -79,10 +79,10 @@ fn first_lookup(path: &Path) -> Outcome<()> {
 fn lookups(path: &Path) -> Outcome<()> {
     let reader = Reader::open(path)?;
     let (keys, mut found) = (absent(LOOKUPS), Vec::new());
-    reader.contains_batch(&keys, &mut found)?;
+    reader.contains_batch_into(&keys, &mut found)?;
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        reader.contains_batch(&keys, &mut found)?;
+        reader.contains_batch_into(&keys, &mut found)?;
     }
     println!("{}", (ROUNDS * LOOKUPS) as f64 / start.elapsed().as_secs_f64() / 1e6);
     Ok(())
@@ -102,7 +102,7 @@ fn commits(path: &Path) -> Outcome<()> {
     let (mut of_commits, mut of_appends) = (Vec::new(), Vec::new());
     for number in 0..COMMITS {
         let start = Instant::now();
-        writer.insert(&key(number))?;
+        writer.insert(key(number))?;
         writer.commit()?;
         of_commits.push(start.elapsed().as_secs_f64() * 1e6);
         let start = Instant::now();

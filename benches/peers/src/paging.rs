@@ -64,7 +64,7 @@ pub fn child(path: &Path) -> Outcome<()> {
     let single = measure(SINGLE, &mut || few.iter().try_for_each(|key| reader.contains(key).map(drop)))?;
     print!("\n  contains_batch:");
     let mut found = Vec::new();
-    let batch = measure(BATCH, &mut || reader.contains_batch(many, &mut found))?;
+    let batch = measure(BATCH, &mut || reader.contains_batch_into(many, &mut found))?;
     println!(" {:.1} times as many", batch / single);
     Ok(())
 }

@@ -71,7 +71,7 @@ impl Peer for Gowk {
         // As any other process would.
         let reader = gowk::Reader::open(&self.path)?;
         if self.batches {
-            reader.contains_batch(keys, &mut self.found)?;
+            reader.contains_batch_into(keys, &mut self.found)?;
             return Ok(self.found.iter().filter(|found| **found).count());
         }
         let mut count = 0;
@@ -84,7 +84,7 @@ impl Peer for Gowk {
     fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
         let mut removed = 0;
         if self.batches {
-            self.writer.remove_batch(keys, &mut self.found)?;
+            self.writer.remove_batch_into(keys, &mut self.found)?;
             removed = self.found.iter().filter(|removed| **removed).count();
         } else {
             for key in keys {

@@ -184,7 +184,7 @@ impl Least {
         let pages = (self.0.len() / 512) as u64;
         for key in keys {
             let hash = xxh3_128(key);
-            let page = ((hash >> 64) * u128::from(pages) >> 64) as usize * 512;
+            let page = (((hash >> 64) * u128::from(pages)) >> 64) as usize * 512;
             let (first, second) = (page + hash as usize % 512, page + (hash >> 16) as usize % 512);
             let sum = self.0[first].wrapping_add(self.0[second]);
             // Which of the two takes it cannot be known before.

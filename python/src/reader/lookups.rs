@@ -20,7 +20,7 @@ impl Operation for Contains<'_> {
     }
 
     fn take(&mut self, keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Stopped> {
-        Ok(self.reader.contains_batch(keys, found)?)
+        Ok(self.reader.contains_batch_into(keys, found)?)
     }
 }
 

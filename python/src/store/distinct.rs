@@ -75,9 +75,9 @@ impl Distinct {
     /// Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
     /// order. Of equal keys, the first counts. A null has False.
     fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let stored = self
-            .0
-            .change(keys, |thrown, keys, stored| refusals(thrown.writer.insert_unique_batch(keys, stored)))?;
+        let stored = self.0.change(keys, |thrown, keys, stored| {
+            refusals(thrown.writer.insert_unique_batch_into(keys, stored))
+        })?;
         Ok(array_of(keys.py(), stored))
     }
 

@@ -9,7 +9,7 @@ use crate::feed::{Operation, Stopped, feed};
 const ROWS: usize = 1 << 17;
 
 pub(super) fn contains(reader: &StoreReader, keys: &Bound<'_, PyAny>, threads: usize) -> PyResult<Vec<bool>> {
-    let take = |keys: &[&[u8]], found: &mut Vec<bool>| Ok(reader.contains_batch(keys, found)?);
+    let take = |keys: &[&[u8]], found: &mut Vec<bool>| Ok(reader.contains_batch_into(keys, found)?);
     feed(keys, Lookups { rows: ROWS * threads, take, answer: std::marker::PhantomData })
 }
 

@@ -47,7 +47,8 @@ impl Update {
 
     /// Stores all keys that are not found already.
     fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.owned.change(keys, |update, keys, stored| refusals(update.insert_unique_batch(keys, stored)))
+        self.owned
+            .change(keys, |update, keys, stored| refusals(update.insert_unique_batch_into(keys, stored)))
     }
 
     /// Stores all keys that are not found already, and commits; or gives all up.
@@ -91,7 +92,7 @@ impl Update {
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut stored = Vec::new();
         let take = |update: &mut store::Update, keys: &[&[u8]], _: &mut Vec<()>| {
-            refusals(update.insert_unique_batch(keys, &mut stored))
+            refusals(update.insert_unique_batch_into(keys, &mut stored))
         };
         self.owned.change(keys, take).map(drop)
     }
@@ -116,7 +117,7 @@ impl Update {
     ///     UnsafeRemove: some inserts stored no entry of their own, because a key was found; see :meth:`Writer.remove`.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let removed = self.owned.change(keys, |update, keys, removed| {
-            update.remove_batch(keys, removed)?;
+            update.remove_batch_into(keys, removed)?;
             Ok(())
         })?;
         Ok(array_of(keys.py(), removed))

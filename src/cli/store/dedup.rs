@@ -11,7 +11,7 @@ use super::intake::{Given, Intake, Taken};
 pub(in super::super) fn dedup(given: Given<'_>) -> Result<Outcome, Failure> {
     let mut new = Vec::new();
     Intake::open(given)?.run(|update, keys, output| {
-        let refused = update.insert_unique_batch(keys, &mut new)?;
+        let refused = update.insert_unique_batch_into(keys, &mut new)?;
         keys::count_refused(&refused, &mut new);
         keys::selected(keys, &new).try_for_each(|key| output.key(key.record))?;
         Ok(Taken::of(&new, refused))

@@ -328,7 +328,7 @@ pub(in super::super) fn insert(given: Given<'_>, copies: bool) -> Result<Outcome
             let refused = update.insert_batch(keys)?;
             return Ok(Taken { new: keys.len() as u64, refused });
         }
-        let refused = update.insert_unique_batch(keys, &mut new)?;
+        let refused = update.insert_unique_batch_into(keys, &mut new)?;
         keys::count_refused(&refused, &mut new);
         Ok(Taken::of(&new, refused))
     })
@@ -340,9 +340,9 @@ pub(in super::super) fn remove(given: Given<'_>, unchecked: bool) -> Result<Outc
     let (mut all, mut absent, mut removed) = (0, 0, Vec::new());
     let outcome = Intake::open(given)?.run(|update, keys, _| {
         if unchecked {
-            update.remove_unchecked_batch(keys, &mut removed)?;
+            update.remove_unchecked_batch_into(keys, &mut removed)?;
         } else {
-            update.remove_batch(keys, &mut removed)?;
+            update.remove_batch_into(keys, &mut removed)?;
         }
         all += keys.len();
         absent += removed.iter().filter(|removed| !**removed).count();

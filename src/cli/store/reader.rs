@@ -24,14 +24,14 @@ impl AnyReader {
         Ok(Self::Filter(options.read(path)?))
     }
 
-    pub(in super::super) fn contains_batch<K: AsRef<[u8]> + Sync>(
+    pub(in super::super) fn contains_batch_into<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
         found: &mut Vec<bool>,
     ) -> Result<(), Failure> {
         match self {
-            Self::Filter(reader) => Ok(reader.contains_batch(keys, found)?),
-            Self::Store(_, reader) => Ok(reader.contains_batch(keys, found)?),
+            Self::Filter(reader) => Ok(reader.contains_batch_into(keys, found)?),
+            Self::Store(_, reader) => Ok(reader.contains_batch_into(keys, found)?),
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 5] = [
     ),
     ("input", &["paths", "format", "field", "header", "delimiter", "trim", "skip_empty", "max_key_length"]),
     ("commit", &["every_keys", "every_seconds"]),
-    ("output", &["new_keys", "refused"]),
+    ("output", &["new_keys", "records", "refused"]),
 ];
 
 /// The first unknown key, in the order of the file, and where it is.

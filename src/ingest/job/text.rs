@@ -83,6 +83,7 @@ struct RawCommit {
 #[serde(deny_unknown_fields)]
 struct RawOutput {
     new_keys: Option<PathBuf>,
+    records: Option<Spanned<bool>>,
     refused: Option<PathBuf>,
 }
 
@@ -149,6 +150,9 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
             wrong("every_seconds", seconds, "a number of seconds, or 0 to commit only by keys")
         })?,
     };
+    if let (Some(records), None) = (&raw.output.records, &raw.output.new_keys) {
+        return Err(wrong("records", records, "given beside `new_keys`"));
+    }
     Ok(Job {
         path: path.to_owned(),
         name,
@@ -160,6 +164,7 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         every_keys,
         every,
         new_keys: raw.output.new_keys,
+        records: raw.output.records.is_some_and(Spanned::into_inner),
         refused: raw.output.refused,
     })
 }

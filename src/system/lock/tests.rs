@@ -61,3 +61,45 @@ fn who_waits_for_the_gate_exclusively_is_not_overtaken() {
     });
     Held::gate_shared(&third, &path, soon()).unwrap();
 }
+
+/// A file that was removed can be locked by who had opened it before.
+#[test]
+fn a_lock_file_goes_with_the_lock_of_a_filter_that_never_came_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files::new(&dir.path().join("f")).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
+    let taken = || {
+        let (file, made) = lock_file(&files, &*disk, None).unwrap();
+        (
+            Held::try_shared(file, &files.lock)
+                .unwrap()
+                .unwrap()
+                .try_into_exclusive(&files.lock)
+                .unwrap()
+                .unwrap(),
+            made,
+        )
+    };
+    let (lock, made) = taken();
+    assert!(made && lock.is_at(&files.lock).unwrap());
+    let (waits, others) = lock_file(&files, &*disk, None).unwrap();
+    assert!(!others && Held::try_shared(waits.try_clone().unwrap(), &files.lock).unwrap().is_none());
+    drop(lock.of_new(&files, &disk));
+    assert!(!files.lock.exists());
+    let late = Held::try_shared(waits, &files.lock).unwrap().unwrap();
+    assert!(!late.is_at(&files.lock).unwrap(), "its name is gone");
+    let (lock, made) = taken();
+    assert!(made && !late.is_at(&files.lock).unwrap(), "another file has its name");
+
+    // Where the filter has come to be, or another file has the name of the lock, nothing is removed.
+    std::fs::write(&files.data, "a filter").unwrap();
+    drop(lock.of_new(&files, &disk));
+    assert!(files.lock.exists());
+    std::fs::remove_file(&files.data).unwrap();
+    let (lock, made) = taken();
+    assert!(!made);
+    std::fs::remove_file(&files.lock).unwrap();
+    std::fs::write(&files.lock, "").unwrap();
+    drop(lock.of_new(&files, &disk));
+    assert!(files.lock.exists());
+}

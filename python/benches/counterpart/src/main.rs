@@ -11,7 +11,9 @@ use gowk::{Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [verb, file, keys] = arguments.as_slice() else { return Err("counterpart fill|time FILE KEYS".into()) };
+    let [verb, file, keys] = arguments.as_slice() else {
+        return Err("counterpart fill|time FILE KEYS".into());
+    };
     let keys: u64 = keys.parse()?;
     match verb.as_str() {
         "fill" => fill(file, keys),
@@ -24,7 +26,7 @@ fn fill(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
     let (mut stored, block) = (Vec::new(), 4 << 20);
     for start in (0..keys).step_by(block) {
         let numbers: Vec<[u8; 8]> = (start..keys.min(start + block as u64)).map(u64::to_be_bytes).collect();
-        writer.insert_unique_batch(&numbers, &mut stored)?;
+        writer.insert_unique_batch_into(&numbers, &mut stored)?;
     }
     writer.commit()?;
     println!("{} bytes, load {:.3}", writer.info()?.file_length, writer.info()?.load);
@@ -38,7 +40,8 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
         ends.push(bytes.len());
     }
     let mut start = 0;
-    let slices: Vec<&[u8]> = ends.iter().map(|&end| &bytes[std::mem::replace(&mut start, end)..end]).collect();
+    let slices: Vec<&[u8]> =
+        ends.iter().map(|&end| &bytes[std::mem::replace(&mut start, end)..end]).collect();
     let reader = Reader::open(file)?;
     let rate = |since: Instant| keys as f64 / since.elapsed().as_secs_f64() / 1e6;
     let mut answers = Vec::new();
@@ -46,7 +49,7 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
         let speed = match line?.as_str() {
             "contains" => {
                 let start = Instant::now();
-                reader.contains_batch(&slices, &mut answers)?;
+                reader.contains_batch_into(&slices, &mut answers)?;
                 rate(start)
             }
             "single" => {
@@ -61,7 +64,7 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
             _ => {
                 let mut writer = Options::new().open_existing(file)?;
                 let start = Instant::now();
-                writer.insert_unique_batch(&slices, &mut answers)?;
+                writer.insert_unique_batch_into(&slices, &mut answers)?;
                 let speed = rate(start);
                 writer.rollback()?;
                 writer.close()?;

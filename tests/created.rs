@@ -1,0 +1,85 @@
+//! Invariants checked: a creation that fails, or that nothing is committed to, leaves nothing beside the name, and touches
+//! nothing that was there; and among processes that create, give up and commit at the same time there is never more
+//! than one writer.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gowk::{Error, Options, Reader, Writer};
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn options() -> Options {
+    Options::new().capacity(1000)
+}
+
+#[test]
+fn a_creation_that_fails_leaves_no_lock_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    assert!(options().max_file_size(1).create(&path).is_err());
+    assert!(options().capacity(1 << 45).create(&path).is_err());
+    assert_eq!(names(dir.path()), [""; 0]);
+
+    std::fs::write(dir.path().join("f-journal"), "somebody's").unwrap();
+    let error = options().create(&path).unwrap_err();
+    assert!(error.to_string().contains("f-journal"), "{error}");
+    assert_eq!(names(dir.path()), ["f-journal"]);
+    // One that was there before is not ours to remove.
+    std::fs::write(dir.path().join("f-lock"), "").unwrap();
+    assert!(options().create(&path).is_err());
+    assert_eq!(names(dir.path()), ["f-journal", "f-lock"]);
+}
+
+#[test]
+fn a_filter_without_a_commit_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let mut writer = options().open(&path).unwrap();
+    writer.insert("key").unwrap();
+    assert!(matches!(options().open(&path), Err(Error::Locked { .. })));
+    drop(writer);
+    assert_eq!(names(dir.path()), [""; 0]);
+    options().create(&path).unwrap().close().unwrap();
+    assert_eq!(names(dir.path()), [""; 0]);
+    let mut writer = options().create(&path).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    assert_eq!(names(dir.path()), ["f", "f-journal", "f-lock"]);
+    assert!(Writer::open(&path).is_ok() && Reader::open(&path).is_ok());
+}
+
+/// Locks belong to open files, so threads contend for them as processes do.
+#[test]
+fn there_is_one_writer_however_many_create_and_give_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let (inside, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while taken.load(Ordering::SeqCst) < 600 {
+                    match options().create(&path) {
+                        Ok(writer) => {
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers of one name");
+                            taken.fetch_add(1, Ordering::SeqCst);
+                            std::thread::yield_now();
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            drop(writer);
+                        }
+                        Err(Error::Locked { .. } | Error::Busy { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let mut writer = options().create(&path).unwrap();
+    writer.commit().unwrap();
+}

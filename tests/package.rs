@@ -1,0 +1,83 @@
+//! Invariants checked, of the package itself:
+//!
+//! 1. No dependency of the library or the tool asks for a newer Rust than the package does.
+//! 2. The package has what its sources and its README name, and neither tests nor what continuous integration needs.
+#![cfg(feature = "cli")]
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn cargo(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO"));
+    let output = command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Major and minor version.
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split('.').map(|number| number.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[test]
+fn no_dependency_asks_for_a_newer_rust() {
+    let all = cargo(&["metadata", "--format-version", "1", "--offline", "--locked", "--all-features"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let features = [
+        "tree",
+        "-e",
+        "normal,build",
+        "--prefix",
+        "none",
+        "-f",
+        "{p}",
+        "--offline",
+        "--locked",
+        "--all-features",
+    ];
+    let tree = cargo(&features);
+    let used: BTreeSet<(&str, &str)> = tree
+        .lines()
+        .filter_map(|line| line.split_once(" v"))
+        .map(|(name, rest)| (name, rest.split(' ').next().unwrap()))
+        .collect();
+    assert!(used.len() > 50, "{used:?}");
+    let own = version(env!("CARGO_PKG_RUST_VERSION"));
+    let mut asked = 0;
+    for package in all["packages"].as_array().unwrap() {
+        let name = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
+        let Some(rust) = package["rust_version"].as_str().filter(|_| used.contains(&name)) else { continue };
+        assert!(version(rust) <= own, "{name:?} asks for {rust}");
+        asked += u32::from(version(rust) == own && name.0 != "gowk");
+    }
+    assert!(asked > 0, "no dependency asks for {own:?}: `rust-version` may be lower");
+}
+
+#[test]
+fn the_package_has_what_it_names_and_no_more() {
+    let list = cargo(&["package", "--list", "--allow-dirty", "--offline"]);
+    let files: BTreeSet<&str> = list.lines().collect();
+    for needed in [
+        "src/main.rs",
+        "README.md",
+        "examples/report.png",
+        "examples/urls.txt.gz",
+        "examples/ingest.toml",
+        "format-spec/README.md",
+        "format-spec/STORE.md",
+        "format-spec/offset-t6.txt",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "Cargo.lock",
+    ] {
+        assert!(files.contains(needed), "{needed} is missing");
+    }
+    let foreign = ["tests/", "benches/", "fuzz/", "python/", "format-spec/vectors", "."];
+    let is_foreign = |file: &&&str| {
+        foreign.iter().any(|start| file.starts_with(start)) && **file != ".cargo_vcs_info.json"
+    };
+    assert_eq!(files.iter().find(is_foreign), None);
+}
