@@ -311,27 +311,62 @@ impl<W: Width> Bucket<W> {
     }
 
     /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
-    ///
-    /// Lanes of 16 bits are compared in one vector of eight: a processor has more vector registers to spare than
-    /// integer ones, so more lookups are under way at once. `ignored` is the entry's lowest set bit and all bits below
-    /// it; an entry matches if nothing else differs.
-    ///
-    /// | query `abcf` | empty | digit | universal | | |
-    /// |---|---|---|---|---|---|
-    /// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
-    /// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
-    /// | `differs` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
     #[inline]
     pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
         if W::BITS != 16 {
             return self.matches(query).any() | other.matches(query).any();
         }
-        let slots = u16x8::new(transmute!([self.0, other.0]));
-        // 0 less 1 stays 0 here: all bits of empty slots and digits are compared, and those never are a fresh slot.
-        let entries = slots & u16x8::splat(Self::ENTRY as u16);
-        let ignored = entries ^ entries.saturating_sub(u16x8::ONE);
-        let differs = (slots ^ u16x8::splat(query.0 as u16)) & !ignored;
-        differs.simd_eq(u16x8::ZERO).any()
+        Eight::<W>::of(self, other).matches(query).any()
+    }
+
+    /// The first free lane of this bucket or else of the other one, and whether it is one of the other.
+    ///
+    /// No branch asks which of the two: once many buckets are full the processor could not predict it, and a wrong
+    /// prediction would throw away the work on later keys.
+    #[inline]
+    pub(super) fn first_free(self, other: Self) -> Option<(bool, u32)> {
+        if W::BITS == 16 {
+            return Eight::<W>::first(Eight::<W>::of(self, other).free().to_bitmask());
+        }
+        let in_other = !self.empty_lanes().any();
+        let lane = self.empty_lanes().or(other.empty_lanes(), in_other).first()?;
+        Some((in_other, lane))
+    }
+
+    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot, and whether it is
+    /// one of the other; `None` if none matches, or several, or that one has digits. Without a branch, as `first_free`.
+    #[inline]
+    pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
+        if W::BITS == 16 {
+            let eight = Eight::<W>::of(self, other);
+            let matches = eight.matches(query).to_bitmask();
+            // Lanes above those; above the highest lane of this bucket there is none.
+            let above = (matches & 0b0111_0111) << 1;
+            let is_one = matches.is_power_of_two() && eight.digits().to_bitmask() & above == 0;
+            return if is_one { Eight::<W>::first(matches) } else { None };
+        }
+        let (here, there) = (self.matches(query), other.matches(query));
+        let in_other = !here.any();
+        let either = here.or(there, in_other);
+        let digits = self.or(other, in_other).digit_lanes();
+        if either.is_one() && (in_other | !there.any()) && !digits.and(either.above()).any() {
+            Some((in_other, either.first()?))
+        } else {
+            None
+        }
+    }
+
+    /// How many entries of either bucket match `query`, which must be a fresh slot; `None` if one of them has a digit or
+    /// a universal slot. Without a branch, as `first_free`.
+    #[inline]
+    pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
+        if W::BITS == 16 {
+            let eight = Eight::<W>::of(self, other);
+            let is_plain = !(eight.digits() | eight.universal()).any();
+            return is_plain.then(|| eight.matches(query).to_bitmask().count_ones());
+        }
+        let is_plain = self.oddities() | other.oddities() == 0;
+        is_plain.then(|| self.matches(query).count() + other.matches(query).count())
     }
 
     /// The two buckets that this one becomes when the filter doubles.
@@ -366,6 +401,60 @@ impl<W: Width> Bucket<W> {
         // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
         // out of the word: the subtraction wraps around, and the result is the same.
         (lowest << W::BITS).wrapping_sub(lowest)
+    }
+}
+
+/// Both buckets of a key where lanes have 16 bits, in one vector: a processor has more vector registers to spare than
+/// integer ones, so more lookups are under way at once. Lanes 0 to 3 are those of the first bucket.
+///
+/// | query `abcf` | empty | digit | universal | | |
+/// |---|---|---|---|---|---|
+/// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
+/// | `entries` | `0000` | `0000` | `8000` | `0001` | `83c8` |
+/// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
+/// | `differs` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
+struct Eight<W>(u16x8, PhantomData<W>);
+
+impl<W: Width> Eight<W> {
+    #[inline(always)]
+    fn of(first: Bucket<W>, second: Bucket<W>) -> Self {
+        Self(u16x8::new(transmute!([first.0, second.0])), PhantomData)
+    }
+
+    #[inline(always)]
+    fn entries(&self) -> u16x8 {
+        self.0 & u16x8::splat(Bucket::<W>::ENTRY as u16)
+    }
+
+    /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
+    #[inline(always)]
+    fn matches(&self, query: Slot<W>) -> u16x8 {
+        // 0 less 1 stays 0 here: all bits of empty slots and digits are compared, and those never are a fresh slot.
+        let ignored = self.entries() ^ self.entries().saturating_sub(u16x8::ONE);
+        let differs = (self.0 ^ u16x8::splat(query.0 as u16)) & !ignored;
+        differs.simd_eq(u16x8::ZERO)
+    }
+
+    #[inline(always)]
+    fn free(&self) -> u16x8 {
+        self.0.simd_eq(u16x8::ZERO)
+    }
+
+    #[inline(always)]
+    fn digits(&self) -> u16x8 {
+        self.entries().simd_eq(u16x8::ZERO) & !self.free()
+    }
+
+    #[inline(always)]
+    fn universal(&self) -> u16x8 {
+        self.0.simd_eq(u16x8::splat(Slot::<W>::UNIVERSAL.0 as u16))
+    }
+
+    /// The first of the lanes that are bits of `lanes`: whether it is one of the second bucket, and which.
+    #[inline(always)]
+    fn first(lanes: u32) -> Option<(bool, u32)> {
+        let lane = lanes.trailing_zeros();
+        if lanes == 0 { None } else { Some((lane >= 4, lane % 4)) }
     }
 }
 

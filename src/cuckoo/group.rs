@@ -187,12 +187,10 @@ impl<W: Width> Bucket<W> {
     /// the buckets is universal or a group that matches is saturated.
     #[inline(always)]
     pub(crate) fn copies_in_either(self, other: Self, query: Slot<W>) -> Option<u32> {
-        // No branch asks which of the two matches: the processor could not predict it, and a wrong prediction would
-        // throw away the work on later keys.
-        if self.oddities() | other.oddities() != 0 {
-            return Some(self.copies(query)? + other.copies(query)?);
+        match self.matches_of_plain(other, query) {
+            Some(matches) => Some(matches),
+            None => Some(self.copies(query)? + other.copies(query)?),
         }
-        Some(self.matches(query).count() + other.matches(query).count())
     }
 
     #[inline(never)]

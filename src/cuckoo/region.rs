@@ -106,12 +106,8 @@ pub(crate) fn try_insert<W: Width, B: BucketsMut<W>>(
     if first.either_matches(second, place.fingerprint) {
         return Ok(Tried::Matches);
     }
-    // The processor cannot predict which of the two buckets has a free lane once many are full, and a wrong prediction
-    // would throw away the work on later keys. So the bucket is chosen without a branch.
-    let (in_first, in_second) = (first.empty_lanes(), second.empty_lanes());
-    let other = !in_first.any();
+    let Some((other, lane)) = first.first_free(second) else { return Ok(Tried::Crowded) };
     let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
-    let Some(lane) = in_first.or(in_second, other).first() else { return Ok(Tried::Crowded) };
     buckets.store(id, bucket.with(lane, place.fingerprint));
     Ok(Tried::Stored)
 }
@@ -359,22 +355,13 @@ pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
     place: Place<W>,
 ) -> Result<Option<u32>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
-    let (in_first, in_second) = (first.matches(place.fingerprint), second.matches(place.fingerprint));
-    // The processor cannot predict which of the two buckets has the match, and a wrong prediction would throw away the
-    // work on later keys. So the bucket is chosen without a branch.
-    let other = !in_first.any();
-    let either = in_first.or(in_second, other);
-    if either.is_one() && (other | !in_second.any()) {
-        let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
-        if !bucket.digit_lanes().and(either.above()).any()
-            && let Some(lane) = either.first()
-            && let Some(tail) = bucket.slot(lane).tail_length()
-        {
-            buckets.store(id, bucket.with(lane, Slot::new(0)));
-            return Ok(Some(tail));
-        }
+    let Some((other, lane)) = first.only_match(second, place.fingerprint) else { return Ok(None) };
+    let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
+    let tail = bucket.slot(lane).tail_length();
+    if tail.is_some() {
+        buckets.store(id, bucket.with(lane, Slot::new(0)));
     }
-    Ok(None)
+    Ok(tail)
 }
 
 /// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal

@@ -68,6 +68,7 @@ every_width! {
     empty_and_universal_lanes_are_those_that_hold_them: check_special_lanes;
     a_lane_matches_if_all_above_its_lowest_set_bit_agrees: check_matches;
     two_buckets_at_once_match_if_either_does: check_either_matches;
+    two_buckets_at_once_answer_as_their_lanes_do: check_both_at_once;
     every_slot_answers_every_query_of_a_narrow_width_as_defined: check_matches_exhaustively;
     universal_matches_and_empty_does_not_whatever_the_query: check_universal_and_empty_answers;
     each_lane_goes_where_its_first_tail_bit_says: check_split;
@@ -363,6 +364,50 @@ fn check_either_matches<W: Width>() {
         answers[usize::from(expected)] += 1;
     }
     assert!(answers.iter().all(|answers| *answers > 1000), "{answers:?}");
+}
+
+fn check_both_at_once<W: Width>() {
+    let mut random = Random(16);
+    let (mut free, mut only, mut plain) = ([0; 3], [0; 3], [0; 2]);
+    for _ in 0..10 * ROUNDS {
+        let ((one, mut slots), (other, in_other)) = (random.bucket::<W>(), random.bucket::<W>());
+        let of = if random.below(2) == 0 { &slots } else { &in_other };
+        let query = random.query::<W>(of);
+        // A fresh slot has the lowest bit.
+        let query = Slot::<W>::new(query.0 | 1);
+        slots.extend(in_other);
+        let place = |lane: usize| (lane >= W::SLOTS as usize, lane as u32 % W::SLOTS);
+        let answer = |found: Option<(bool, u32)>| found.map_or(2, |(in_other, _)| usize::from(in_other));
+
+        let expected = slots.iter().position(|slot| *slot == 0).map(place);
+        assert_eq!(one.first_free(other), expected, "{one:x?} {other:x?}");
+        free[answer(expected)] += 1;
+
+        let is_digit = |lane: usize| matches!(Meaning::of::<W>(slots[lane]), Meaning::Digit(_));
+        let matching: Vec<usize> =
+            (0..slots.len()).filter(|lane| agrees::<W>(slots[*lane], query.0)).collect();
+        let counted = |lane: usize| (lane + 1) % W::SLOTS as usize != 0 && is_digit(lane + 1);
+        let expected = match matching[..] {
+            [lane] if !counted(lane) => Some(place(lane)),
+            _ => None,
+        };
+        assert_eq!(one.only_match(other, query), expected, "{one:x?} {other:x?} {query:x?}");
+        only[answer(expected)] += 1;
+
+        let is_plain = (0..slots.len()).all(|lane| !is_digit(lane))
+            && slots.iter().all(|slot| !Slot::<W>::new(*slot).is_universal());
+        let counted = one.matches_of_plain(other, query);
+        if is_plain {
+            // Malformed slots may be found odd or not.
+            assert!(counted.is_none_or(|count| count as usize == matching.len()), "{one:x?} {other:x?}");
+        } else {
+            assert_eq!(counted, None, "{one:x?} {other:x?}");
+        }
+        plain[usize::from(counted.is_some())] += 1;
+    }
+    for answers in [&free[..], &only, &plain] {
+        assert!(answers.iter().all(|answers| *answers > 1000), "{answers:?}");
+    }
 }
 
 /// Buckets to put one slot into: they lend and borrow as much as neighbours can.
