@@ -7,7 +7,7 @@
 //!   holds, into the same filter and into a new one. Its rate is that of those keys; commits included.
 //! * `divide`, `join` and `shrink` are compared with `cp` of the result and a sync of that.
 //!
-//! All of it is on one thread. The two of a pair take turns, after a round that does not count; medians and their ratios
+//! All of it is on one thread, and shrinking on two as well. The two of a pair take turns, after a round that does not count; medians and their ratios
 //! are printed. Before each measured write a file as large as its result is written and removed, so that all write into
 //! memory of the same kind: a virtual machine hands out memory that it has not used lately up to ten times more slowly
 //! than memory that was just given back, in pieces of the same size.
@@ -46,7 +46,9 @@ fn main() -> Outcome<()> {
     }
     // Of the slots before: nearly all that fit; half of those; and what three doublings too many leave.
     for load in [0.44, 0.25, 0.12].into_iter().filter(|_| is_asked_for("shrink")) {
-        shrink(dir.path(), mebibytes, load)?;
+        for threads in [1, 2] {
+            shrink(dir.path(), mebibytes, load, threads)?;
+        }
     }
     Ok(())
 }
@@ -223,7 +225,7 @@ fn divide_and_join(dir: &Path, mebibytes: u64) -> Outcome<()> {
     Ok(std::fs::remove_file(whole)?)
 }
 
-fn shrink(dir: &Path, mebibytes: u64, load: f64) -> Outcome<()> {
+fn shrink(dir: &Path, mebibytes: u64, load: f64, threads: usize) -> Outcome<()> {
     let [model, path] = ["model", "shrunk"].map(|name| dir.join(name));
     create(&model, &options(mebibytes / 2), 1, 0..(slots(mebibytes) as f64 * load) as u64)?;
     let mut turns = Turns::default();
@@ -231,7 +233,7 @@ fn shrink(dir: &Path, mebibytes: u64, load: f64) -> Outcome<()> {
         cp(&model, &path)?;
         give_back_memory(dir, length(&model)? / 2)?;
         let start = Instant::now();
-        let mut writer = Options::new().open_existing(&path)?;
+        let mut writer = Options::new().threads(threads).open_existing(&path)?;
         writer.shrink()?;
         writer.commit()?;
         turns.measured.push(start.elapsed().as_secs_f64());
@@ -239,6 +241,6 @@ fn shrink(dir: &Path, mebibytes: u64, load: f64) -> Outcome<()> {
         turns.copied.push(copy(dir, &path)?);
         std::fs::remove_file(&path)?;
     }
-    turns.print(&format!("shrink of a filter with {load} of its slots in use"));
+    turns.print(&format!("shrink of a filter with {load} of its slots in use, {threads} threads"));
     Ok(std::fs::remove_file(model)?)
 }

@@ -468,6 +468,35 @@ fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
 }
 
 #[test]
+fn threads_shrink_a_filter_to_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    // More regions than two threads make at a time, and not a multiple of that.
+    let all = hashes(0..700_000);
+    filled(&model, &options(SlotsPerBucket::Four, 75), 1, &all);
+    let shrunk = |threads: usize| {
+        let path = dir.path().join(format!("f{threads}"));
+        fs::copy(&model, &path).unwrap();
+        let mut progress = Vec::new();
+        let mut writer = Options::new().threads(threads).open_existing(&path).unwrap();
+        writer.shrink_with(&mut |done, all| progress.push((done, all))).unwrap();
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        assert_eq!(progress, (1..=75).map(|done| (done, 75)).collect::<Vec<_>>());
+        let reader = Reader::open(&path).unwrap();
+        assert!(all_found(&reader, &all));
+        assert_clean(&reader);
+        // The regions, which lie at the end. Before them are times of commits.
+        let file = fs::read(&path).unwrap();
+        file[file.len() - 75 * 65_536..].to_vec()
+    };
+    let one = shrunk(1);
+    for threads in [2, 3, usize::MAX] {
+        assert!(shrunk(threads) == one, "{threads} threads");
+    }
+}
+
+#[test]
 fn a_filter_that_does_not_fit_into_half_is_refused_by_the_reason_and_stays_as_it_is() {
     for (slots, load) in
         [(SlotsPerBucket::Four, 0.7), (SlotsPerBucket::Four, 0.497), (SlotsPerBucket::Two, 0.48)]

@@ -1,5 +1,6 @@
 //! `gowk shrink`
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use super::arguments::LockArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
+use super::quantity;
 
 /// Halve a filter that has doubled, without losing a key
 ///
@@ -22,13 +24,18 @@ pub(super) struct Shrink {
     /// Filter to halve
     file: PathBuf,
 
+    /// Threads that put regions together
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    threads: NonZeroU64,
+
     #[command(flatten)]
     lock: LockArgs,
 }
 
 impl Shrink {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
+        let threads = usize::try_from(self.threads.get()).unwrap_or(usize::MAX);
+        let mut writer = self.lock.apply(Options::new()).threads(threads).open_existing(&self.file)?;
         let bar = Bar::new("shrinking");
         writer.shrink_with(&mut |done, all| bar.tell(done, all))?;
         writer.commit()?;
