@@ -250,8 +250,8 @@ impl Options {
         self
     }
 
-    /// Threads that batches of keys are divided over, at least 1; 1 by default. Batches of fewer than some ten
-    /// thousand keys a thread use fewer.
+    /// Threads that batches of keys, and the regions of a filter that shrinks, are divided over, at least 1; 1 by
+    /// default. Batches of fewer than some ten thousand keys a thread use fewer.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
