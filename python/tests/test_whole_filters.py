@@ -83,9 +83,12 @@ def test_shrinking_undoes_a_doubling() -> None:
         with pytest.raises(gowk.Shrink, match="will not shrink"):
             writer.shrink()
         assert writer.info().shrunk is None
+        # Two keys that look the same share an entry, as copies of one.
+        entries = writer.info().entries
+        assert 9_990 <= entries <= 10_000
         writer.grow()
         shrunk = writer.info().shrunk
-        assert shrunk is not None and shrunk.generation == 0 and shrunk.entries == 10_000
+        assert shrunk is not None and shrunk.generation == 0 and shrunk.entries == entries
         writer.shrink(progress=lambda done, all: told.append((done, all)))
         assert writer.info().generation == 0 and writer.info().file_length == shrunk.file_length
     assert told and gowk.Reader("f").contains_many(keys(10_000)).all()
