@@ -52,7 +52,11 @@ struct Gowk {
 impl Gowk {
     fn new(dir: &Path, keys: u64, batches: bool) -> Outcome<Self> {
         let path = dir.join(if batches { "batches" } else { "single" });
-        let writer = Options::new().capacity(keys).growth(Growth::Never).force(true).create(&path)?;
+        // A filter that replaces another one is published at once, and takes its keys through a journal.
+        if path.exists() {
+            std::fs::remove_file(&path)?;
+        }
+        let writer = Options::new().capacity(keys).growth(Growth::Never).create(&path)?;
         Ok(Self { path, writer, batches, found: Vec::new() })
     }
 }
