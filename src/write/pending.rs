@@ -257,6 +257,28 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
+    fn a_table_finds_what_lies_in_its_line_and_behind_full_ones() {
+        let mut table = Table::default();
+        let mut model = BTreeMap::new();
+        // Numbers in a row spread over the lines; every fourth power of two less 1 makes many meet.
+        let numbers = (0..5_000).chain((0..44).map(|bits| (1 << bits) - 1)).chain((0..300).map(|n| n << 40));
+        for (word, number) in (1_u64..).zip(numbers.clone().chain(numbers.clone().step_by(3))) {
+            assert_eq!(table.get(number), model.get(&number).copied());
+            table.insert(number, word);
+            model.insert(number, word);
+            assert_eq!(table.used, model.len());
+        }
+        let full = table.lines.iter().filter(|line| line.is_full()).count();
+        assert!(full > 20, "{full} of {} lines are full", table.lines.len());
+        for number in numbers.flat_map(|number| [number, number + (1 << 44)]) {
+            let expected = model.get(&number).copied();
+            assert_eq!(table.get(number), expected);
+            assert_eq!(table.get_or(number, 0), expected.unwrap_or(0));
+        }
+        assert!(table.sorted().into_iter().eq(model));
+    }
+
+    #[test]
     fn buckets_keep_what_was_last_set_before_and_after_they_are_sorted() {
         let mut pending = Pending::default();
         let mut model = BTreeMap::new();
