@@ -386,7 +386,7 @@ fn check_both_at_once<W: Width>() {
         let is_digit = |lane: usize| matches!(Meaning::of::<W>(slots[lane]), Meaning::Digit(_));
         let matching: Vec<usize> =
             (0..slots.len()).filter(|lane| agrees::<W>(slots[*lane], query.0)).collect();
-        let counted = |lane: usize| (lane + 1) % W::SLOTS as usize != 0 && is_digit(lane + 1);
+        let counted = |lane: usize| !(lane + 1).is_multiple_of(W::SLOTS as usize) && is_digit(lane + 1);
         let expected = match matching[..] {
             [lane] if !counted(lane) => Some(place(lane)),
             _ => None,
