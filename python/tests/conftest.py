@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 THOROUGH = bool(os.environ.get("GOWK_THOROUGH"))
+
+# A shell that starts a command in the background has it ignore these, and its children inherit that. Tests send them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
