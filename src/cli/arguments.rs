@@ -26,7 +26,7 @@ use super::output::{self, Output};
 use super::quantity;
 
 /// Batches that are read ahead, and that are taken together.
-pub(super) const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 64;
 
 /// Keys on their way from the command's input.
 pub(super) type KeyFeed = Feed<Piece, Failure>;

@@ -30,15 +30,14 @@ use super::stop::Stop;
 use super::store::{Given, StoreArgs};
 use pace::Pace;
 
-/// The longest that a key waits for its commit.
+/// The longest that a key waits for its commit. There is no number of keys unless one is given: a commit writes each page
+/// that was changed, and a million keys change most pages of a large filter.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
-/// The most keys that wait for a commit, unless told.
-const COMMIT_EVERY: NonZeroU64 = NonZeroU64::new(1_000_000).expect("a positive number");
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit whenever so many keys were taken, and after 10 seconds in any case [default: 1_000_000]; a store is
-    /// committed once, at the end
+    /// Commit also whenever so many keys were taken; keys are committed every 10 seconds and at the end in any case. A
+    /// store is committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
 
@@ -115,7 +114,7 @@ impl IntakeArgs {
         let mut feed = source.feed;
         // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
         let stop = Stop::listen(feed.waker())?;
-        let clock = CommitClock::new(Some(self.commit_every.unwrap_or(COMMIT_EVERY)), Some(COMMIT_AFTER));
+        let clock = CommitClock::new(self.commit_every, Some(COMMIT_AFTER));
         let file = file.to_owned();
         let mut intake = Intake {
             json: self.json,
