@@ -67,6 +67,13 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         candidate("limit: two line loads of a page, own buffer", || Lines(&own).two_in_a_page(LOOKUPS)),
         candidate("limit: the same in the mapped file", || Lines(mapped).two_in_a_page(LOOKUPS)),
         candidate("gowk contains_batch, absent", || batch(&reader, &absent)),
+        candidate("gowk contains_batch, absent, by a reader just opened", || {
+            let seconds = seconds(|| {
+                let reader = Reader::open(path).expect("the filter is whole");
+                reader.contains_batch_into(&absent, &mut found.borrow_mut()).expect("the filter is whole");
+            });
+            rate(seconds)
+        }),
         candidate("gowk contains_batch, present", || batch(&reader, &present)),
         candidate("gowk contains_batch, absent, two threads", || batch(&threads, &absent)),
         candidate("gowk contains_batch, absent, in memory", || batch(&memory, &absent)),
