@@ -23,8 +23,10 @@ mod repair;
 mod scratch;
 #[cfg(feature = "store")]
 mod seal;
+mod shadow;
 mod shrink;
 mod single;
+mod table;
 mod target;
 mod transaction;
 mod writer;

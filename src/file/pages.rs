@@ -88,6 +88,11 @@ impl Pages {
         self.touched.is_complete()
     }
 
+    /// How many pages were not yet found intact.
+    pub(crate) fn unverified(&self) -> u64 {
+        self.touched.left.load(Ordering::Relaxed)
+    }
+
     /// Whether the page was found intact.
     #[inline]
     pub(crate) fn is_intact(&self, id: PageId) -> bool {
@@ -100,7 +105,7 @@ impl Pages {
     }
 
     /// A page as it is, unverified.
-    pub(super) fn read(&self, id: PageId, into: &mut Page) {
+    pub(crate) fn read(&self, id: PageId, into: &mut Page) {
         self.map.copy(self.addresses.word_of(id), into);
     }
 

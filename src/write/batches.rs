@@ -228,7 +228,8 @@ impl Writer {
     ) -> Result<Vec<(usize, Error)>> {
         let hasher = self.state()?.transaction.work.identity().hasher;
         let path = self.files.data.clone();
-        let mut buffers = Buffers::default();
+        // Kept for the next batch, unless this one fails.
+        let mut buffers = std::mem::take(&mut self.buffers);
         let mut refused = Vec::new();
         for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
             let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
@@ -237,6 +238,7 @@ impl Writer {
             let refuse = |index: u32, error| refused.push((base + index as usize, error));
             self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
         }
+        self.buffers = buffers.kept();
         refused.sort_by_key(|(index, _)| *index);
         Ok(refused)
     }

@@ -170,7 +170,7 @@ impl WriterState {
             none => none.insert(journal_of(published).map_err(CommitFailure::before_append)?),
         };
         let disk = published.disk.clone();
-        let overlay = pending.sorted();
+        let overlay = pending.sorted(published);
         published.reserve(overlay, &copy).map_err(CommitFailure::Clean)?;
         let mut append = journal.begin(files, &*disk, next.commit);
         let appended = published

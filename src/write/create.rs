@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::commit::{Committed, WriterState, journal_of, live_copy};
+use super::partition::Buffers;
 use super::pending::Pending;
 use super::transaction::{Transaction, Work};
 use super::writer::Writer;
@@ -83,7 +84,7 @@ impl Writer {
         let work = Work::Published(Box::new(published), Pending::default());
         let transaction = Transaction::new(work, counts, metadata);
         let open = WriterState { transaction, committed, policy, journal, lock: Some(lock) };
-        Self { files, options: options.clone(), open: Some(Box::new(open)) }
+        Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
     }
 
     pub(super) fn create(path: &Path, options: &Options, force: bool) -> Result<Self> {
@@ -124,7 +125,7 @@ impl Writer {
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
         let open = WriterState { transaction, committed, policy, journal: None, lock: Some(lock) };
-        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)) })
+        Ok(Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() })
     }
 
     /// The writer of an existing filter, whose first commit publishes the file that `fill` makes over it. `fill` gets

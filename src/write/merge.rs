@@ -79,7 +79,7 @@ impl Writer {
             }
             let max_kicks = self.options.max_kicks;
             let target = self.state_mut()?.transaction.work.target_mut();
-            let target = target.with(|pending| &*pending.sorted());
+            let target = target.with(|pending, file| &*pending.sorted(file));
             let identity = Identity { geometry, ..ours };
             let pass = Pass { view, target, identity, mode, max_kicks };
             let merged = pass.run(progress);

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::scratch::Scratch;
 use super::target::Target;
+use crate::cuckoo::region::Tried;
 use crate::cuckoo::{
     BucketId, BucketsMut, Delta, Inserted, KeyHash, Place, RegionId, Search, Slot, Width, region,
 };
@@ -50,13 +51,24 @@ impl Item {
     }
 }
 
-/// Memory for a batch. It is kept from block to block, as allocating it anew each time costs more than sorting.
+/// Memory for a batch. It is kept from batch to batch, as allocating it anew each time costs more than sorting.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// For each thread that hashes, the items for each thread that takes keys.
     hashed: Vec<Vec<Vec<Item>>>,
     /// For each thread that takes keys, two buffers to sort with.
     sorted: Vec<[Vec<Item>; 2]>,
+}
+
+/// Bytes that are kept from batch to batch.
+const KEPT: usize = 32 << 20;
+
+impl Buffers {
+    /// What is worth being kept: all of it, unless that is too much.
+    pub(super) fn kept(self) -> Self {
+        let items = self.hashed.iter().flatten().chain(self.sorted.iter().flatten()).map(Vec::capacity);
+        if items.sum::<usize>() * size_of::<Item>() <= KEPT { self } else { Self::default() }
+    }
 }
 
 /// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The
@@ -112,6 +124,8 @@ pub(super) struct Manner {
 pub(super) struct Outcomes {
     /// What they change in the counters.
     pub(super) delta: Delta,
+    /// Keys inserted or removed.
+    pub(super) changes: usize,
     /// Keys inserted that were not found before, or removed.
     pub(super) done: Vec<u32>,
     /// Keys not taken, as their region has no room.
@@ -121,6 +135,7 @@ pub(super) struct Outcomes {
 impl Outcomes {
     fn append(&mut self, mut other: Self) {
         self.delta.add(&other.delta);
+        self.changes += other.changes;
         self.done.append(&mut other.done);
         self.left.append(&mut other.left);
     }
@@ -139,15 +154,23 @@ impl Outcomes {
             let place = item.place::<W>();
             match manner.mode {
                 Mode::Insert => {}
-                Mode::InsertUnique => {
-                    if region::contains(buckets, place)? {
+                Mode::InsertUnique => match region::try_insert(buckets, place)? {
+                    Tried::Stored => {
+                        self.delta.stored::<W>();
+                        self.changes += 1;
+                        self.done.push(item.index);
+                        continue;
+                    }
+                    Tried::Matches => {
                         self.delta.skipped(1);
                         continue;
                     }
-                }
+                    Tried::Crowded => {}
+                },
                 Mode::Remove => {
                     if let Some(removed) = region::remove(buckets, place)? {
                         self.delta.removed(removed);
+                        self.changes += 1;
                         self.done.push(item.index);
                     }
                     continue;
@@ -159,6 +182,7 @@ impl Outcomes {
                 return Ok(());
             }
             self.delta.inserted(&inserted);
+            self.changes += 1;
             if manner.mode == Mode::InsertUnique {
                 self.done.push(item.index);
             }
@@ -280,14 +304,27 @@ fn take_part<W: Width>(
             }
         }
         let file = target.file();
-        let mut view = target.reborrow().with(|overlay| overlay.region_mut(region)).region(region);
-        outcomes.take::<W, _>(&mut view, items, manner, &mut search, || {
+        let ahead = || {
             if let Some(item) = next.next() {
                 let place = item.place::<W>();
                 file.prefetch(item.region, place.first);
                 file.prefetch(item.region, place.second());
             }
-        })?;
+        };
+        if let Target::Copied(_, shadow) = target
+            && let Some(mut region) = shadow.region(region)
+        {
+            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, &mut search, ahead);
+            continue;
+        }
+        if let Target::Unpublished(file) = target
+            && let Some(mut region) = file.region(region)
+        {
+            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, &mut search, ahead);
+            continue;
+        }
+        let changes = target.reborrow().with(|overlay, _| overlay.region_mut(region));
+        outcomes.take::<W, _>(&mut changes.region(region), items, manner, &mut search, ahead)?;
     }
     Ok(())
 }

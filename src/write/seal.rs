@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::commit::{Committed, WriterState, live_copy};
+use super::partition::Buffers;
 use super::transaction::{Transaction, Work};
 use super::writer::Writer;
 use crate::cuckoo::Counts;
@@ -58,7 +59,7 @@ impl Writer {
             identity: *transaction.work.identity(),
         };
         let open = WriterState { transaction, committed, policy, journal: None, lock: None };
-        Self { files, options: options.clone(), open: Some(Box::new(open)) }
+        Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
     }
 
     /// Makes what a [draft](Options::draft) holds a sealed file under its path, synced, and describes it. The caller

@@ -64,7 +64,8 @@ impl Writer {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Result<UnpublishedFile>, Counts, Option<RegionId>)> {
         let (max_kicks, threads) = (self.options.max_kicks, self.options.threads.min(MOST_THREADS));
-        let source = self.state_mut()?.transaction.work.target_mut().with(|pending| &*pending.sorted());
+        let source =
+            self.state_mut()?.transaction.work.target_mut().with(|pending, file| &*pending.sorted(file));
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
         let (mut found, mut full) = (Counts::default(), None);

@@ -4,6 +4,7 @@
 //! its branches has to be guessed. So what needs a search, a page to be verified or an error is left to
 //! `transaction.rs`; and each width has a function of its own, as values of the others would take registers.
 
+use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
 use crate::cuckoo::{KeyHash, Place, RegionId, Width, with_width};
@@ -22,8 +23,13 @@ macro_rules! in_region {
                 None => $none,
             },
             Work::Published(published, pending) => match pending.direct(published, $region) {
-                Some(mut direct) => {
-                    let $buckets = &mut direct;
+                Some(Direct::InTable(mut region)) => {
+                    let $buckets = &mut region;
+                    let Ok(outcome) = $change;
+                    outcome
+                }
+                Some(Direct::InShadow(mut region)) => {
+                    let $buckets = &mut region;
                     let Ok(outcome) = $change;
                     outcome
                 }

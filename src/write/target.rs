@@ -1,10 +1,11 @@
 //! Where changes go, and what is read under them: a published file, which stays as it is under changes kept beside it,
-//! or an unpublished one, which takes them itself.
+//! a copy of one in memory, or an unpublished file; the latter two take the changes themselves.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::pending::Pending;
+use super::shadow::Shadow;
 use crate::cuckoo::{Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::{Error, IoContext, Result};
 use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile, UnpublishedRegion};
@@ -15,6 +16,7 @@ use crate::system::{Disk, Files, Rights};
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a, C> {
     Published(&'a PublishedFile, C),
+    Copied(&'a PublishedFile, &'a Shadow),
     Unpublished(&'a UnpublishedFile),
 }
 
@@ -22,16 +24,17 @@ impl<'a, C> Target<'a, C> {
     #[inline]
     pub(super) const fn identity(&self) -> &'a Identity {
         match self {
-            Self::Published(published, _) => &published.checkpoint.identity,
+            Self::Published(published, _) | Self::Copied(published, _) => &published.checkpoint.identity,
             Self::Unpublished(file) => &file.identity,
         }
     }
 
     /// The same file with its changes held in another way.
     #[inline]
-    pub(super) fn with<D>(self, hold: impl FnOnce(C) -> D) -> Target<'a, D> {
+    pub(super) fn with<D>(self, hold: impl FnOnce(C, &PublishedFile) -> D) -> Target<'a, D> {
         match self {
-            Self::Published(published, changes) => Target::Published(published, hold(changes)),
+            Self::Published(published, changes) => Target::Published(published, hold(changes, published)),
+            Self::Copied(published, shadow) => Target::Copied(published, shadow),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -45,7 +48,7 @@ impl<'a, C> Target<'a, C> {
     /// The filter's files, and through what they are written.
     pub(super) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
         match self {
-            Self::Published(published, _) => (&published.files, &published.disk),
+            Self::Published(published, _) | Self::Copied(published, _) => (&published.files, &published.disk),
             Self::Unpublished(file) => file.surroundings(),
         }
     }
@@ -53,7 +56,9 @@ impl<'a, C> Target<'a, C> {
     /// The permissions and the owner that a file in its place should have.
     pub(super) fn rights(&self) -> Result<Rights> {
         match self {
-            Self::Published(published, _) => Rights::of(&published.file).at(&published.files.data, "look at"),
+            Self::Published(published, _) | Self::Copied(published, _) => {
+                Rights::of(&published.file).at(&published.files.data, "look at")
+            }
             Self::Unpublished(file) => file.rights(),
         }
     }
@@ -63,6 +68,7 @@ impl<'a, C> Target<'a, C> {
     pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
         match self {
             Self::Published(published, _) => published.pages.prefetch(region, bucket.0),
+            Self::Copied(_, shadow) => shadow.prefetch(region, bucket),
             Self::Unpublished(file) => file.prefetch(region, bucket.0),
         }
     }
@@ -82,6 +88,10 @@ impl Target<'_, &Overlay> {
             Self::Published(published, overlay) => {
                 published.read_region(region, overlay.region(region), into)
             }
+            Self::Copied(_, shadow) => {
+                shadow.read(region, into);
+                Ok(())
+            }
             Self::Unpublished(file) => {
                 file.read(region, into);
                 Ok(())
@@ -95,6 +105,7 @@ impl<'a> Target<'a, &mut Overlay> {
     pub(super) const fn reborrow(&mut self) -> Target<'_, &mut Overlay> {
         match self {
             Self::Published(published, overlay) => Target::Published(published, overlay),
+            Self::Copied(published, shadow) => Target::Copied(published, shadow),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -103,6 +114,7 @@ impl<'a> Target<'a, &mut Overlay> {
     pub(super) const fn file(&self) -> Target<'a, ()> {
         match self {
             Self::Published(published, _) => Target::Published(published, ()),
+            Self::Copied(published, shadow) => Target::Copied(published, shadow),
             Self::Unpublished(file) => Target::Unpublished(file),
         }
     }
@@ -119,6 +131,9 @@ impl<'a> Target<'a, &mut Overlay> {
                 let mut divided = overlay.divide(parts, part_of);
                 work(divided.iter_mut().map(|overlay| Target::Published(published, overlay)).collect());
                 divided.into_iter().for_each(|part| overlay.append(part));
+            }
+            Self::Copied(published, shadow) => {
+                work((0..parts).map(|_| Target::Copied(published, shadow)).collect());
             }
             Self::Unpublished(file) => work((0..parts).map(|_| Target::Unpublished(file)).collect()),
             target @ Self::Published(..) => work(vec![target]),
@@ -186,6 +201,7 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
                 Some(word) => word,
                 None => published.pages.bucket(self.region, bucket.0)?,
             },
+            Target::Copied(_, shadow) => shadow.word(self.region, bucket),
             Target::Unpublished(file) => file.bucket(self.region, bucket.0),
         }))
     }
@@ -196,6 +212,7 @@ impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         match &mut self.target {
             Target::Published(_, changes) => changes.set(self.region, id, bucket.0),
+            Target::Copied(_, shadow) => shadow.set_word(self.region, id, bucket.0),
             Target::Unpublished(file) => file.set_bucket(self.region, id.0, bucket.0),
         }
     }

@@ -133,11 +133,17 @@ impl Transaction {
     /// Takes the keys that `hash_all` has hashed; after an error, some of them.
     pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
-        let target = self.work.target_mut().with(Pending::sorted);
+        let target = match &mut self.work {
+            Work::Published(published, pending) => pending.for_batch(published),
+            Work::Unpublished(file, _) => Target::Unpublished(file),
+        };
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
             partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
         });
         self.delta.add(&outcomes.delta);
+        if let Work::Published(_, pending) = &mut self.work {
+            pending.batched(outcomes.changes);
+        }
         (outcomes, outcome)
     }
 

@@ -1,0 +1,118 @@
+//! A copy in memory of all buckets of a published file, with the changes of the open transaction in it.
+//!
+//! Where a transaction changes many buckets, this is where they cost least: as much as in a file of its own, which needs
+//! no more than the bucket itself to come into the cache.
+
+use std::convert::Infallible;
+
+use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
+use crate::file::{Overlay, PublishedFile, Region};
+use crate::format::{BUCKETS_PER_PAGE, PAGE, Page, PageId};
+use crate::system::{MapMut, WordsMut, is_exceeded_by};
+
+/// Changed buckets for each page of the file from which on a copy is cheaper. A page costs a microsecond to be copied and
+/// later compared, a change in a table some 200 ns more than in a copy.
+const CHANGES_A_PAGE: u64 = 5;
+
+/// A copy takes at most this part of half the memory.
+const SHARE: u64 = 4;
+
+#[derive(Debug)]
+pub(super) struct Shadow(MapMut);
+
+/// Where a bucket lies among all of the file.
+const fn index(region: RegionId, bucket: BucketId) -> usize {
+    region.0 as usize * BUCKETS_PER_REGION as usize + bucket.0 as usize
+}
+
+/// One region of it.
+pub(super) struct ShadowRegion<'a>(WordsMut<'a, { BUCKETS_PER_REGION as usize }>);
+
+impl Shadow {
+    /// Whether so many changed buckets are worth a copy of the file.
+    #[inline]
+    pub(super) const fn is_worth(changes: usize, published: &PublishedFile) -> bool {
+        changes as u64 >= published.checkpoint.identity.geometry.pages() * CHANGES_A_PAGE
+    }
+
+    /// A copy of the file with these changes in it; `None` where there is too little memory, or a page is damaged: whoever
+    /// needs that one will say so.
+    pub(super) fn of(published: &PublishedFile, changes: &Overlay) -> Option<Self> {
+        let regions = published.checkpoint.identity.geometry.regions();
+        let length = regions.checked_mul(8 * BUCKETS_PER_REGION as u64)?;
+        if is_exceeded_by(length.saturating_mul(SHARE)) {
+            return None;
+        }
+        let memory = MapMut::anonymous(length).ok()?;
+        let mut words = [0; BUCKETS_PER_REGION as usize];
+        for region in (0..regions).map(|region| RegionId(region as u32)) {
+            published.read_region(region, changes.region(region), &mut words).ok()?;
+            memory.set_words(index(region, BucketId(0)), &words);
+        }
+        Some(Self(memory))
+    }
+
+    /// `None` if there is no such region.
+    #[inline]
+    pub(super) fn region(&self, region: RegionId) -> Option<ShadowRegion<'_>> {
+        self.0.words_from(index(region, BucketId(0))).map(ShadowRegion)
+    }
+
+    pub(super) fn read(&self, region: RegionId, into: &mut Region) {
+        self.0.copy(index(region, BucketId(0)), into);
+    }
+
+    #[inline]
+    pub(super) fn word(&self, region: RegionId, bucket: BucketId) -> u64 {
+        self.0.word(index(region, bucket))
+    }
+
+    #[inline]
+    pub(super) fn set_word(&self, region: RegionId, bucket: BucketId, word: u64) {
+        self.0.set_word(index(region, bucket), word);
+    }
+
+    /// Asks for the cache line of a bucket.
+    #[inline]
+    pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
+        self.0.prefetch(index(region, bucket));
+    }
+
+    /// What differs from the file.
+    pub(super) fn changes(&self, published: &PublishedFile) -> Overlay {
+        let mut overlay = Overlay::default();
+        let mut here: Page = [0; BUCKETS_PER_PAGE as usize];
+        let mut there = here;
+        for id in (0..published.checkpoint.identity.geometry.pages()).map(PageId) {
+            self.0.copy((id.0 * PAGE / 8) as usize, &mut here);
+            published.pages.read(id, &mut there);
+            let mut changed = [0; BUCKETS_PER_PAGE as usize / 64];
+            let (ours, _) = here.as_chunks::<64>();
+            let (theirs, _) = there.as_chunks::<64>();
+            for ((bits, ours), theirs) in changed.iter_mut().zip(ours).zip(theirs) {
+                let differ = ours.iter().zip(theirs).map(|(ours, theirs)| u64::from(ours != theirs));
+                *bits = (0..).zip(differ).fold(0, |bits, (index, differs)| bits | differs << index);
+            }
+            if changed != [0; _] {
+                overlay.region_mut(id.region()).page_mut(id.in_region()).replace(&changed, &here);
+            }
+        }
+        overlay
+    }
+}
+
+impl<W: Width> Buckets<W> for ShadowRegion<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
+        Ok(Bucket::new(self.0.word(id.0.into())))
+    }
+}
+
+impl<W: Width> BucketsMut<W> for ShadowRegion<'_> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.0.set_word(id.0.into(), bucket.0);
+    }
+}
