@@ -17,6 +17,7 @@
 //! 3. While a file says that it is superseded, the name is looked at before every answer. Else it is looked at before
 //!    every batch, and by a thread twice a second.
 
+mod ahead;
 mod calm;
 mod in_memory;
 mod patience;

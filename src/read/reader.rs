@@ -218,6 +218,10 @@ impl Reader {
         found.resize(items.len(), false);
         self.refresh()?;
         let threads = self.shared.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
+        self.look(|view| {
+            view.verify_ahead(items.len(), threads);
+            Some(Ok(()))
+        })?;
         let part = items.len().div_ceil(threads).max(1);
         let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
         let look_up = |(items, found): (&[T], &mut [bool])| -> Result<()> {

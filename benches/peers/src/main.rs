@@ -39,7 +39,7 @@ fn main() -> Outcome<()> {
     match section.as_str() {
         "table" => {
             let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
-            table::run(number.unwrap_or(10_000_000), rounds)
+            table::run(number.unwrap_or(10_000_000), rounds, &arguments.next().unwrap_or_default())
         }
         "singles" => {
             let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
@@ -52,7 +52,7 @@ fn main() -> Outcome<()> {
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
-        _ => Err("sections: table [KEYS [ROUNDS]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
+        _ => Err("sections: table [KEYS [ROUNDS [NAME]]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
                   large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP, \
                   copies FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),

@@ -21,13 +21,15 @@ struct Row {
     false_positives: f64,
 }
 
-pub fn run(count: u64, rounds: u64) -> Outcome<()> {
+/// Runs all candidates, or those whose names contain `only`.
+pub fn run(count: u64, rounds: u64, only: &str) -> Outcome<()> {
+    let peers: Vec<_> = PEERS.iter().filter(|(name, _)| name.contains(only)).collect();
     let dir = tempfile::tempdir_in(".")?;
     let (all, present, absent) = (keys(0..count), sample(count, LOOKUPS), absent(LOOKUPS));
     let removed = &all[..all.len().min(LOOKUPS / 4)];
-    let mut rows: Vec<Row> = PEERS.iter().map(|_| Row::default()).collect();
+    let mut rows: Vec<Row> = peers.iter().map(|_| Row::default()).collect();
     for _ in 0..rounds {
-        for ((name, make), row) in PEERS.iter().zip(&mut rows) {
+        for ((name, make), row) in peers.iter().zip(&mut rows) {
             let start = Instant::now();
             let mut peer = make(dir.path(), count)?;
             peer.insert(&all)?;
@@ -51,7 +53,7 @@ pub fn run(count: u64, rounds: u64) -> Outcome<()> {
     println!("{count} keys, one thread; millions a second, medians of {rounds} rounds:");
     println!("| | insert | present | absent | remove | bytes a key | false positives |");
     println!("|---|---|---|---|---|---|---|");
-    for ((name, _), row) in PEERS.iter().zip(&rows) {
+    for ((name, _), row) in peers.iter().zip(&rows) {
         let remove = if row.remove.is_empty() { "-".into() } else { format!("{:.1}", median(&row.remove)) };
         println!(
             "| {name} | {:.1} | {:.1} | {:.1} | {remove} | {:.2} | {:.1e} |",
