@@ -54,7 +54,8 @@ impl View {
         let Some(copy) = self.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
         let (before, metadata) = copy?;
         let geometry = self.superblock.identity.geometry;
-        let memory = MapMut::anonymous(geometry.file_length()).at(self.pages.path(), "take memory for")?;
+        let memory =
+            MapMut::anonymous_huge(geometry.file_length()).at(self.pages.path(), "take memory for")?;
         let addresses = self.pages.addresses;
         let copied = copy_regions(
             &self,

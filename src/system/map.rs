@@ -198,13 +198,17 @@ impl MapMut {
         Ok(Self(MmapRaw::from(map)))
     }
 
-    /// Memory without a file, all zeros. It is in huge pages where the system has them, so that the processor's cache
-    /// of addresses covers more of it.
+    /// Memory without a file, all zeros.
     pub(crate) fn anonymous(length: u64) -> io::Result<Self> {
-        let map = options(length)?.map_anon()?;
+        options(length)?.map_anon().map(|map| Self(MmapRaw::from(map)))
+    }
+
+    /// The same in huge pages where the system has them, so that the processor's cache of addresses covers more of it.
+    pub(crate) fn anonymous_huge(length: u64) -> io::Result<Self> {
+        let map = Self::anonymous(length)?;
         #[cfg(target_os = "linux")]
-        let _ = map.advise(Advice::HugePage);
-        Ok(Self(MmapRaw::from(map)))
+        let _ = map.0.advise(Advice::HugePage);
+        Ok(map)
     }
 
     /// As [`Map::word`].

@@ -23,6 +23,9 @@ const AHEAD: usize = 16;
 /// With at least so many keys for a region of a published file, unpacking it first is cheaper than finding each
 /// changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
+/// Changes that cost as much as unpacking a region and packing it again. Three batches of that kind cost as much as a copy of
+/// the file (`shadow.rs`).
+const UNPACKED: usize = 27;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
 /// Consecutive regions that go to the same thread, as the changed bits of their pages share a word.
@@ -124,7 +127,7 @@ pub(super) struct Manner {
 pub(super) struct Outcomes {
     /// What they change in the counters.
     pub(super) delta: Delta,
-    /// Keys inserted or removed.
+    /// Keys inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as [`UNPACKED`].
     pub(super) changes: usize,
     /// Keys inserted that were not found before, or removed.
     pub(super) done: Vec<u32>,
@@ -298,7 +301,9 @@ fn take_part<W: Width>(
             let change = overlay.region_mut(region);
             // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
+                let before = outcomes.changes;
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
+                outcomes.changes = before + UNPACKED;
                 scratch.pack(change);
                 continue;
             }

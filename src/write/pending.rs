@@ -22,7 +22,7 @@ pub(super) struct Pending {
     /// The words of buckets changed since, by the bucket's number in the file. Where the overlay has a word for the
     /// same bucket, it is out of date.
     single: Table,
-    /// Keys for which batches have changed a bucket, or several.
+    /// Changes by batches, as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
     batched: usize,
     /// All buckets, if so many were changed that they have a copy; then neither of the others has anything.
     shadow: Option<Shadow>,

@@ -20,6 +20,10 @@ const SHARE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Shadow(MapMut);
 
+/// Up to so many bytes a copy is made in huge pages. They make a change cheaper by 10 to 20 ns. But where a hypervisor gives
+/// them out, 108 of them that had not been used lately took 0.35 to 0.5 s, and small pages of as much memory 0.07 s.
+const HUGE: u64 = 64 << 20;
+
 /// Where a bucket lies among all of the file.
 const fn index(region: RegionId, bucket: BucketId) -> usize {
     region.0 as usize * BUCKETS_PER_REGION as usize + bucket.0 as usize
@@ -43,7 +47,8 @@ impl Shadow {
         if is_exceeded_by(length.saturating_mul(SHARE)) {
             return None;
         }
-        let memory = MapMut::anonymous(length).ok()?;
+        let memory =
+            if length <= HUGE { MapMut::anonymous_huge(length) } else { MapMut::anonymous(length) }.ok()?;
         let mut words = [0; BUCKETS_PER_REGION as usize];
         for region in (0..regions).map(|region| RegionId(region as u32)) {
             published.read_region(region, changes.region(region), &mut words).ok()?;
