@@ -176,7 +176,8 @@ impl Reader {
 
     /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order.
     /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
-    /// says. Errors as for [`contains`](Self::contains).
+    /// says. A batch of more keys than the file has pages first verifies all pages, on two threads at least, if most were
+    /// not verified yet. Errors as for [`contains`](Self::contains).
     pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
         let mut found = Vec::new();
         self.contains_batch_into(keys, &mut found)?;

@@ -24,7 +24,8 @@ use crate::system::Files;
 /// [`commit`](Self::commit). Dropping the writer rolls the open transaction back and closes the file;
 /// [`close`](Self::close) does the same and reports errors. Until it is committed, a change of a published filter takes
 /// some 40 to 90 bytes of memory. A transaction that changes five buckets of each page of 4 KiB takes as much memory as
-/// the file is long, where that is at most an eighth of what the process may use.
+/// the file is long, where that is at most an eighth of what the process may use; and its commit, as much again if it has
+/// changed most buckets.
 ///
 /// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller); methods with `_hash` in their name serve both kinds. All lookups
