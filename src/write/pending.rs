@@ -10,7 +10,6 @@ use std::convert::Infallible;
 
 use super::shadow::{Shadow, ShadowRegion};
 use super::table::Table;
-use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile};
 use crate::format::BUCKETS_PER_PAGE;
@@ -28,6 +27,12 @@ pub(super) struct Pending {
     shadow: Option<Shadow>,
     /// A copy cannot be had.
     cannot_copy: bool,
+}
+
+/// Where a batch puts its changes.
+pub(super) enum Place<'a> {
+    Overlay(&'a mut Overlay),
+    Shadow(&'a Shadow),
 }
 
 /// A region as the transaction sees it, if all pages were verified and all changes were made one by one: then nothing
@@ -98,12 +103,12 @@ impl Pending {
     }
 
     /// Where a batch is to change `published`.
-    pub(super) fn for_batch<'a>(&'a mut self, published: &'a PublishedFile) -> Target<'a, &'a mut Overlay> {
+    pub(super) fn for_batch(&mut self, published: &PublishedFile) -> Place<'_> {
         self.copy_if_worth(published);
         self.sort_single();
         match &self.shadow {
-            Some(shadow) => Target::Copied(published, shadow),
-            None => Target::Published(published, &mut self.overlay),
+            Some(shadow) => Place::Shadow(shadow),
+            None => Place::Overlay(&mut self.overlay),
         }
     }
 

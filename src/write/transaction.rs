@@ -2,7 +2,7 @@
 
 use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
-use super::pending::Pending;
+use super::pending::{self, Pending};
 use super::target::Target;
 use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
@@ -134,7 +134,10 @@ impl Transaction {
     pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
         let target = match &mut self.work {
-            Work::Published(published, pending) => pending.for_batch(published),
+            Work::Published(published, pending) => match pending.for_batch(published) {
+                pending::Place::Overlay(overlay) => Target::Published(published, overlay),
+                pending::Place::Shadow(shadow) => Target::Copied(published, shadow),
+            },
             Work::Unpublished(file, _) => Target::Unpublished(file),
         };
         let (outcomes, outcome) = with_width!(geometry.slots, W => {
