@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::cuckoo::Kind;
+
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -236,25 +238,31 @@ pub enum Error {
         reason: GrowthRefusal,
     },
 
-    /// Unique inserts were answered "seen", and stored nothing. Most of these keys were there already. The others were
-    /// new, and match the entry of another key: they are lost once that key is removed. Counted inserts never cause
-    /// this.
+    /// The filter is not of the kind that the call, or the options, need.
     #[error(
-        "{}: {unrecorded} inserts were answered \"seen\" and stored nothing; at most {} keys among them are expected \
-         to be others than the key whose entry they share, and are lost when that one is removed; remove without this check \
-         if they may be lost, or fill a filter by counted inserts alone, which always store",
-        path.display(), rounded(*other_keys)
+        "{}: is a {found}, but {op} needs a {}; create another filter for that, {}",
+        path.display(), wanted, made_by(*wanted)
     )]
-    UnsafeRemove {
+    Kind {
         /// The filter file.
         path: PathBuf,
-        /// How many inserts were answered so.
-        unrecorded: u64,
-        /// How many keys among them are expected to share the entry of another key: the expected false-positive rate
-        /// now, f, times the new keys that were inserted. With `inserted` entries stored these were
-        /// `inserted / (1 - f)`. It is an upper bound while nothing is removed, as the rate was lower before. It is
-        /// never more than `unrecorded`.
-        other_keys: f64,
+        /// What it is.
+        found: Kind,
+        /// What it would have to be.
+        wanted: Kind,
+        /// What was to be done: `removing keys`, or `what was asked for`.
+        op: &'static str,
+    },
+
+    /// A writer was closed with changes that were never committed. They are lost.
+    #[error(
+        "{}: closed with changes that were not committed, and are lost; call `commit` before `close` to keep \
+         changes, or `rollback` to give them up",
+        path.display()
+    )]
+    Uncommitted {
+        /// The filter file.
+        path: PathBuf,
     },
 
     /// An earlier write or sync failed, and nobody knows what the disk holds.
@@ -437,6 +445,9 @@ impl fmt::Display for Expected {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
+    /// What the two are.
+    #[error("one is a {0}, the other a {1}")]
+    Kind(Kind, Kind),
     /// One hashes its keys itself, the other takes hashes.
     #[error("one of the two hashes its keys itself, and the other takes hashes")]
     Hash,
@@ -463,7 +474,7 @@ pub enum Difference {
 impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
-            Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
+            Self::Kind(..) | Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
                 "make the next filter like the other"
             }
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
@@ -610,8 +621,11 @@ pub enum GrowthRefusal {
     Regions(u64),
 }
 
-fn rounded(expected: f64) -> String {
-    if expected < 10.0 { format!("{expected:.2e}") } else { format!("{expected:.0}") }
+const fn made_by(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Set => "without `--counting` (`Options::counting`)",
+        Kind::Counting => "with `--counting` (`Options::counting`)",
+    }
 }
 
 /// Adds the path and the operation to an I/O error.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::cuckoo::{Counts, HashKind, Seed, SlotsPerBucket};
+use crate::cuckoo::{Counts, HashKind, Kind, Seed, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
@@ -23,6 +23,9 @@ pub struct Info {
     /// The file's own number, random.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::uuid"))]
     pub uuid: [u8; 16],
+    /// What the filter is.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::kind"))]
+    pub kind: Kind,
     /// Who hashes the keys.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::hash"))]
     pub hash: HashKind,
@@ -61,14 +64,12 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
     pub saturated: u64,
-    /// Copies of all keys: those inserted, less those removed.
+    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored.
     pub copies: u64,
     /// Copies ever inserted.
     pub inserted: u64,
     /// Copies removed.
     pub removed: u64,
-    /// Inserts that stored no entry; removal is refused unless this is 0.
-    pub unrecorded: u64,
     /// Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling.
     pub entries_by_tail: Vec<u64>,
     /// Buckets that repair has filled with slots that match everything.
@@ -114,7 +115,7 @@ impl fmt::Display for Info {
 mod text {
     use serde::Serializer;
 
-    use crate::cuckoo::{HashKind, SlotsPerBucket};
+    use crate::cuckoo::{HashKind, Kind, SlotsPerBucket};
     use crate::format::Growth;
 
     pub(super) fn format<S: Serializer>((major, minor): &(u16, u16), to: S) -> Result<S::Ok, S::Error> {
@@ -127,6 +128,10 @@ mod text {
         let group = |from: u32, digits: u32| number >> (4 * (32 - from - digits)) & ((1 << (4 * digits)) - 1);
         let [a, b, c, d, e] = [group(0, 8), group(8, 4), group(12, 4), group(16, 4), group(20, 12)];
         to.collect_str(&format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+    }
+
+    pub(super) fn kind<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(kind.name())
     }
 
     pub(super) fn hash<S: Serializer>(kind: &HashKind, to: S) -> Result<S::Ok, S::Error> {
@@ -190,6 +195,7 @@ impl From<Facts> for Info {
         Self {
             format: crate::format::VERSION,
             uuid: identity.uuid,
+            kind: identity.kind,
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: width,
@@ -210,7 +216,6 @@ impl From<Facts> for Info {
             copies: counts.copies(),
             inserted: counts.inserted,
             removed: counts.removed,
-            unrecorded: counts.unrecorded,
             entries_by_tail: counts.by_tail.iter().take(tails).copied().collect(),
             quarantined_buckets: counts.universal / u64::from(width.get()),
             load: counts.used() as f64 / slots as f64,

@@ -172,15 +172,15 @@ pub mod store;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, KeyHash, Merge, Seed, SlotsPerBucket};
+pub use cuckoo::{HashKind, Key, KeyHash, Kind, Seed, SlotsPerBucket};
 pub use error::{Difference, Error, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
-pub use read::{Reader, Report};
+pub use read::{Lookup, Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Inserted, Limits, Refused, Repair, Writer};
+pub use write::{Change, Inserted, Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
@@ -50,8 +50,8 @@ pub enum OnDamage {
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("seen.gowk");
 /// let mut seen = gowk::Options::new().capacity(100_000).false_positive_rate(1e-3).open(&path)?;
-/// assert!(seen.insert_unique(b"https://example.org/")?);
-/// assert!(!seen.insert_unique(b"https://example.org/")?);
+/// assert!(seen.insert(b"https://example.org/")?);
+/// assert!(!seen.insert(b"https://example.org/")?);
 /// seen.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -65,6 +65,7 @@ pub struct Options {
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
     seed: Option<Seed>,
+    kind: Option<Kind>,
     hash: HashKind,
     shard: Shard,
     growth: Growth,
@@ -109,6 +110,7 @@ impl fmt::Debug for Options {
             });
         };
         given("false_positive_rate", self.rate.as_ref().map(|rate| rate as _));
+        given("kind", self.kind.as_ref().map(|kind| kind as _));
         given("slots_per_bucket", self.slots.as_ref().map(|slots| slots as _));
         given("shard", Some(&self.shard as _).filter(|_| !self.shard.is_whole()));
         given("growth", Some(&self.growth as _).filter(|_| self.growth != Growth::Auto));
@@ -137,6 +139,7 @@ impl Options {
             rate: None,
             slots: None,
             seed: None,
+            kind: None,
             hash: HashKind::Xxh3,
             shard: Shard::WHOLE,
             growth: Growth::Auto,
@@ -182,6 +185,18 @@ impl Options {
         self
     }
 
+    /// Creation: a filter that counts copies of keys, and from which keys can be removed: [`Kind::Counting`]. Unless
+    /// given, a new filter is a set. An existing filter of another kind is refused with [`Error::Kind`].
+    pub fn counting(self) -> Self {
+        self.kind(Kind::Counting)
+    }
+
+    /// Creation: what the filter is, and otherwise as [`counting`](Self::counting).
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
     /// Creation: who hashes the keys.
     pub fn hash(mut self, hash: HashKind) -> Self {
         self.hash = hash;
@@ -190,7 +205,7 @@ impl Options {
 
     /// Creation: as another filter was created.
     pub(crate) fn designed_as(self, identity: &Identity, policy: &Policy) -> Self {
-        let Identity { hasher, geometry, .. } = identity;
+        let Identity { kind, hasher, geometry, .. } = identity;
         let limit = |rate: f64| (rate != 0.0).then_some(rate);
         Self {
             capacity: policy.capacity,
@@ -198,6 +213,7 @@ impl Options {
             slots: Some(geometry.slots),
             rate_of_like: limit(policy.requested_rate),
             seed: Some(Seed::new(hasher.seed)),
+            kind: Some(*kind),
             hash: hasher.kind,
             shard: geometry.shard,
             growth: policy.growth,
@@ -385,7 +401,8 @@ impl Options {
             Some(seed) => seed.get(),
             None => random(path)?,
         };
-        let identity = Identity { uuid, hasher: KeyHasher::new(self.hash, seed), geometry };
+        let kind = self.kind.unwrap_or_default();
+        let identity = Identity { uuid, kind, hasher: KeyHasher::new(self.hash, seed), geometry };
         let policy = Policy {
             growth: self.growth,
             max_file_size: self.max_file_size.unwrap_or(0),
@@ -399,9 +416,14 @@ impl Options {
         Ok((identity, policy))
     }
 
-    /// [`Error::Rate`] if an existing filter has a higher rate than these options ask for.
-    pub(crate) fn check_fits(&self, path: &Path, slots: SlotsPerBucket) -> Result<()> {
-        let rate = slots.false_positive_rate();
+    /// [`Error::Kind`] if an existing filter is of another kind than these options ask for, and [`Error::Rate`] if it has a
+    /// higher rate.
+    pub(crate) fn check_fits(&self, path: &Path, identity: &Identity) -> Result<()> {
+        let rate = identity.geometry.slots.false_positive_rate();
+        if let Some(wanted) = self.kind.filter(|wanted| *wanted != identity.kind) {
+            let (path, found) = (path.to_owned(), identity.kind);
+            return Err(Error::Kind { path, found, wanted, op: "what was asked for" });
+        }
         match self.rate {
             Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),
             _ => Ok(()),

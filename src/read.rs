@@ -20,6 +20,7 @@
 mod ahead;
 mod calm;
 mod in_memory;
+mod lookup;
 mod patience;
 mod reader;
 mod recent;
@@ -30,6 +31,7 @@ mod verify;
 mod view;
 mod watch;
 
+pub use lookup::Lookup;
 pub use reader::Reader;
 pub(crate) use snapshot::{Attempts, InVain, copy_regions};
 pub use verify::Report;

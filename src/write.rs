@@ -14,6 +14,7 @@ mod copy;
 mod create;
 mod divide;
 mod doubling;
+mod inserted;
 mod join;
 mod merge;
 mod partition;
@@ -31,7 +32,9 @@ mod target;
 mod transaction;
 mod writer;
 
-pub use batches::{Inserted, Refused};
+pub use batches::Change;
+pub(crate) use batches::in_chunks;
+pub use inserted::Inserted;
 pub use policy::Limits;
 pub use repair::Repair;
 pub use writer::Writer;

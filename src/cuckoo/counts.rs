@@ -48,8 +48,6 @@ pub(crate) struct Counts {
     pub(crate) inserted: u64,
     /// Copies removed.
     pub(crate) removed: u64,
-    /// Inserts that stored nothing, as the key was found.
-    pub(crate) unrecorded: u64,
     /// Universal slots.
     pub(crate) universal: u64,
     /// Digits.
@@ -84,8 +82,8 @@ impl Counts {
 
     /// What no scan can see is kept, and the rest is 0.
     pub(crate) fn totals(&self) -> Self {
-        let Self { inserted, removed, unrecorded, .. } = *self;
-        Self { inserted, removed, unrecorded, ..Self::default() }
+        let Self { inserted, removed, .. } = *self;
+        Self { inserted, removed, ..Self::default() }
     }
 
     /// Whether a scan that found `other` would find these.
@@ -165,11 +163,6 @@ impl Counts {
         }
     }
 
-    /// The inserts that stored nothing, with those since.
-    pub(crate) const fn unrecorded_with(&self, delta: &Delta) -> u64 {
-        self.unrecorded.saturating_add(delta.unrecorded)
-    }
-
     /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
@@ -179,7 +172,6 @@ impl Counts {
         Self {
             inserted: self.inserted.saturating_add(delta.inserted),
             removed: self.removed.saturating_add(delta.removed),
-            unrecorded: self.unrecorded_with(delta),
             universal: self.universal,
             digits: self.digits.saturating_add_signed(delta.digits),
             saturated: self.saturated.saturating_add_signed(delta.saturated),
@@ -245,18 +237,12 @@ impl Counts {
 pub(crate) struct Delta {
     inserted: u64,
     removed: u64,
-    unrecorded: u64,
     digits: i64,
     saturated: i64,
     by_tail: [i64; TAIL_LENGTHS],
 }
 
 impl Delta {
-    /// Inserts were answered without storing anything.
-    pub(crate) const fn skipped(&mut self, inserts: u64) {
-        self.unrecorded += inserts;
-    }
-
     /// An entry with a fresh tail was stored for a copy.
     #[inline]
     pub(crate) const fn stored<W: Width>(&mut self) {
@@ -306,7 +292,6 @@ impl Delta {
     pub(crate) fn add(&mut self, other: &Self) {
         self.inserted += other.inserted;
         self.removed += other.removed;
-        self.unrecorded += other.unrecorded;
         self.digits += other.digits;
         self.saturated += other.saturated;
         for (change, other) in self.by_tail.iter_mut().zip(other.by_tail) {

@@ -116,7 +116,7 @@ impl fmt::Debug for Seed {
 
 /// The hash function of one file: its kind and its seed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct KeyHasher {
+pub struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
     /// What keys of eight bytes are combined with, by exclusive or. The seed affects them in no other way.

@@ -11,18 +11,9 @@ use super::buckets::{Buckets, BucketsMut};
 use super::counts::Counts;
 use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
+use super::kind::Kind;
 use super::search::Search;
 use super::widths::Width;
-
-/// What becomes of the copies of an entry that the filter has already.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Merge {
-    /// An entry that an entry of the filter stands for too is not stored. Its copies count as inserts that stored
-    /// nothing, so that removals are refused from then on.
-    Union,
-    /// Copies add up. Removal stays safe if it was safe in both filters.
-    Sum,
-}
 
 /// All buckets of a region, in memory.
 pub(super) struct Words<'a>(pub(super) &'a mut [u64]);
@@ -43,71 +34,48 @@ impl<W: Width> BucketsMut<W> for Words<'_> {
     }
 }
 
-/// What was taken so far.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Taken {
-    /// Copies stored.
-    pub(crate) stored: u64,
-    /// Copies of entries that were covered.
-    pub(crate) covered: u64,
-}
-
 /// There is no room for an entry; the region is left with some of the entries.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// Stores all that one region holds in another.
+/// Stores all that one region holds in another, by the rule of the filters' kind: a union of sets, a sum of counting
+/// filters. Adds the copies stored to `stored`.
 pub(crate) fn take_region<W: Width>(
     from: &[u64],
     into: &mut [u64],
-    mode: Merge,
+    kind: Kind,
     max_kicks: u32,
     search: &mut Search,
-    taken: &mut Taken,
+    stored: &mut u64,
 ) -> Result<(), NoRoom> {
-    // Compared with what was here before: an entry that covers another of its own filter has another key.
-    let before = if mode == Merge::Union { into.to_vec() } else { Vec::new() };
-    let before = |id: BucketId| Bucket::<W>::new(before.get(usize::from(id.0)).copied().unwrap_or_default());
     each_group(from, into, |buckets, id, group: Group<W>| {
-        let entry = group.entry;
-        let both = [id, entry.other(id)];
-        if mode == Merge::Union
-            && (both.iter().any(|id| before(*id).covers(entry)) || shorten(buckets, both, entry, before))
-        {
-            taken.covered += u64::from(group.copies);
-            return Ok(());
-        }
-        taken.stored += u64::from(group.copies);
-        let added = mode == Merge::Sum && add_to_another(buckets, id, group, group.lanes());
-        if added
-            || store_group(buckets, id, group, max_kicks, search)
-            || add_to_another(buckets, id, group, None)
-        {
-            return Ok(());
-        }
-        Err(NoRoom)
+        let room = match kind {
+            Kind::Set if covered_or_shortens(buckets, id, group.entry) => return Ok(()),
+            Kind::Set => store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search),
+            Kind::Counting => {
+                add_to_another(buckets, id, group, group.lanes())
+                    || store_group(buckets, id, group, max_kicks, search)
+                    || add_to_another(buckets, id, group, None)
+            }
+        };
+        *stored += u64::from(group.copies);
+        if room { Ok(()) } else { Err(NoRoom) }
     })
 }
 
-/// Puts an entry in the place of one that it covers and that was here before, if there is one; its digits stay. Whatever
-/// matched that one matches this one too.
-fn shorten<W: Width>(
-    buckets: &mut Words<'_>,
-    both: [BucketId; 2],
-    entry: Slot<W>,
-    before: impl Fn(BucketId) -> Bucket<W>,
-) -> bool {
-    both.into_iter().any(|id| {
+/// Whether an entry here stands for this one too: one that covers it, or one that it covers and takes the place of.
+/// Whatever matched either matches that one.
+fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>) -> bool {
+    let both = [id, entry.other(id)].map(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        let holds = |bucket: Bucket<W>, slot| (0..W::SLOTS).any(|lane| bucket.slot(lane) == slot);
-        let was_here = |slot| both.iter().any(|id| holds(before(*id), slot));
-        let covered = |lane: &u32| {
-            let slot = bucket.slot(*lane);
-            slot.tail_length() > entry.tail_length()
-                && Bucket::new(u64::from(entry.0)).matches(slot).any()
-                && was_here(slot)
-        };
-        let lane = (0..W::SLOTS).find(covered);
+        (id, bucket)
+    });
+    if both.iter().any(|(_, bucket)| bucket.covers(entry)) {
+        return true;
+    }
+    both.into_iter().any(|(id, bucket)| {
+        let is_covered = |lane: &u32| Bucket::new(u64::from(entry.0)).covers(bucket.slot(*lane));
+        let lane = (0..W::SLOTS).find(is_covered);
         lane.into_iter().for_each(|lane| buckets.store(id, bucket.with(lane, entry)));
         lane.is_some()
     })

@@ -122,12 +122,13 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
 ) -> Result<Inserted<W>, B::Error> {
     match try_insert(buckets, place)? {
         Tried::Stored => Ok(Inserted::Stored),
-        Tried::Matches | Tried::Crowded => insert_slowly(buckets, place, max_kicks, search),
+        Tried::Matches | Tried::Crowded => insert_untried(buckets, place, max_kicks, search),
     }
 }
 
+/// As [`insert`], where [`try_insert`] stored nothing.
 #[inline(never)]
-fn insert_slowly<W: Width, B: BucketsMut<W>>(
+pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
     max_kicks: u32,

@@ -24,7 +24,7 @@ use super::published::PublishedFile;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::events;
-use crate::format::{Geometry, Metadata, Superblock, check_counts};
+use crate::format::{Identity, Metadata, Superblock, check_counts};
 use crate::system::Rights;
 
 /// How a journal's header relates to the superblock.
@@ -148,7 +148,7 @@ impl Redo {
         for at in &scan.frames {
             let bytes = journal::read_frame(file, *at).at(path, "read")?;
             seen(*at, &bytes)?;
-            if redo.add(&bytes, *at, superblock.identity.geometry, path).is_none() {
+            if redo.add(&bytes, *at, &superblock.identity, path).is_none() {
                 let defect = JournalDefect::Broken {
                     offset: at.offset,
                     first: redo.commit.saturating_add(1),
@@ -161,10 +161,10 @@ impl Redo {
     }
 
     /// Adds a frame. `None` if it is whole, and yet contains impossible values.
-    fn add(&mut self, bytes: &[u8], at: FrameAt, geometry: Geometry, path: &Path) -> Option<()> {
+    fn add(&mut self, bytes: &[u8], at: FrameAt, identity: &Identity, path: &Path) -> Option<()> {
         let content = Content::of_counted(bytes, at)?;
         for record in &content.records {
-            if record.page.0 >= geometry.pages() {
+            if record.page.0 >= identity.geometry.pages() {
                 return None;
             }
             let change = self.overlay.region_mut(record.page.region()).page_mut(record.page.in_region());
@@ -174,7 +174,7 @@ impl Redo {
             }
         }
         if let Some(commit) = content.commit {
-            check_counts(path, &commit.counts, geometry).ok()?;
+            check_counts(path, &commit.counts, identity).ok()?;
             self.counts = commit.counts;
             if let Some(metadata) = commit.metadata {
                 self.metadata = Metadata::decode(path, metadata).ok()?;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::layout::{
     Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT,
@@ -15,7 +15,7 @@ use super::layout::{
 };
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
-use crate::cuckoo::{Counts, HashKind, KeyHasher, MAX_REGIONS, Shard, SlotsPerBucket};
+use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, MAX_REGIONS, Shard, SlotsPerBucket};
 use crate::error::{Error, Expected, Result};
 
 /// The two slots of a file as read, not yet believed.
@@ -146,6 +146,7 @@ impl<'a> Sealed<'a> {
             ("uuid", ours.uuid == theirs.uuid, uuid),
             ("seed", ours.seed == theirs.seed, canary),
             ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
+            ("kind", ours.kind == theirs.kind, ours.kind.get().into()),
             ("n", ours.slots == theirs.slots, ours.slots.get().into()),
             ("g", ours.generation == theirs.generation, ours.generation.get().into()),
             ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
@@ -172,15 +173,20 @@ impl<'a> Sealed<'a> {
                 return Err(field(path, name, found.get(), Expected::Between(0, MAX_NUMBER)));
             }
         }
-        let kind = match raw.hash_id.get() {
+        let hash = match raw.hash_id.get() {
             0 => HashKind::Caller,
             1 => HashKind::Xxh3,
             found => return Err(field(path, "hash id", found.into(), Expected::Between(0, 1))),
         };
-        let hasher = KeyHasher::new(kind, raw.seed.get());
+        let hasher = KeyHasher::new(hash, raw.seed.get());
         if hasher.canary() != raw.canary.get() {
             return Err(Error::HashMismatch { path: path.to_owned() });
         }
+        let kind = match raw.kind.get() {
+            0 => Kind::Set,
+            1 => Kind::Counting,
+            found => return Err(field(path, "kind", found.into(), Expected::Between(0, 1))),
+        };
         let growth = match raw.growth.get() {
             0 => Growth::Never,
             1 => Growth::Auto,
@@ -192,11 +198,12 @@ impl<'a> Sealed<'a> {
             }
         }
         let counts = Counts::from(raw.counts);
-        check_counts(path, &counts, geometry)?;
+        let identity = Identity { uuid: raw.uuid, kind, hasher, geometry };
+        check_counts(path, &counts, &identity)?;
         let metadata = self.check_rest(path)?;
         Ok(Superblock {
             id: raw.id.get(),
-            identity: Identity { uuid: raw.uuid, hasher, geometry },
+            identity,
             policy: Policy {
                 growth,
                 max_file_size: raw.max_file_size.get(),
@@ -256,12 +263,12 @@ impl<'a> Sealed<'a> {
         let metadata = Metadata::decode(path, self.bytes.get(METADATA_AT..end).unwrap_or_default())?;
         if self.raw.minor.get() <= VERSION.1 {
             let raw = &self.raw;
-            let heads: [&[u8]; 2] = [raw.reserved_0.as_bytes(), &raw.reserved_1];
-            let tails = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
-            let tails = tails.map(|range| self.bytes.get(range).unwrap_or_default());
+            let rests = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
+            let [before, after] = rests.map(|range| self.bytes.get(range).unwrap_or_default());
+            let reserved: [&[u8]; 3] = [&raw.reserved_1, before, after];
             // One `or` over all bytes is many times faster than a search, and each opening does this twice.
             let any = |bytes: &&&[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
-            let wrong = heads.iter().chain(&tails).filter(any);
+            let wrong = reserved.iter().filter(any);
             if let Some(found) = wrong.flat_map(|bytes| *bytes).find(|byte| **byte != 0) {
                 return Err(field(path, "reserved", u64::from(*found), Expected::Exactly(0)));
             }
@@ -271,7 +278,8 @@ impl<'a> Sealed<'a> {
 }
 
 /// Counters must fit the slots: each entry, digit and universal slot takes one.
-pub(crate) fn check_counts(path: &Path, counts: &Counts, geometry: Geometry) -> Result<()> {
+pub(crate) fn check_counts(path: &Path, counts: &Counts, identity: &Identity) -> Result<()> {
+    let Identity { kind, geometry, .. } = *identity;
     let longest = geometry.slots.fresh_tail_bits() as usize;
     if let Some(found) = counts.by_tail.iter().skip(longest + 1).find(|count| **count != 0) {
         return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
@@ -283,6 +291,12 @@ pub(crate) fn check_counts(path: &Path, counts: &Counts, geometry: Geometry) -> 
     let most = counts.digits / u64::from(geometry.slots.get() - 1);
     if counts.saturated > most {
         return Err(field(path, "saturated groups", counts.saturated, Expected::Between(0, most)));
+    }
+    if kind == Kind::Set {
+        let of_copies = [("digits", counts.digits), ("removed", counts.removed)];
+        if let Some((name, found)) = of_copies.into_iter().find(|(_, count)| *count != 0) {
+            return Err(field(path, name, found, Expected::Words("0 in a set")));
+        }
     }
     Ok(())
 }

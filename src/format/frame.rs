@@ -100,7 +100,7 @@ pub(crate) struct RawCommit {
     has_metadata: U32,
     metadata_length: U32,
 }
-const _: () = assert!(size_of::<RawCommit>() == 312);
+const _: () = assert!(size_of::<RawCommit>() == 304);
 
 impl RawRecord {
     /// The changes of a page, of which `count` words follow; `crc` is the page's checksum with them.

@@ -40,7 +40,7 @@ pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
 pub(crate) const LIVE_COPY: u64 = 24;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
-pub(crate) const LIVE_METADATA_LENGTH: u64 = 1336;
+pub(crate) const LIVE_METADATA_LENGTH: u64 = 1328;
 pub(crate) const LIVE_METADATA: u64 = 4096;
 pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
 /// `LIVE_STATE` of a file that no writer has open and whose data holds every commit. Any other value means that a

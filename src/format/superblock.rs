@@ -11,7 +11,7 @@ use super::layout::{
     SLOT_CRC_AT, VERSION,
 };
 use super::metadata::Metadata;
-use crate::cuckoo::{Counts, HashKind, KeyHasher, TAIL_LENGTHS};
+use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
 use crate::error::Result;
 
 /// Whether a filter may double itself.
@@ -28,6 +28,7 @@ pub enum Growth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(crate) uuid: [u8; 16],
+    pub(crate) kind: Kind,
     pub(crate) hasher: KeyHasher,
     pub(crate) geometry: Geometry,
 }
@@ -67,20 +68,18 @@ pub(crate) struct Superblock {
 pub(crate) struct RawCounts {
     inserted: U64,
     removed: U64,
-    unrecorded: U64,
     universal: U64,
     digits: U64,
     saturated: U64,
     by_tail: [U64; TAIL_LENGTHS],
 }
-const _: () = assert!(size_of::<RawCounts>() == 304);
+const _: () = assert!(size_of::<RawCounts>() == 296);
 
 impl From<Counts> for RawCounts {
     fn from(counts: Counts) -> Self {
         Self {
             inserted: counts.inserted.into(),
             removed: counts.removed.into(),
-            unrecorded: counts.unrecorded.into(),
             universal: counts.universal.into(),
             digits: counts.digits.into(),
             saturated: counts.saturated.into(),
@@ -94,7 +93,6 @@ impl From<RawCounts> for Counts {
         Self {
             inserted: raw.inserted.get(),
             removed: raw.removed.get(),
-            unrecorded: raw.unrecorded.get(),
             universal: raw.universal.get(),
             digits: raw.digits.get(),
             saturated: raw.saturated.get(),
@@ -110,7 +108,7 @@ pub(super) struct RawSuperblock {
     pub(super) magic: [u8; 8],
     pub(super) major: U16,
     pub(super) minor: U16,
-    pub(super) reserved_0: U32,
+    pub(super) kind: U32,
     pub(super) incompatible: U64,
     pub(super) read_only_compatible: U64,
     pub(super) compatible: U64,
@@ -137,17 +135,17 @@ pub(super) struct RawSuperblock {
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_1: [u8; 12],
+    pub(super) reserved_1: [u8; 4],
 }
 const _: () = {
-    assert!(size_of::<RawSuperblock>() == 528);
+    assert!(size_of::<RawSuperblock>() == 512);
     assert!(std::mem::offset_of!(RawSuperblock, id) == 40);
     assert!(std::mem::offset_of!(RawSuperblock, canary) == 80);
     assert!(std::mem::offset_of!(RawSuperblock, live) == 112);
     assert!(std::mem::offset_of!(RawSuperblock, capacity) == 168);
     assert!(std::mem::offset_of!(RawSuperblock, commit) == 192);
     assert!(std::mem::offset_of!(RawSuperblock, counts) == 208);
-    assert!(std::mem::offset_of!(RawSuperblock, metadata_length) == 512);
+    assert!(std::mem::offset_of!(RawSuperblock, metadata_length) == 504);
     assert!(METADATA_AT + METADATA_LIMIT <= SLOT_CRC_AT);
     assert!(LIVE_COUNTERS + 8 + size_of::<RawCounts>() as u64 == LIVE_METADATA_LENGTH);
 };
@@ -155,13 +153,17 @@ const _: () = {
 impl Superblock {
     /// The bytes of a whole slot, sealed.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        let Identity { uuid, hasher, geometry } = self.identity;
+        let Identity { uuid, kind, hasher, geometry } = self.identity;
         let metadata = self.metadata.encode(path)?;
         let raw = RawSuperblock {
             magic: MAGIC,
             major: VERSION.0.into(),
             minor: VERSION.1.into(),
-            reserved_0: U32::ZERO,
+            kind: match kind {
+                Kind::Set => 0,
+                Kind::Counting => 1,
+            }
+            .into(),
             incompatible: U64::ZERO,
             read_only_compatible: U64::ZERO,
             compatible: U64::ZERO,
@@ -196,7 +198,7 @@ impl Superblock {
             salt: self.salt.into(),
             counts: self.counts.into(),
             metadata_length: (metadata.len() as u32).into(),
-            reserved_1: [0; 12],
+            reserved_1: [0; 4],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use super::view::{Shortcut, View};
-use crate::cuckoo::{Bucket, BucketId, Four, HashKind, KeyHash, Place, Slot, SlotsPerBucket};
+use crate::cuckoo::{Bucket, BucketId, Four, HashKind, Key, Place, Slot, SlotsPerBucket};
 use crate::file::LiveHead;
 
 impl View {
@@ -40,37 +40,26 @@ impl View {
 
     /// Whether a key is present; `None` if that takes more than the shortcut, or if the view is not of `reader`.
     #[inline(always)]
-    pub(super) fn contains_in_line(&self, reader: u64, key: &[u8]) -> Option<bool> {
-        if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
-            return None;
-        }
-        let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
+    pub(super) fn contains_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<bool> {
+        let ([first, second], query) = self.calm_buckets(reader, key)?;
         Some(first.either_matches(second, query))
     }
 
-    /// As `contains_in_line`, for a key hashed before.
+    /// As `contains_in_line`: the copies that the filter holds.
     #[inline(always)]
-    pub(super) fn contains_hash_in_line(&self, reader: u64, hash: KeyHash) -> Option<bool> {
-        if self.shortcut.of_hashes.load(Ordering::Acquire) != reader {
-            return None;
-        }
-        let ([first, second], query) = self.calm_buckets(hash)?;
-        Some(first.either_matches(second, query))
-    }
-
-    /// As `contains_in_line`: the copies of the entries that match.
-    #[inline(always)]
-    pub(super) fn count_in_line(&self, reader: u64, key: &[u8]) -> Option<u32> {
-        if self.shortcut.of_keys.load(Ordering::Acquire) != reader {
-            return None;
-        }
-        let ([first, second], query) = self.calm_buckets(self.hasher().xxh3(key))?;
-        first.copies_in_either(second, query)
+    pub(super) fn count_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<u32> {
+        let ([first, second], query) = self.calm_buckets(reader, key)?;
+        first.copies_in_either(second, query).map(|copies| self.superblock.identity.kind.capped(copies))
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.
     #[inline(always)]
-    fn calm_buckets(&self, hash: KeyHash) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
+    fn calm_buckets<K: Key>(&self, reader: u64, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
+        let open = if K::HASHED { &self.shortcut.of_hashes } else { &self.shortcut.of_keys };
+        if open.load(Ordering::Acquire) != reader {
+            return None;
+        }
+        let hash = key.xxh3(self.hasher());
         let calm = self.shortcut.calm.load(Ordering::Acquire);
         let (buckets, rem) = self.pages.map.region_of(hash);
         let place = Place::<Four>::new(hash.local(), rem);

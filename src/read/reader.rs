@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
+use super::lookup::Lookup;
 use super::recent;
 use super::ring::BLOCK;
 use super::view::View;
-use crate::cuckoo::{KeyHash, KeyHasher};
+use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
 use crate::format::Metadata;
@@ -100,69 +101,41 @@ impl Reader {
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
     #[inline]
-    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
-        self.shared.hasher.hash(key.as_ref()).ok_or_else(|| self.caller_hashes())
+    pub fn hash(&self, key: impl Key) -> Result<KeyHash> {
+        key.hash(self.shared.hasher).ok_or_else(|| self.caller_hashes())
     }
 
     fn caller_hashes(&self) -> Error {
         Error::CallerHashes { path: self.shared.files.data.clone() }
     }
 
-    /// Whether the key is present, as of the last commit: false only if it was never inserted, or was removed.
-    /// An absent key is found present at the rate that [`Info::expected_false_positive_rate`] gives.
-    ///
-    /// Fails with [`Error::CallerHashes`] if the caller hashes this filter's keys, with [`Error::Damaged`] at a
-    /// damaged page unless told to answer "present" there ([`OnDamage`](crate::OnDamage)), with
-    /// [`Error::Busy`] if a writer stopped in the middle of a commit and does not go on, and with whatever is
-    /// wrong with a file that has taken this one's place.
-    // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
-    #[inline(always)]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        if let Some(view) = recent::take() {
-            let found = view.contains_in_line(self.number, key);
-            recent::put_back(view);
-            if let Some(found) = found {
-                return Ok(found);
-            }
+    /// The hash of a key in a view; [`Error::Replaced`] for a hash of another seed.
+    fn hash_in<K: Key>(&self, view: &View, key: &K) -> Result<KeyHash> {
+        if K::HASHED {
+            self.check_hasher(view)?;
         }
-        self.contains_otherwise(key)
+        key.hash(view.hasher()).ok_or_else(|| self.caller_hashes())
     }
 
     #[inline(never)]
-    fn contains_otherwise(&self, key: &[u8]) -> Result<bool> {
-        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, view.hasher().hash(key)?)) {
+    fn contains_otherwise(&self, hash: &dyn Fn(&View) -> Result<KeyHash>) -> Result<bool> {
+        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, hash(view).ok()?)) {
             return Ok(found);
         }
         let on_damage = self.shared.options.on_damage;
-        self.look(|view| match view.hasher().hash(key) {
-            Some(hash) => view.contains(hash, on_damage),
-            None => Some(Err(self.caller_hashes())),
+        self.look(|view| match hash(view) {
+            Ok(hash) => view.contains(hash, on_damage),
+            Err(error) => Some(Err(error)),
         })
     }
 
-    /// As [`contains`](Self::contains), for a key hashed before. Fails with [`Error::Replaced`] if another
-    /// filter with another seed has taken this one's place since.
-    #[inline(always)]
-    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        if let Some(view) = recent::take() {
-            let found = view.contains_hash_in_line(self.number, hash);
-            recent::put_back(view);
-            if let Some(found) = found {
-                return Ok(found);
-            }
-        }
-        self.contains_hash_otherwise(hash)
-    }
-
     #[inline(never)]
-    fn contains_hash_otherwise(&self, hash: KeyHash) -> Result<bool> {
-        if let Some(found) = self.quick(|view| view.contains_quickly(self.number, hash)) {
-            return Ok(found);
+    fn count_otherwise(&self, hash: &dyn Fn(&View) -> Result<KeyHash>) -> Result<u32> {
+        if let Some(count) = self.quick(|view| view.count_quickly(self.number, hash(view).ok()?)) {
+            return Ok(count);
         }
-        let on_damage = self.shared.options.on_damage;
-        self.look(|view| match self.check_hasher(view) {
-            Ok(()) => view.contains(hash, on_damage),
+        self.look(|view| match hash(view) {
+            Ok(hash) => view.count(hash),
             Err(error) => Some(Err(error)),
         })
     }
@@ -172,109 +145,6 @@ impl Reader {
             return Ok(());
         }
         Err(Error::Replaced { path: self.shared.files.data.clone() })
-    }
-
-    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order.
-    /// Each answer is right as of some moment during the call. Works on as many threads as [`Options::threads`]
-    /// says. A batch of more keys than the file has pages first verifies all pages, on two threads at least, if most were
-    /// not verified yet. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        let mut found = Vec::new();
-        self.contains_batch_into(keys, &mut found)?;
-        Ok(found)
-    }
-
-    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
-    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        found: &mut Vec<bool>,
-    ) -> Result<()> {
-        let hash =
-            |view: &View, key: &K| view.hasher().hash(key.as_ref()).ok_or_else(|| self.caller_hashes());
-        self.contains_each(keys, hash, |key| self.contains(key), found)
-    }
-
-    /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
-        let mut found = Vec::new();
-        self.contains_hash_batch_into(hashes, &mut found)?;
-        Ok(found)
-    }
-
-    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
-    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        let hash = |view: &View, hash: &KeyHash| self.check_hasher(view).map(|()| *hash);
-        self.contains_each(hashes, hash, |hash| self.contains_hash(*hash), found)
-    }
-
-    fn contains_each<T: Sync>(
-        &self,
-        items: &[T],
-        hash: impl Fn(&View, &T) -> Result<KeyHash> + Sync,
-        one: impl Fn(&T) -> Result<bool> + Sync,
-        found: &mut Vec<bool>,
-    ) -> Result<()> {
-        found.clear();
-        found.resize(items.len(), false);
-        self.refresh()?;
-        let threads = self.shared.options.threads.min(items.len() / KEYS_WORTH_A_THREAD).max(1);
-        self.look(|view| {
-            view.verify_ahead(items.len(), threads);
-            Some(Ok(()))
-        })?;
-        let part = items.len().div_ceil(threads).max(1);
-        let parts = items.chunks(part).zip(found.chunks_mut(part)).collect();
-        let look_up = |(items, found): (&[T], &mut [bool])| -> Result<()> {
-            for (items, found) in items.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
-                let uncertain =
-                    self.look(|view| Some(view.contains_block(items, |item| hash(view, item), found)))?;
-                for index in uncertain {
-                    found[index] = one(&items[index])?;
-                }
-            }
-            Ok(())
-        };
-        on_threads(parts, look_up).into_iter().collect()
-    }
-
-    /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
-    /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
-    /// that many copies or more; it is also the answer where a bucket is quarantined. Errors as for
-    /// [`contains`](Self::contains).
-    #[inline]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
-        let key = key.as_ref();
-        if let Some(view) = recent::take() {
-            let count = view.count_in_line(self.number, key);
-            recent::put_back(view);
-            if let Some(count) = count {
-                return Ok(count);
-            }
-        }
-        self.count_otherwise(key)
-    }
-
-    #[inline(never)]
-    fn count_otherwise(&self, key: &[u8]) -> Result<u32> {
-        if let Some(count) = self.quick(|view| view.count_quickly(self.number, view.hasher().hash(key)?)) {
-            return Ok(count);
-        }
-        self.look(|view| match view.hasher().hash(key) {
-            Some(hash) => view.count(hash),
-            None => Some(Err(self.caller_hashes())),
-        })
-    }
-
-    /// As [`count`](Self::count), for a key hashed before.
-    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        if let Some(count) = self.quick(|view| view.count_quickly(self.number, hash)) {
-            return Ok(count);
-        }
-        self.look(|view| match self.check_hasher(view) {
-            Ok(()) => view.count(hash),
-            Err(error) => Some(Err(error)),
-        })
     }
 
     /// The filter as of its last commit.
@@ -298,8 +168,8 @@ impl Reader {
         })
     }
 
-    /// Copies of all keys as of the last commit: those inserted, less those removed. In a set, of unique inserts, these are
-    /// the keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    /// Copies of all keys as of the last commit: those inserted, less those removed. In a set these are the keys that were
+    /// stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
     }
@@ -410,8 +280,61 @@ impl Reader {
     }
 }
 
+impl Lookup for Reader {
+    type Error = Error;
+
+    // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
+    #[inline(always)]
+    fn contains<K: Key>(&self, key: K) -> Result<bool> {
+        if let Some(view) = recent::take() {
+            let found = view.contains_in_line(self.number, &key);
+            recent::put_back(view);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        self.contains_otherwise(&|view| self.hash_in(view, &key))
+    }
+
+    #[inline]
+    fn count<K: Key>(&self, key: K) -> Result<u32> {
+        if let Some(view) = recent::take() {
+            let count = view.count_in_line(self.number, &key);
+            recent::put_back(view);
+            if let Some(count) = count {
+                return Ok(count);
+            }
+        }
+        self.count_otherwise(&|view| self.hash_in(view, &key))
+    }
+
+    fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = vec![false; keys.len()];
+        self.refresh()?;
+        let threads = self.shared.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
+        self.look(|view| {
+            view.verify_ahead(keys.len(), threads);
+            Some(Ok(()))
+        })?;
+        let part = keys.len().div_ceil(threads).max(1);
+        let parts = keys.chunks(part).zip(found.chunks_mut(part)).collect();
+        let look_up = |(keys, found): (&[K], &mut [bool])| -> Result<()> {
+            for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+                let uncertain =
+                    self.look(|view| Some(view.contains_block(keys, |key| self.hash_in(view, key), found)))?;
+                for index in uncertain {
+                    found[index] = self.contains_otherwise(&|view| self.hash_in(view, &keys[index]))?;
+                }
+            }
+            Ok(())
+        };
+        on_threads(parts, look_up).into_iter().collect::<Result<()>>()?;
+        Ok(found)
+    }
+}
+
 impl Options {
-    /// Options for a new filter that can be merged with another: of the same seed and hash, slots, shard and regions at
+    /// Options for a new filter that can be merged with another: of the same kind, seed and hash, slots, shard and regions at
     /// creation, with the same limits and the same rule of growth. Doublings of the other are not repeated.
     ///
     /// Fails with whatever is wrong with a file that has taken the other's place.

@@ -9,7 +9,7 @@ use super::view::View;
 use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveHead, LiveRead, Pages};
-use crate::format::{BUCKETS_PER_PAGE, PageId};
+use crate::format::{BUCKETS_PER_PAGE, Identity, PageId};
 use crate::options::OnDamage;
 
 /// A region whose pages are verified as they are touched.
@@ -96,7 +96,8 @@ impl View {
         if self.reader != reader {
             return None;
         }
-        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())
+        let count = with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())?;
+        Some(self.superblock.identity.kind.capped(count))
     }
 
     /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads elsewhere,
@@ -139,7 +140,7 @@ impl View {
     }
 
     pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
-        let geometry = self.superblock.identity.geometry;
+        let Identity { kind, geometry, .. } = self.superblock.identity;
         let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
@@ -148,7 +149,7 @@ impl View {
             let place = Place::<W>::new(hash.local(), rem);
             let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
             let count = self.settled(region, look, |_| false)?;
-            Some(count.map(|count| count.unwrap_or(geometry.slots.highest_count())))
+            Some(count.map(|count| kind.capped(count.unwrap_or(geometry.slots.highest_count()))))
         })
     }
 }

@@ -309,8 +309,7 @@ impl View {
             // The superblock has a checksum; the live area has none.
             return Ok((LiveCopy { commit: *commit, counts: *counts, ..copy }, metadata.clone()));
         }
-        let geometry = self.superblock.identity.geometry;
-        let sound = check_counts(self.pages.path(), &copy.counts, geometry);
+        let sound = check_counts(self.pages.path(), &copy.counts, &self.superblock.identity);
         let metadata = sound.and_then(|()| Metadata::decode(self.pages.path(), &copy.metadata));
         metadata.map(|metadata| (copy, metadata))
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
 use crate::cuckoo::{KeyHasher, Seed};
-use crate::{Growth, HashKind, KeyHash, Options, SlotsPerBucket};
+use crate::{Growth, HashKind, KeyHash, Kind, Options, SlotsPerBucket};
 
 /// Shards that a store has at most.
 pub(super) const MAX_SHARDS: u32 = 65_536;
@@ -20,6 +20,8 @@ pub struct Description {
     pub uuid: [u8; 16],
     /// How many shards divide all keys: 1 to 65536.
     pub shards: u32,
+    /// What all shards are.
+    pub kind: Kind,
     /// Who hashes the keys.
     pub hash: HashKind,
     /// The seed of the hash, in all shards. It is secret wherever others choose the keys.
@@ -44,6 +46,7 @@ pub struct Description {
 struct Raw {
     uuid: String,
     shards: u32,
+    kind: String,
     hash: String,
     seed: String,
     slots: u32,
@@ -68,6 +71,7 @@ impl Description {
         let description = Self {
             uuid: identity.uuid,
             shards,
+            kind: identity.kind,
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: identity.geometry.slots,
@@ -86,6 +90,7 @@ impl Description {
         let raw = Raw {
             uuid: hex(&self.uuid),
             shards: self.shards,
+            kind: self.kind.name().to_owned(),
             hash: hash_name(self.hash).to_owned(),
             seed: self.seed.get().to_string(),
             slots: self.slots_per_bucket.get(),
@@ -107,7 +112,7 @@ impl Description {
         let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
         let options =
             Options::new().capacity(capacity).seed(self.seed.get()).hash(self.hash).growth(self.growth);
-        let options = options.shard(shard.into(), self.shards.into());
+        let options = options.kind(self.kind).shard(shard.into(), self.shards.into());
         let options = match self.requested_false_positive_rate {
             Some(rate) => options.false_positive_rate(rate),
             None => options.slots_per_bucket(self.slots_per_bucket),
@@ -154,6 +159,8 @@ impl Raw {
         if self.shards == 0 || self.shards > MAX_SHARDS {
             return Err(field("shards", self.shards.to_string(), "1 to 65536"));
         }
+        let kind = Kind::from_name(&self.kind)
+            .ok_or_else(|| field("kind", self.kind.clone(), "`set` or `counting`"))?;
         let hash = [HashKind::Xxh3, HashKind::Caller].into_iter().find(|hash| hash_name(*hash) == self.hash);
         let hash = hash.ok_or_else(|| field("hash", self.hash.clone(), "`xxh3` or `caller`"))?;
         let seed = self.seed.parse::<u64>().ok().filter(|seed| seed.to_string() == self.seed);
@@ -181,6 +188,7 @@ impl Raw {
         let description = Description {
             uuid,
             shards: self.shards,
+            kind,
             hash,
             seed: Seed::new(seed),
             slots_per_bucket: slots,
@@ -214,7 +222,7 @@ mod tests {
         for options in [
             Options::new().capacity(1000).false_positive_rate(1e-6).max_file_size(1 << 40),
             Options::new().slots_per_bucket(SlotsPerBucket::Seven).seed(u64::MAX).growth(Growth::Never),
-            Options::new().hash(HashKind::Caller).max_false_positive_rate(0.5),
+            Options::new().counting().hash(HashKind::Caller).max_false_positive_rate(0.5),
         ] {
             for shards in [1, 3, 65_536] {
                 let description = Description::design(path(), shards, &options).unwrap();
@@ -232,6 +240,7 @@ mod tests {
         let raw = || Raw {
             uuid: hex(&[7; 16]),
             shards: 4,
+            kind: "set".to_owned(),
             hash: "xxh3".to_owned(),
             seed: "1".to_owned(),
             slots: 4,
@@ -243,7 +252,8 @@ mod tests {
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 12] = [
+        let wrong: [(&str, Change); 13] = [
+            ("kind", |raw| raw.kind = "bag".to_owned()),
             ("uuid", |raw| raw.uuid.push('0')),
             ("shards", |raw| raw.shards = 0),
             ("shards", |raw| raw.shards = 65_537),

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::error::Result;
-use crate::KeyHash;
 use crate::system::on_threads;
+use crate::{Key, KeyHash};
 
 /// Hashes sorted by shard, those of a shard in the order of their keys; with the index of each key.
 #[derive(Debug)]
@@ -36,18 +36,19 @@ impl Partition {
 impl Store {
     /// The hash of a key under the store's seed; [`CallerHashes`](crate::Error::CallerHashes) if the caller hashes.
     #[inline]
-    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
-        let hash = self.description.hasher().hash(key.as_ref());
+    pub fn hash(&self, key: impl Key) -> Result<KeyHash> {
+        self.hash_of(&key)
+    }
+
+    #[inline]
+    fn hash_of<K: Key>(&self, key: &K) -> Result<KeyHash> {
+        let hash = key.hash(self.description.hasher());
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.files.root.clone() })?)
     }
 
     /// Divides keys, at most 2^32 of them, by shard.
-    pub(super) fn partition<K>(
-        &self,
-        keys: &[K],
-        hash: &(impl Fn(&K) -> Result<KeyHash> + Sync),
-    ) -> Result<Partition> {
-        let hashed: Vec<KeyHash> = keys.iter().map(hash).collect::<Result<_>>()?;
+    pub(super) fn partition<K: Key>(&self, keys: &[K]) -> Result<Partition> {
+        let hashed: Vec<KeyHash> = keys.iter().map(|key| self.hash_of(key)).collect::<Result<_>>()?;
         let mut places = vec![0_usize; self.description.shards as usize + 1];
         let shard_of = |hash: &KeyHash| self.description.shard_of(*hash) as usize;
         hashed.iter().for_each(|hash| places[shard_of(hash) + 1] += 1);

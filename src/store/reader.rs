@@ -14,7 +14,7 @@ use crate::Options;
 use crate::cuckoo::Counts;
 use crate::error::Error as FilterError;
 use crate::info::Facts;
-use crate::{Info, KeyHash, Reader, Report};
+use crate::{Info, Key, KeyHash, Lookup, Reader, Report};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -103,6 +103,7 @@ impl Store {
         let pairs = [
             ("number of shards", info.shards.to_string(), own.shards.to_string()),
             ("shard", info.shard.to_string(), shard.to_string()),
+            ("kind", info.kind.name().to_owned(), own.kind.name().to_owned()),
             ("hash", format!("{:?}", info.hash), format!("{:?}", own.hash)),
             // No message shows a seed.
             ("seed", is_own(info.seed == own.seed), is_own(true)),
@@ -178,88 +179,6 @@ impl StoreReader {
         self.shard(self.store.description.shard_of(hash))
     }
 
-    /// Whether the key is present in this version: false only if it was never inserted, or was removed. An absent key is
-    /// found present at the rate that [`StoreInfo::expected_false_positive_rate`] gives.
-    ///
-    /// Fails as [`Reader::contains`] does, and where the file of the shard is not the one that the version names.
-    #[inline]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.contains_hash(self.store.hash(key)?)
-    }
-
-    /// As [`contains`](Self::contains), for a key hashed before.
-    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        Ok(self.filter_of(hash)?.map_or(Ok(false), |filter| filter.contains_hash(hash))?)
-    }
-
-    /// How many copies of the key are stored, as [`Reader::count`] says.
-    #[inline]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
-        self.count_hash(self.store.hash(key)?)
-    }
-
-    /// As [`count`](Self::count), for a key hashed before.
-    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count_hash(hash))?)
-    }
-
-    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Works on as many
-    /// threads as [`Options::threads`] says. Errors as for [`contains`](Self::contains).
-    pub fn contains_batch<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
-        let mut found = Vec::new();
-        self.contains_batch_into(keys, &mut found)?;
-        Ok(found)
-    }
-
-    /// As [`contains_batch`](Self::contains_batch), with the answers in `found`, whose memory serves again.
-    pub fn contains_batch_into<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        found: &mut Vec<bool>,
-    ) -> Result<()> {
-        self.contains_each(keys, |key| self.store.hash(key), found)
-    }
-
-    /// As [`contains_batch`](Self::contains_batch), for keys hashed before.
-    pub fn contains_hash_batch(&self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
-        let mut found = Vec::new();
-        self.contains_hash_batch_into(hashes, &mut found)?;
-        Ok(found)
-    }
-
-    /// As [`contains_batch_into`](Self::contains_batch_into), for keys hashed before.
-    pub fn contains_hash_batch_into(&self, hashes: &[KeyHash], found: &mut Vec<bool>) -> Result<()> {
-        self.contains_each(hashes, |hash| Ok(*hash), found)
-    }
-
-    fn contains_each<K: Sync>(
-        &self,
-        keys: &[K],
-        hash: impl Fn(&K) -> Result<KeyHash> + Sync,
-        found: &mut Vec<bool>,
-    ) -> Result<()> {
-        found.clear();
-        found.resize(keys.len(), false);
-        let threads = self.store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
-        let part = keys.len().div_ceil(threads).clamp(1, BLOCK);
-        let parts: Vec<_> = keys.chunks(part).zip(found.chunks_mut(part)).collect();
-        divided(parts, threads, |(keys, found)| {
-            let partition = self.store.partition(keys, &hash)?;
-            let mut answers = Vec::new();
-            for (shard, _) in &partition.shards {
-                let Some(filter) = self.shard(*shard)? else { continue };
-                filter.contains_hash_batch_into(partition.hashes_of(*shard), &mut answers)?;
-                for (index, answer) in partition.indices_of(*shard).iter().zip(&answers) {
-                    if let Some(place) = found.get_mut(*index as usize) {
-                        *place = *answer;
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        Ok(())
-    }
-
     /// The version in numbers. No file of a shard is opened for it.
     pub fn info(&self) -> StoreInfo {
         StoreInfo::of(&self.store, self.version())
@@ -282,7 +201,6 @@ impl StoreReader {
             all.copies += info.copies;
             all.inserted += info.inserted;
             all.removed += info.removed;
-            all.unrecorded += info.unrecorded;
             all.quarantined_buckets += info.quarantined_buckets;
             all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
         }
@@ -315,6 +233,44 @@ impl StoreReader {
         })?;
         reports.sort_by_key(|(shard, _)| *shard);
         Ok(reports)
+    }
+}
+
+/// The file of a shard is opened at its first lookup, and must be the one that the version names.
+impl Lookup for StoreReader {
+    type Error = Error;
+
+    #[inline]
+    fn contains<K: Key>(&self, key: K) -> Result<bool> {
+        let hash = self.store.hash(key)?;
+        Ok(self.filter_of(hash)?.map_or(Ok(false), |filter| filter.contains(hash))?)
+    }
+
+    #[inline]
+    fn count<K: Key>(&self, key: K) -> Result<u32> {
+        let hash = self.store.hash(key)?;
+        Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count(hash))?)
+    }
+
+    fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        let mut found = vec![false; keys.len()];
+        let threads = self.store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
+        let part = keys.len().div_ceil(threads).clamp(1, BLOCK);
+        let parts: Vec<_> = keys.chunks(part).zip(found.chunks_mut(part)).collect();
+        divided(parts, threads, |(keys, found)| {
+            let partition = self.store.partition(keys)?;
+            for (shard, _) in &partition.shards {
+                let Some(filter) = self.shard(*shard)? else { continue };
+                let answers = filter.contains_batch(partition.hashes_of(*shard))?;
+                for (index, answer) in partition.indices_of(*shard).iter().zip(answers) {
+                    if let Some(place) = found.get_mut(*index as usize) {
+                        *place = answer;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::Options;
 use crate::disk::Disk;
 use crate::error::IoContext;
 use crate::system::new_uuid;
-use crate::{Error as FilterError, Info, KeyHash, Writer};
+use crate::{Change as _, Error as FilterError, Info, Key, KeyHash, Writer};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
@@ -65,9 +65,16 @@ struct Draft {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     Insert,
-    InsertUnique,
     Remove,
-    RemoveUnchecked,
+}
+
+/// What became of the keys of one shard, by their places among those.
+struct Outcome {
+    /// The index of each in the batch.
+    indices: Vec<u32>,
+    /// Those that are new, or were removed.
+    done: Vec<usize>,
+    refused: Vec<(usize, FilterError)>,
 }
 
 impl Store {
@@ -102,74 +109,53 @@ impl Update {
         self.drafts.iter().flatten().count()
     }
 
-    pub(super) fn take_all<K: Sync>(
+    /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    pub(super) fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
-        hash: impl Fn(&K) -> Result<KeyHash> + Sync,
         deed: Deed,
-        done: &mut Vec<bool>,
+        mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
-        done.clear();
-        done.resize(keys.len(), false);
         let mut refused = Vec::new();
-        for (start, (keys, done)) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(done.chunks_mut(BLOCK)))
-        {
-            let block = self.take_block(keys, &hash, deed, done)?;
-            refused.extend(block.into_iter().map(|(index, error)| (start + index as usize, error)));
+        for (start, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
+            for Outcome { indices, done: of_shard, refused: none_for } in self.take_block(keys, deed)? {
+                let index_of = |at: usize| start + indices.get(at).copied().unwrap_or_default() as usize;
+                of_shard.into_iter().for_each(|at| done(index_of(at)));
+                refused.extend(none_for.into_iter().map(|(at, error)| (index_of(at), error)));
+            }
         }
         refused.sort_by_key(|(index, _)| *index);
         Ok(refused)
     }
 
-    fn take_block<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: &(impl Fn(&K) -> Result<KeyHash> + Sync),
-        deed: Deed,
-        done: &mut [bool],
-    ) -> Result<Vec<(u32, FilterError)>> {
+    fn take_block<K: Key + Sync>(&mut self, keys: &[K], deed: Deed) -> Result<Vec<Outcome>> {
         let Self { store, base, scratch, drafts } = self;
         let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
         // Where the keys of each part begin.
         let parts: Vec<_> = (0_u32..).step_by(part).zip(keys.chunks(part)).collect();
-        let mut parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys, hash)?)))?;
+        let mut parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
         parts.sort_by_key(|(start, _)| *start);
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
         let touched: Vec<_> = (0..).zip(drafts.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
-        let outcomes = divided(touched, threads, |(shard, place)| {
+        divided(touched, threads, |(shard, place)| {
             let draft = match place {
                 Some(draft) => draft,
                 none => none.insert(Draft::open(store, base, scratch.as_deref(), shard)?),
             };
             let (hashes, indices) = gather(&parts, shard);
-            let mut done = Vec::new();
-            let refused = match deed {
-                Deed::Insert => draft.writer.insert_hash_batch(&hashes)?,
-                Deed::InsertUnique => draft.writer.insert_unique_hash_batch_into(&hashes, &mut done)?,
+            let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
+            Ok(match deed {
+                Deed::Insert => {
+                    let inserted = draft.writer.insert_batch(&hashes)?;
+                    Outcome { indices, done: of(inserted.mask()), refused: inserted.into_refused() }
+                }
                 Deed::Remove => {
-                    draft.writer.remove_hash_batch_into(&hashes, &mut done).map(|()| Vec::new())?
+                    let removed = draft.writer.remove_batch(&hashes)?;
+                    Outcome { indices, done: of(removed), refused: Vec::new() }
                 }
-                Deed::RemoveUnchecked => {
-                    for hash in &hashes {
-                        done.push(draft.writer.remove_unchecked_hash(*hash)?);
-                    }
-                    Vec::new()
-                }
-            };
-            Ok((indices, done, refused))
-        })?;
-        let mut all_refused = Vec::new();
-        for (indices, answers, refused) in outcomes {
-            for (index, _) in indices.iter().zip(&answers).filter(|(_, answer)| **answer) {
-                if let Some(place) = done.get_mut(*index as usize) {
-                    *place = true;
-                }
-            }
-            let index_of = |at: usize| indices.get(at).copied().unwrap_or_default();
-            all_refused.extend(refused.into_iter().map(|(at, error)| (index_of(at), error)));
-        }
-        Ok(all_refused)
+            })
+        })
     }
 
     /// Makes a sealed file of each working copy, synced and in its place in the store. No version names them yet: a

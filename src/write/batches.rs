@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use super::inserted::Inserted;
 use super::partition::{Buffers, Manner, Mode};
 use super::writer::Writer;
-use crate::cuckoo::{HashKind, KeyHash, KeyHasher};
+use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
 #[cfg(doc)]
 use crate::options::Options;
@@ -13,216 +14,120 @@ use crate::options::Options;
 const BLOCK: usize = 1 << 22;
 
 /// Keys of an iterator that are hashed, and then taken, at a time.
-const CHUNK: usize = 1 << 20;
+pub(crate) const CHUNK: usize = 1 << 20;
 
-/// Keys for which there was no room: their index among the keys that were given, and the reason.
-pub type Refused = Vec<(usize, Error)>;
+/// Changes of many keys at once, several times as fast as one by one: to a filter through its [`Writer`], to a store
+/// through its [`Update`](crate::store::Update).
+///
+/// Equal keys are taken in their order, others in any. An error ends the call; what was changed before it still belongs to
+/// the transaction or the update. A key that finds no room is no error: it is reported in [`Inserted`], and the other keys
+/// are taken.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("words.gowk");
+/// use gowk::Change;
+///
+/// let mut words = gowk::Options::new().counting().open(&path)?;
+/// let inserted = words.insert_batch(&["to", "be", "or", "not", "to", "be"])?;
+/// assert_eq!(inserted.mask(), [true, true, true, true, false, false]);
+/// assert!(inserted.refused().is_empty());
+/// assert_eq!(words.count("be")?, 2);
+/// assert_eq!(words.remove_batch(&["be", "question"])?, [true, false]);
+/// # words.commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Change {
+    /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
+    type Error;
 
-/// What became of the keys of an iterator.
-#[derive(Default, Debug)]
-#[must_use = "keys may have been refused"]
-#[non_exhaustive]
-pub struct Inserted {
-    /// Keys that the iterator gave.
-    pub keys: u64,
-    /// Those of them that were stored. The others were found already, or refused.
-    pub stored: u64,
-    /// Keys refused, by their number in the iteration, from 0, and with the reason: no room.
-    pub refused: Refused,
+    /// Inserts all keys as [`Writer::insert`] does, on as many threads as [`Options::threads`] says. Of equal keys in the
+    /// batch, the first may be new.
+    ///
+    /// Takes some 32 bytes a key for up to four million keys at a time. If a filter doubles on the way, keys behind the one
+    /// that had no room may be inserted already.
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error>;
+
+    /// Removes one copy of each key as [`Writer::remove`] does, on as many threads as [`Options::threads`] says. Returns
+    /// one answer a key: whether a copy was removed.
+    fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>, Self::Error>;
+
+    /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
+    ///
+    /// The keys are hashed as they come, and are not kept: this takes some 50 MB, and one bit a key for what it returns. The
+    /// iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may be neither
+    /// inserted nor given again.
+    fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error>;
+
+    /// Removes one copy of each key of an iterator, and otherwise as [`insert_all`](Self::insert_all); returns how many
+    /// copies were removed.
+    fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64, Self::Error>;
 }
 
-impl Inserted {
-    /// Adds what became of a part of the keys.
-    pub(crate) fn add(&mut self, keys: usize, stored: usize, refused: Vec<(usize, Error)>) {
-        let before = self.keys as usize;
-        self.keys += keys as u64;
-        self.stored += stored as u64;
-        self.refused.extend(refused.into_iter().map(|(index, error)| (before + index, error)));
+/// Hashes the keys of an iterator, and hands the hashes to `take`, many at a time.
+pub(crate) fn in_chunks<K, E>(
+    keys: impl IntoIterator<Item = K>,
+    hash: impl Fn(K) -> Result<KeyHash, E>,
+    mut take: impl FnMut(&[KeyHash]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut keys, mut hashes) = (keys.into_iter(), Vec::new());
+    loop {
+        hashes.clear();
+        for key in keys.by_ref().take(CHUNK) {
+            hashes.push(hash(key)?);
+        }
+        take(&hashes)?;
+        if hashes.len() < CHUNK {
+            return Ok(());
+        }
+    }
+}
+
+impl Change for Writer {
+    type Error = Error;
+
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
+        let mode = Mode::Insert(self.state()?.transaction.kind());
+        let mut inserted = Inserted::of(keys.len());
+        let refused = self.take_all(keys, mode, |index| inserted.set_new(index))?;
+        Ok(inserted.with_refused(refused))
+    }
+
+    fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>> {
+        self.check_removals()?;
+        let mut removed = vec![false; keys.len()];
+        self.take_all(keys, Mode::Remove, |index| removed[index] = true)?;
+        Ok(removed)
+    }
+
+    fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted> {
+        let (hash, mut inserted) = (self.hashing()?, Inserted::default());
+        in_chunks(keys, hash, |hashes| {
+            inserted.append(self.insert_batch(hashes)?);
+            Ok(())
+        })?;
+        Ok(inserted)
+    }
+
+    fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64> {
+        self.check_removals()?;
+        let (hash, mut removed) = (self.hashing()?, 0);
+        in_chunks(keys, hash, |hashes| self.take_all(hashes, Mode::Remove, |_| removed += 1).map(drop))?;
+        Ok(removed)
     }
 }
 
 impl Writer {
-    /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
-    ///
-    /// The keys are hashed as they come, and are not kept: this takes some 50 MB, however many they are. The iterator runs
-    /// on the calling thread. An error ends the iteration; what was inserted before it still belongs to the transaction,
-    /// and up to a million keys that the iterator gave may be lost with it.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("seen.gowk");
-    /// let mut writer = gowk::Options::new().open(&path)?;
-    /// let inserted = writer.insert_all("to be or not to be".split(' '))?;
-    /// assert_eq!((inserted.stored, inserted.refused.len()), (6, 0));
-    /// assert_eq!(writer.count("be")?, 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn insert_all<K: AsRef<[u8]>>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted> {
-        let mut inserted = Inserted::default();
-        self.take_iterated(keys, |writer, hashes| {
-            let refused = writer.insert_hash_batch(hashes)?;
-            inserted.add(hashes.len(), hashes.len() - refused.len(), refused);
-            Ok(())
-        })?;
-        Ok(inserted)
+    /// How keys of this filter are hashed.
+    fn hashing<K: Key>(&self) -> Result<impl Fn(K) -> Result<KeyHash> + use<K>> {
+        let (hasher, path) = (self.state()?.transaction.work.identity().hasher, self.files.data.clone());
+        Ok(move |key: K| hash_of(hasher, &path, &key))
     }
 
-    /// Inserts all keys of an iterator as [`insert_unique`](Self::insert_unique) does, and otherwise as
-    /// [`insert_all`](Self::insert_all): of equal keys, the first counts.
-    pub fn insert_unique_all<K: AsRef<[u8]>>(
-        &mut self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Result<Inserted> {
-        let mut inserted = Inserted::default();
-        self.take_iterated(keys, |writer, hashes| {
-            let mut stored = 0;
-            let refused =
-                writer.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |_| stored += 1)?;
-            inserted.add(hashes.len(), stored, refused);
-            Ok(())
-        })?;
-        Ok(inserted)
-    }
-
-    /// Removes one copy of each key of an iterator as [`remove_batch`](Self::remove_batch) does, and otherwise as
-    /// [`insert_all`](Self::insert_all); returns how many copies were removed.
-    pub fn remove_all<K: AsRef<[u8]>>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64> {
-        let mut removed = 0;
-        self.check_removals()?;
-        self.take_iterated(keys, |writer, hashes| {
-            writer.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Remove, |_| removed += 1).map(drop)
-        })?;
-        Ok(removed)
-    }
-
-    /// Hashes the keys, and hands the hashes to `take`, many at a time.
-    fn take_iterated<K: AsRef<[u8]>>(
-        &mut self,
-        keys: impl IntoIterator<Item = K>,
-        mut take: impl FnMut(&mut Self, &[KeyHash]) -> Result<()>,
-    ) -> Result<()> {
-        let hasher = self.state()?.transaction.work.identity().hasher;
-        if hasher.kind == HashKind::Caller {
-            return Err(Error::CallerHashes { path: self.files.data.clone() });
-        }
-        let mut keys = keys.into_iter();
-        let mut hashes = Vec::new();
-        loop {
-            hashes.clear();
-            hashes.extend(keys.by_ref().take(CHUNK).map(|key| hasher.xxh3(key.as_ref())));
-            take(self, &hashes)?;
-            if hashes.len() < CHUNK {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Inserts all keys as [`insert`](Self::insert) does, several times as fast, and returns those refused, by
-    /// their index and with the reason: no room.
-    ///
-    /// Equal keys are inserted in their order, others in any. If the filter doubles on the way, keys behind the one
-    /// that had no room may be inserted already. Works on as many threads as [`Options::threads`] says, and takes
-    /// some 32 bytes a key for up to four million keys at a time. Any other error ends the batch, as does a key of another
-    /// shard ([`Error::OtherShard`]); what was inserted before it still belongs to the transaction.
-    pub fn insert_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(keys, Self::hash_key, Mode::Insert, |_| {})
-    }
-
-    /// As [`insert_batch`](Self::insert_batch), for keys hashed before.
-    pub fn insert_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<(usize, Error)>> {
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::Insert, |_| {})
-    }
-
-    /// Inserts all keys as [`insert_unique`](Self::insert_unique) does, and otherwise as
-    /// [`insert_batch`](Self::insert_batch): of equal keys in the batch, the first counts. Returns one answer a key, whether
-    /// it was stored, and the keys refused.
-    pub fn insert_unique_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<(Vec<bool>, Refused)> {
-        let mut stored = Vec::new();
-        let refused = self.insert_unique_batch_into(keys, &mut stored)?;
-        Ok((stored, refused))
-    }
-
-    /// As [`insert_unique_batch`](Self::insert_unique_batch), with the answers in `stored`, also after an error.
-    pub fn insert_unique_batch_into<K: AsRef<[u8]> + Sync>(
+    /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(keys.len(), false);
-        self.take_all(keys, Self::hash_key, Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// As [`insert_unique_batch`](Self::insert_unique_batch), for keys hashed before.
-    pub fn insert_unique_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<(Vec<bool>, Refused)> {
-        let mut stored = Vec::new();
-        let refused = self.insert_unique_hash_batch_into(hashes, &mut stored)?;
-        Ok((stored, refused))
-    }
-
-    /// As [`insert_unique_batch_into`](Self::insert_unique_batch_into), for keys hashed before.
-    pub fn insert_unique_hash_batch_into(
-        &mut self,
-        hashes: &[KeyHash],
-        stored: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, Error)>> {
-        stored.clear();
-        stored.resize(hashes.len(), false);
-        self.take_all(hashes, |_, _, hash| Ok(*hash), Mode::InsertUnique, |index| stored[index] = true)
-    }
-
-    /// Removes one copy of each key as [`remove`](Self::remove) does, several times as fast. Returns one answer a key,
-    /// whether a copy was removed. Works on as many threads as [`Options::threads`] says. Errors as for
-    /// [`remove`](Self::remove).
-    pub fn remove_batch<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>> {
-        let mut removed = Vec::new();
-        self.remove_batch_into(keys, &mut removed)?;
-        Ok(removed)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), with the answers in `removed`, also after an error. The keys that the
-    /// error left out then have the answer false.
-    pub fn remove_batch_into<K: AsRef<[u8]> + Sync>(
-        &mut self,
-        keys: &[K],
-        removed: &mut Vec<bool>,
-    ) -> Result<()> {
-        self.remove_each(keys, Self::hash_key, removed)
-    }
-
-    /// As [`remove_batch`](Self::remove_batch), for keys hashed before.
-    pub fn remove_hash_batch(&mut self, hashes: &[KeyHash]) -> Result<Vec<bool>> {
-        let mut removed = Vec::new();
-        self.remove_hash_batch_into(hashes, &mut removed)?;
-        Ok(removed)
-    }
-
-    /// As [`remove_batch_into`](Self::remove_batch_into), for keys hashed before.
-    pub fn remove_hash_batch_into(&mut self, hashes: &[KeyHash], removed: &mut Vec<bool>) -> Result<()> {
-        self.remove_each(hashes, |_, _, hash| Ok(*hash), removed)
-    }
-
-    fn remove_each<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
-        removed: &mut Vec<bool>,
-    ) -> Result<()> {
-        removed.clear();
-        removed.resize(keys.len(), false);
-        self.check_removals()?;
-        self.take_all(keys, hash, Mode::Remove, |index| removed[index] = true).map(drop)
-    }
-
-    fn hash_key<K: AsRef<[u8]>>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
-        hasher.hash(key.as_ref()).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
-    }
-
-    /// Takes all keys, and tells `done` the indices of those that a unique insert stored, or that were removed.
-    fn take_all<K: Sync>(
-        &mut self,
-        keys: &[K],
-        hash: impl Fn(KeyHasher, &Path, &K) -> Result<KeyHash> + Sync,
         mode: Mode,
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
@@ -232,7 +137,7 @@ impl Writer {
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut refused = Vec::new();
         for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
-            let hash = |index: u32| hash(hasher, &path, &keys[index as usize]);
+            let hash = |index: u32| hash_of(hasher, &path, &keys[index as usize]);
             let indices = (0..keys.len() as u32).collect();
             let done = |index: u32| done(base + index as usize);
             let refuse = |index: u32, error| refused.push((base + index as usize, error));
@@ -269,21 +174,26 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        // The filter must not double, so keys that do not fit are refused one by one.
+        // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
         for index in indices {
             let hash = hash(index)?;
-            let outcome = match mode {
-                Mode::Insert => self.insert_hash(hash).map(|()| false),
-                Mode::InsertUnique => self.insert_unique_hash(hash),
-                Mode::Remove => self.remove_unchecked_hash(hash),
-            };
-            match outcome {
+            match self.insert(hash) {
                 Ok(true) => done(index),
                 Ok(false) => {}
-                Err(error) if error.refuses_one_key() => refuse(index, error),
+                Err(error) if error.refuses_one_key() => {
+                    if !self.contains(hash)? {
+                        done(index);
+                    }
+                    refuse(index, error);
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
+}
+
+#[inline]
+fn hash_of<K: Key>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
+    key.hash(hasher).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
 }

@@ -85,6 +85,16 @@ pub(super) fn journal_of(published: &PublishedFile) -> Result<Journal> {
 }
 
 impl WriterState {
+    /// Whether a commit would change anything.
+    pub(super) fn is_changed(&self) -> bool {
+        let Transaction { work, metadata, .. } = &self.transaction;
+        let in_file = match work {
+            Work::Published(_, pending) => !pending.is_empty(),
+            Work::Unpublished(..) => true,
+        };
+        in_file || self.transaction.counts() != self.committed.counts || *metadata != self.committed.metadata
+    }
+
     /// Commits. Returns what is left of the writer, `None` if it is poisoned, and how the commit went.
     pub(super) fn commit(
         mut self: Box<Self>,
@@ -99,7 +109,7 @@ impl WriterState {
         };
         // If the counts were wrong before, changes may have made them impossible. A file with such counts could not
         // be opened again to be repaired.
-        let checked = check_counts(&files.data, &next.counts, next.identity.geometry);
+        let checked = check_counts(&files.data, &next.counts, &next.identity);
         if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
         }
@@ -158,11 +168,11 @@ impl WriterState {
 
     /// Through the journal, then into the file.
     fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), CommitFailure> {
-        let Work::Published(published, pending) = &mut self.transaction.work else { return Ok(()) };
-        let metadata_changed = next.metadata != self.committed.metadata;
-        if pending.is_empty() && next.counts == self.committed.counts && !metadata_changed {
+        if !self.is_changed() {
             return Ok(());
         }
+        let Work::Published(published, pending) = &mut self.transaction.work else { return Ok(()) };
+        let metadata_changed = next.metadata != self.committed.metadata;
         let copy =
             live_copy(next.commit, next.counts, &next.metadata, files).map_err(CommitFailure::Clean)?;
         let journal = match &mut self.journal {

@@ -67,7 +67,7 @@ impl Writer {
         let OpenedToWrite { published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let writer = Self::over(files, options, published, journal, lock);
-        options.check_fits(&writer.files.data, writer.state()?.transaction.work.identity().geometry.slots)?;
+        options.check_fits(&writer.files.data, writer.state()?.transaction.work.identity())?;
         events::opened(&writer.files.data, "write");
         Ok(writer)
     }

@@ -220,12 +220,10 @@ impl Totals {
             let up_to = |entries: u128| (u128::from(total) * entries / all) as u64;
             up_to(to) - up_to(from)
         };
-        let Counts { inserted, removed, unrecorded, .. } = self.all;
+        let Counts { inserted, removed, .. } = self.all;
         Counts {
             inserted: share(inserted),
             removed: share(removed),
-            // Which part they belong to is not known. Removal must be refused wherever one may belong.
-            unrecorded: share(unrecorded).max(unrecorded.min(1)),
             ..found
         }
     }

@@ -93,8 +93,8 @@ fn try_join<'a>(
     let metadata = joined_metadata(&parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
     let model = File::open(first.path()).and_then(|file| Rights::of(&file)).at(first.path(), "look at")?;
-    let hasher = first.view()?.superblock.identity.hasher;
-    let identity = Identity { uuid: new_uuid(destination)?, hasher, geometry };
+    let identity =
+        Identity { uuid: new_uuid(destination)?, geometry, ..first.view()?.superblock.identity };
     let policy = joined_policy(&parts, first.view()?.superblock.policy);
     let fill = |files: &Files| {
         let mut counts = Counts::default();
@@ -123,7 +123,6 @@ fn try_join<'a>(
         for Part { copy: LiveCopy { counts: of_part, .. }, .. } in &parts {
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
-            counts.unrecorded = counts.unrecorded.saturating_add(of_part.unrecorded);
         }
         Ok((file, counts))
     };
@@ -141,16 +140,16 @@ fn try_join<'a>(
 /// The shape of the joined filter; notes how often each part has to double.
 fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
     let count = parts.len() as u64;
-    let Some((geometry, hasher)) =
-        parts.first().map(|part| (part.identity().geometry, part.identity().hasher))
-    else {
+    let Some(Identity { kind, geometry, hasher, .. }) = parts.first().map(|part| *part.identity()) else {
         return Err(Error::NotFound { path: first.to_owned() });
     };
     let regions = parts.iter().map(|part| part.identity().geometry.regions()).max().unwrap_or(1);
     let generation = parts.iter().map(|part| part.identity().geometry.generation).max().unwrap_or(0);
     for (number, part) in (geometry.shard.number..).zip(parts.iter_mut()) {
-        let Identity { hasher: ours, geometry: found, .. } = *part.identity();
-        let difference = if ours.kind != hasher.kind {
+        let Identity { hasher: ours, geometry: found, kind: of_part, .. } = *part.identity();
+        let difference = if of_part != kind {
+            Some(Difference::Kind(of_part, kind))
+        } else if ours.kind != hasher.kind {
             Some(Difference::Hash)
         } else if ours.seed != hasher.seed && ours.kind == HashKind::Xxh3 {
             Some(Difference::Seed)

@@ -5,18 +5,17 @@ use super::doubling::{count_region, split};
 use super::target::Target;
 use super::writer::Writer;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, Merge, RegionId, Search, Taken, Width, take_region,
-    with_width,
+    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
-use crate::file::{Flush, LiveCopy, Overlay, Region, UnpublishedFile};
+use crate::file::{Flush, Overlay, Region, UnpublishedFile};
 use crate::format::{Geometry, Growth, Identity};
 use crate::growth;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
 
 impl Writer {
-    /// Stores all that another filter holds, without its keys: see [`Merge`]. Both must have the same seed and hash,
-    /// slots per bucket and shard, and numbers of regions that are a power of two apart: a filter made with
+    /// Stores all that another filter holds, without its keys: the union of two sets, the sum of two counting filters. Both
+    /// must have the same kind, seed and hash, slots per bucket and shard, and numbers of regions that are a power of two apart: a filter made with
     /// [`Options::like`](crate::Options::like) the other has.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
@@ -26,22 +25,17 @@ impl Writer {
     ///
     /// Fails with [`Error::Unlike`], which says what differs; with [`Error::Full`] and [`Error::Growth`] as
     /// [`insert`](Self::insert) does, and with what is wrong with either file. Nothing has changed then.
-    pub fn merge(&mut self, other: &Reader, mode: Merge) -> Result<()> {
-        self.merge_with(other, mode, &mut |_, _| {})
+    pub fn merge(&mut self, other: &Reader) -> Result<()> {
+        self.merge_with(other, &mut |_, _| {})
     }
 
     /// As [`merge`](Self::merge); `progress` is told the regions done, and all there are, after each. It begins anew
     /// where the filter has to double.
-    pub fn merge_with(
-        &mut self,
-        other: &Reader,
-        mode: Merge,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
+    pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let mut attempts = Attempts::first();
         loop {
             let view = other.view()?;
-            let failed = match self.try_merge(other, &view, mode, progress)? {
+            let failed = match self.try_merge(other, &view, progress)? {
                 Ok(()) => return Ok(()),
                 Err(failed) => failed,
             };
@@ -59,7 +53,6 @@ impl Writer {
         &mut self,
         other: &Reader,
         view: &View,
-        mode: Merge,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Result<(), InVain>> {
         let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
@@ -81,15 +74,15 @@ impl Writer {
             let target = self.state_mut()?.transaction.work.target_mut();
             let target = target.with(|pending, file| &*pending.sorted(file));
             let identity = Identity { geometry, ..ours };
-            let pass = Pass { view, target, identity, mode, max_kicks };
+            let pass = Pass { view, target, identity, max_kicks };
             let merged = pass.run(progress);
             if !other.is_still(view, &theirs) {
                 return Ok(Err(InVain::Torn));
             }
             match merged {
                 Ok(Merged::Whole(whole)) => {
-                    let (file, found, taken) = *whole;
-                    self.go_on_in(file, &found, &taken, &theirs);
+                    let (file, found, stored) = *whole;
+                    self.go_on_in(file, &found, stored);
                     return Ok(Ok(()));
                 }
                 Ok(Merged::NoRoom(region)) => crowded = Some(region),
@@ -131,13 +124,11 @@ impl Writer {
     }
 
     /// The transaction goes on in the merged file.
-    fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, taken: &Taken, theirs: &LiveCopy) {
+    fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, stored: u64) {
         if let Some(mut open) = self.open.take() {
             let mut counts = open.transaction.counts().totals();
             counts.add_found(found);
-            counts.inserted = counts.inserted.saturating_add(taken.stored);
-            let unrecorded = taken.covered.saturating_add(theirs.counts.unrecorded);
-            counts.unrecorded = counts.unrecorded.saturating_add(unrecorded);
+            counts.inserted = counts.inserted.saturating_add(stored);
             open.transaction = open.transaction.moved_to(file, counts);
             self.open = Some(open);
         }
@@ -148,7 +139,9 @@ impl Writer {
 fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     let (a, b) = (theirs.geometry, ours.geometry);
     let (more, fewer) = (a.regions().max(b.regions()), a.regions().min(b.regions()));
-    if theirs.hasher.kind != ours.hasher.kind {
+    if theirs.kind != ours.kind {
+        Some(Difference::Kind(theirs.kind, ours.kind))
+    } else if theirs.hasher.kind != ours.hasher.kind {
         Some(Difference::Hash)
     } else if theirs.hasher.seed != ours.hasher.seed && ours.hasher.kind == HashKind::Xxh3 {
         Some(Difference::Seed)
@@ -167,7 +160,8 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
 
 /// How one pass over both filters ended.
 enum Merged {
-    Whole(Box<(UnpublishedFile, Counts, Taken)>),
+    /// With the copies stored.
+    Whole(Box<(UnpublishedFile, Counts, u64)>),
     NoRoom(RegionId),
 }
 
@@ -177,7 +171,6 @@ struct Pass<'a> {
     target: Target<'a, &'a Overlay>,
     /// Of the new file.
     identity: Identity,
-    mode: Merge,
     max_kicks: u32,
 }
 
@@ -189,7 +182,7 @@ impl Pass<'_> {
         let (files, disk) = self.target.surroundings();
         let (identity, model) = (self.identity, self.target.rights()?);
         let mut state =
-            State { found: Counts::default(), taken: Taken::default(), search: Search::new(), full: None };
+            State { found: Counts::default(), stored: 0, search: Search::new(), full: None };
         let regions = self.identity.geometry.regions();
         let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
             let (theirs, ours) = (self.their_regions(), self.our_regions());
@@ -206,7 +199,7 @@ impl Pass<'_> {
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.taken)))),
+            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.stored)))),
         }
     }
 
@@ -250,8 +243,9 @@ impl Pass<'_> {
             return Ok(());
         }
         let (Some(theirs), Some(mut ours)) = (theirs, ours) else { return Ok(()) };
-        let State { found, taken, search, full } = state;
-        if take_region::<W>(&*theirs, &mut *ours, self.mode, self.max_kicks, search, taken).is_err() {
+        let State { found, stored, search, full } = state;
+        let kind = self.identity.kind;
+        if take_region::<W>(&*theirs, &mut *ours, kind, self.max_kicks, search, stored).is_err() {
             *full = Some(region);
             // The file is given up; the caller looks at `full` first.
             let path = self.target.surroundings().0.data.clone();
@@ -280,7 +274,8 @@ impl Pass<'_> {
 /// What a pass has come to.
 struct State {
     found: Counts,
-    taken: Taken,
+    /// Copies stored.
+    stored: u64,
     search: Search,
     /// The region that has no room.
     full: Option<RegionId>,

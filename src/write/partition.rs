@@ -11,7 +11,7 @@ use super::scratch::Scratch;
 use super::target::Target;
 use crate::cuckoo::region::Tried;
 use crate::cuckoo::{
-    BucketId, BucketsMut, Delta, Inserted, KeyHash, Place, RegionId, Search, Slot, Width, region,
+    BucketId, BucketsMut, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, Slot, Width, region,
 };
 use crate::error::Result;
 use crate::file::Overlay;
@@ -106,10 +106,8 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
 /// What happens to each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// A copy of it is stored.
-    Insert,
-    /// It is stored unless it is found already.
-    InsertUnique,
+    /// It is inserted, as the filter's kind says.
+    Insert(Kind),
     /// One copy of it is removed.
     Remove,
 }
@@ -129,7 +127,7 @@ pub(super) struct Outcomes {
     pub(super) delta: Delta,
     /// Keys inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as [`UNPACKED`].
     pub(super) changes: usize,
-    /// Keys inserted that were not found before, or removed.
+    /// Keys that are new, or were removed.
     pub(super) done: Vec<u32>,
     /// Keys not taken, as their region has no room.
     pub(super) left: Vec<u32>,
@@ -155,20 +153,16 @@ impl Outcomes {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
-            match manner.mode {
-                Mode::Insert => {}
-                Mode::InsertUnique => match region::try_insert(buckets, place)? {
+            let found = match manner.mode {
+                Mode::Insert(kind) => match region::try_insert(buckets, place)? {
                     Tried::Stored => {
                         self.delta.stored::<W>();
                         self.changes += 1;
                         self.done.push(item.index);
                         continue;
                     }
-                    Tried::Matches => {
-                        self.delta.skipped(1);
-                        continue;
-                    }
-                    Tried::Crowded => {}
+                    Tried::Matches if kind == Kind::Set => continue,
+                    tried => tried == Tried::Matches,
                 },
                 Mode::Remove => {
                     if let Some(removed) = region::remove(buckets, place)? {
@@ -178,15 +172,15 @@ impl Outcomes {
                     }
                     continue;
                 }
-            }
-            let inserted = region::insert(buckets, place, manner.max_kicks, search)?;
+            };
+            let inserted = region::insert_untried(buckets, place, manner.max_kicks, search)?;
             if inserted == Inserted::NoPath {
                 self.left.extend(items[number..].iter().map(|item| item.index));
                 return Ok(());
             }
             self.delta.inserted(&inserted);
             self.changes += 1;
-            if manner.mode == Mode::InsertUnique {
+            if !found {
                 self.done.push(item.index);
             }
         }
@@ -352,7 +346,7 @@ mod tests {
         let keys: Vec<_> = (0..60_000_u64).map(u64::to_le_bytes).collect();
         let mut writer = Options::new().capacity(200_000).threads(2).create(&path).unwrap();
         writer.commit().unwrap();
-        assert!(writer.insert_batch(&keys[..20_000]).unwrap().is_empty());
+        writer.insert_batch(&keys[..20_000]).unwrap().complete().unwrap();
         BUG.set(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&keys[20_000..])));
         BUG.set(false);

@@ -71,7 +71,7 @@ impl Writer {
         let Transaction { work, metadata, .. } = transaction;
         let Work::Unpublished(mut file, None) = work else { return Err(poisoned()) };
         let identity = file.identity;
-        check_counts(&self.files.data, &counts, identity.geometry)?;
+        check_counts(&self.files.data, &counts, &identity)?;
         let commit = 1;
         let copy = live_copy(commit, counts, &metadata, &self.files)?;
         let salt = random(&self.files.data)?;

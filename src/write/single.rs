@@ -7,7 +7,7 @@
 use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
-use crate::cuckoo::{KeyHash, Place, RegionId, Width, with_width};
+use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_width};
 
 /// What `$change` gives for the buckets of a region, which it has as `$buckets`; `$none` if they cannot be had without
 /// asking for each whether its page is intact.
@@ -40,23 +40,13 @@ macro_rules! in_region {
 }
 
 impl Transaction {
-    /// Stores one more copy; false if that takes more than the shortcut, and nothing was done.
+    /// Inserts a key, and tells whether it is new; `None` if that takes more than the shortcut, and nothing was done.
     #[inline]
-    pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> bool {
-        self.try_insert(hash) == Tried::Stored
-    }
-
-    /// Stores the key unless it is found, and tells whether it was stored; `None` if that takes more than the shortcut,
-    /// and nothing was done.
-    #[inline]
-    pub(super) fn insert_unique_quickly(&mut self, hash: KeyHash) -> Option<bool> {
+    pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
         match self.try_insert(hash) {
             Tried::Stored => Some(true),
-            Tried::Matches => {
-                self.skipped();
-                Some(false)
-            }
-            Tried::Crowded => None,
+            Tried::Matches if self.kind() == Kind::Set => Some(false),
+            Tried::Matches | Tried::Crowded => None,
         }
     }
 

@@ -4,7 +4,7 @@ use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
 use super::pending::{self, Pending};
 use super::target::Target;
-use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Place, RegionId, Search, region, with_width};
+use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
 use crate::file::{PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
@@ -72,9 +72,9 @@ impl Transaction {
         self.counts.with(&self.delta)
     }
 
-    /// The inserts that stored nothing, with those of the transaction.
-    pub(super) const fn unrecorded(&self) -> u64 {
-        self.counts.unrecorded_with(&self.delta)
+    #[inline]
+    pub(super) fn kind(&self) -> Kind {
+        self.work.identity().kind
     }
 
     pub(super) fn set_counts(&mut self, counts: Counts) {
@@ -99,7 +99,7 @@ impl Transaction {
         let count = with_width!(slots, W => {
             region::count(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
         })?;
-        Ok(count.unwrap_or(slots.highest_count()))
+        Ok(self.kind().capped(count.unwrap_or(slots.highest_count())))
     }
 
     /// Stores one more copy; the region is returned if it has no room.
@@ -148,11 +148,6 @@ impl Transaction {
             pending.batched(outcomes.changes);
         }
         (outcomes, outcome)
-    }
-
-    /// An insert was answered without storing anything.
-    pub(super) const fn skipped(&mut self) {
-        self.delta.skipped(1);
     }
 
     /// Goes on in `file`, which holds all entries after a doubling, as `counts` says.

@@ -8,7 +8,7 @@ use super::doubling;
 use super::partition::Buffers;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
-use crate::cuckoo::{KeyHash, RegionId};
+use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::events;
 use crate::file::{Found, Journal};
@@ -27,9 +27,8 @@ use crate::system::Files;
 /// the file is long, where that is at most an eighth of what the process may use; and its commit, as much again if it has
 /// changed most buckets.
 ///
-/// Methods that take keys fail with [`Error::CallerHashes`] on filters created with
-/// [`HashKind::Caller`](crate::HashKind::Caller); methods with `_hash` in their name serve both kinds. All lookups
-/// and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
+/// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
+/// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
 /// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
 /// `AsRef` or where progress is told, leaves the transaction whole.
 pub struct Writer {
@@ -72,7 +71,7 @@ impl Writer {
         Ok(outcome)
     }
 
-    /// As `change`, for what does nothing where it returns `None`; `None` also if the writer is poisoned.
+    /// Like `change`; returning `None` must leave the transaction untouched. `None` also if the writer is poisoned.
     #[inline(always)]
     fn change_quickly<T>(&mut self, change: impl FnOnce(&mut Transaction) -> Option<T>) -> Option<T> {
         let mut open = self.open.take()?;
@@ -86,9 +85,8 @@ impl Writer {
         &self.files.data
     }
 
-    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set, of unique
-    /// inserts, these are the keys that were stored; a key that was found already, which may be a false positive, is not
-    /// counted.
+    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set these are the keys
+    /// that were stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         Ok(self.state()?.transaction.counts().copies())
     }
@@ -100,14 +98,9 @@ impl Writer {
 
     /// The hash of a key under this filter's seed.
     #[inline]
-    pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
-        self.hash_of(key.as_ref())
-    }
-
-    #[inline]
-    fn hash_of(&self, key: &[u8]) -> Result<KeyHash> {
+    pub fn hash(&self, key: impl Key) -> Result<KeyHash> {
         let open = self.open.as_deref();
-        let hash = open.and_then(|open| open.transaction.work.identity().hasher.hash(key));
+        let hash = open.and_then(|open| key.hash(open.transaction.work.identity().hasher));
         hash.ok_or_else(|| self.no_hash())
     }
 
@@ -120,126 +113,62 @@ impl Writer {
     /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
     /// present at the rate that [`Info::expected_false_positive_rate`] gives.
     #[inline]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.contains_hash(self.hash(key)?)
+    pub fn contains(&self, key: impl Key) -> Result<bool> {
+        self.state()?.transaction.contains(self.hash(key)?)
     }
 
-    /// As [`contains`](Self::contains).
-    pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        self.state()?.transaction.contains(hash)
-    }
-
-    /// How many copies of the key were inserted and not removed. Other keys that match it count too, so this is never
-    /// too low. The highest number, [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for
-    /// that many copies or more; it is also the answer where a bucket is quarantined.
-    #[inline]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> Result<u32> {
-        self.count_hash(self.hash(key)?)
-    }
-
-    /// As [`count`](Self::count).
-    pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        self.state()?.transaction.count(hash)
-    }
-
-    /// Stores one more copy of the key, as removal needs it: one removal takes one copy.
+    /// How many copies of the key the filter holds: in a set 0 or 1; in a counting filter those inserted and not removed.
     ///
-    /// Beyond the copies that can be counted, which are tens of thousands with four slots per bucket, a key is kept for
-    /// good: further copies change nothing, and neither does removing them. Doubles the filter if it has no room. Fails
-    /// with [`Error::Full`] or [`Error::Growth`] if the filter has no room and must not double; the transaction stays
-    /// whole.
+    /// Other keys that match it count too, so this is never too low. The highest number,
+    /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more; it is
+    /// also the answer where a bucket is quarantined.
     #[inline]
-    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.insert_hash(self.hash(key)?)
+    pub fn count(&self, key: impl Key) -> Result<u32> {
+        self.state()?.transaction.count(self.hash(key)?)
     }
 
-    /// As [`insert`](Self::insert).
-    pub fn insert_hash(&mut self, hash: KeyHash) -> Result<()> {
-        let stored = self.change_quickly(|transaction| transaction.insert_quickly(hash).then_some(()));
-        if stored.is_some() { Ok(()) } else { self.insert_slowly(hash) }
+    /// Inserts the key, and returns whether it was not there before: it is new.
+    ///
+    /// A set stores it unless it is found. A new key that matches the entry of another one is found too: that is a false
+    /// positive. A counting filter stores one more copy in any case. Beyond the copies that can be counted, which are tens of
+    /// thousands with four slots per bucket, a key is kept for good: further copies change nothing, and neither does
+    /// removing them.
+    ///
+    /// Doubles the filter if it has no room. Fails with [`Error::Full`] or [`Error::Growth`] if the filter has no room and
+    /// must not double; the transaction stays whole.
+    #[inline]
+    pub fn insert(&mut self, key: impl Key) -> Result<bool> {
+        let hash = self.hash(key)?;
+        match self.change_quickly(|transaction| transaction.insert_quickly(hash)) {
+            Some(new) => Ok(new),
+            None => self.insert_slowly(hash),
+        }
     }
 
     #[inline(never)]
-    fn insert_slowly(&mut self, hash: KeyHash) -> Result<()> {
+    fn insert_slowly(&mut self, hash: KeyHash) -> Result<bool> {
+        let transaction = &self.state()?.transaction;
+        let found = transaction.contains(hash)?;
+        if found && transaction.kind() == Kind::Set {
+            return Ok(false);
+        }
         loop {
             let max_kicks = self.options.max_kicks;
             match self.change(|transaction| transaction.insert(hash, max_kicks))?? {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(!found),
                 Err(region) => self.make_room(region)?,
             }
         }
     }
 
-    /// Stores the key unless it is found already; returns whether it was stored.
+    /// Removes one copy of the key from a counting filter; returns whether there was one.
     ///
-    /// A key that matches the entry of another one is not stored. Such skipped inserts are counted, and removals
-    /// are refused from then on, as they could take the entry that the skipped key relies on. Errors as for
-    /// [`insert`](Self::insert).
+    /// Remove only what was inserted: removing a key that was not can take the entry of another key that matches it,
+    /// which is then lost. Fails with [`Error::Kind`] on a set, and has changed nothing then.
     #[inline]
-    pub fn insert_unique(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.insert_unique_hash(self.hash(key)?)
-    }
-
-    /// As [`insert_unique`](Self::insert_unique).
-    pub fn insert_unique_hash(&mut self, hash: KeyHash) -> Result<bool> {
-        match self.change_quickly(|transaction| transaction.insert_unique_quickly(hash)) {
-            Some(stored) => Ok(stored),
-            None => self.insert_unique_slowly(hash),
-        }
-    }
-
-    #[inline(never)]
-    fn insert_unique_slowly(&mut self, hash: KeyHash) -> Result<bool> {
-        let transaction = &mut self.state_mut()?.transaction;
-        if transaction.contains(hash)? {
-            transaction.skipped();
-            return Ok(false);
-        }
-        self.insert_slowly(hash).map(|()| true)
-    }
-
-    /// Removes one copy of the key; returns false if there was none.
-    ///
-    /// Remove only what was inserted: removing a key that was not can take the entry of another key that
-    /// matches it, which is then lost. Fails with [`Error::UnsafeRemove`] if the filter has answered inserts
-    /// without storing; [`remove_unchecked`](Self::remove_unchecked) goes on all the same.
-    #[inline]
-    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.remove_hash(self.hash(key)?)
-    }
-
-    /// As [`remove`](Self::remove).
-    pub fn remove_hash(&mut self, hash: KeyHash) -> Result<bool> {
+    pub fn remove(&mut self, key: impl Key) -> Result<bool> {
+        let hash = self.hash(key)?;
         self.check_removals()?;
-        self.remove_unchecked_hash(hash)
-    }
-
-    /// A few instructions, as it comes before each removal: with more of them, fewer removals are under way at once.
-    pub(super) fn check_removals(&self) -> Result<()> {
-        let transaction = &self.state()?.transaction;
-        if transaction.unrecorded() == 0 { Ok(()) } else { Err(self.unsafe_removal(transaction)) }
-    }
-
-    #[cold]
-    fn unsafe_removal(&self, transaction: &Transaction) -> Error {
-        let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
-        let rate = counts.expected_false_positive_rate(geometry.slots, geometry.slots_in_all());
-        // New keys that share the entry of another one, for `inserted` that do not.
-        let others = rate / (1.0 - rate) * counts.inserted as f64;
-        let unrecorded = counts.unrecorded;
-        let other_keys = others.min(unrecorded as f64);
-        Error::UnsafeRemove { path: self.files.data.clone(), unrecorded, other_keys }
-    }
-
-    /// Removes one copy of the key, even if inserts were skipped. Skipped keys that rely on the removed entry are
-    /// lost with it.
-    #[inline]
-    pub fn remove_unchecked(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.remove_unchecked_hash(self.hash(key)?)
-    }
-
-    /// As [`remove_unchecked`](Self::remove_unchecked).
-    pub fn remove_unchecked_hash(&mut self, hash: KeyHash) -> Result<bool> {
         let removed = self.change_quickly(|transaction| transaction.remove_quickly(hash).then_some(()));
         if removed.is_some() { Ok(true) } else { self.remove_slowly(hash) }
     }
@@ -247,6 +176,18 @@ impl Writer {
     #[inline(never)]
     fn remove_slowly(&mut self, hash: KeyHash) -> Result<bool> {
         self.change(|transaction| transaction.remove(hash))?
+    }
+
+    /// A few instructions, as it comes before each removal: with more of them, fewer removals are under way at once.
+    #[inline]
+    pub(super) fn check_removals(&self) -> Result<()> {
+        if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.removal_from_set()) }
+    }
+
+    #[cold]
+    fn removal_from_set(&self) -> Error {
+        let path = self.files.data.clone();
+        Error::Kind { path, found: Kind::Set, wanted: Kind::Counting, op: "removing keys" }
     }
 
     /// The metadata as the transaction has it.
@@ -399,15 +340,22 @@ impl Writer {
         self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Rolls the open transaction back, makes the file whole without its journal, and gives up the lock. Fails
-    /// with [`Error::AfterCommit`]: what was committed is durable.
+    /// Makes the file whole without its journal, and gives up the lock.
+    ///
+    /// Fails with [`Error::Uncommitted`] if there were changes since the last commit: they are rolled back, and the filter
+    /// is closed with what was committed. Fails with [`Error::AfterCommit`] if the disk refused; what was committed is
+    /// durable.
     pub fn close(mut self) -> Result<()> {
-        self.shut()
+        let changed = self.open.as_deref().is_some_and(WriterState::is_changed);
+        let closed = self.shut();
+        if changed && closed.is_ok() {
+            return Err(Error::Uncommitted { path: self.files.data.clone() });
+        }
+        closed
     }
 
     fn shut(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let mut open = open;
+        let Some(mut open) = self.open.take() else { return Ok(()) };
         let after = Error::after_commit(&self.files.data, open.committed.commit);
         if open.journal.as_ref().is_some_and(|journal| journal.length() > 0) {
             open.checkpoint(&self.files).map_err(&after)?;

@@ -1,0 +1,72 @@
+//! What lookups and changes take for a key.
+
+use super::hash::{KeyHash, KeyHasher};
+
+/// A key: anything that is bytes (`&str`, `String`, `&[u8]`, `[u8; 8]`, ...), or a [`KeyHash`].
+///
+/// Calls that take a `Key` hash bytes under the filter's seed. A [`KeyHash`] is used as it is: it comes from `hash` of a
+/// filter or store with the same seed, or from the caller, where the filter was created for
+/// [`HashKind::Caller`](super::HashKind::Caller). To such a filter, bytes are an error:
+/// [`Error::CallerHashes`](crate::Error::CallerHashes).
+///
+/// The empty key is a key. The trait is sealed: it is there for bytes and hashes alone.
+pub trait Key: sealed::Key {}
+
+impl<K: sealed::Key + ?Sized> Key for K {}
+
+pub(crate) mod sealed {
+    use super::{KeyHash, KeyHasher};
+
+    pub trait Key {
+        /// Whether it is a hash already.
+        const HASHED: bool;
+
+        /// The hash; `None` for bytes where the caller brings the hashes.
+        fn hash(&self, hasher: KeyHasher) -> Option<KeyHash>;
+
+        /// The hash where the caller does not bring the hashes.
+        fn xxh3(&self, hasher: KeyHasher) -> KeyHash;
+    }
+
+    impl<K: AsRef<[u8]> + ?Sized> Key for K {
+        const HASHED: bool = false;
+
+        #[inline(always)]
+        fn hash(&self, hasher: KeyHasher) -> Option<KeyHash> {
+            hasher.hash(self.as_ref())
+        }
+
+        #[inline(always)]
+        fn xxh3(&self, hasher: KeyHasher) -> KeyHash {
+            hasher.xxh3(self.as_ref())
+        }
+    }
+
+    impl Key for KeyHash {
+        const HASHED: bool = true;
+
+        #[inline(always)]
+        fn hash(&self, _: KeyHasher) -> Option<KeyHash> {
+            Some(*self)
+        }
+
+        #[inline(always)]
+        fn xxh3(&self, _: KeyHasher) -> KeyHash {
+            *self
+        }
+    }
+
+    impl Key for &KeyHash {
+        const HASHED: bool = true;
+
+        #[inline(always)]
+        fn hash(&self, _: KeyHasher) -> Option<KeyHash> {
+            Some(**self)
+        }
+
+        #[inline(always)]
+        fn xxh3(&self, _: KeyHasher) -> KeyHash {
+            **self
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a filter is. `format-spec/README.md`, section 4.4.
+
+use std::fmt;
+
+/// What a filter is: fixed when it is created, in its file.
+///
+/// | kind | made by | `insert(key)` | `remove(key)` | `merge` |
+/// |---|---|---|---|---|
+/// | [`Set`](Self::Set) | nothing | stores it unless it is found | refused with [`Error::Kind`](crate::Error::Kind) | union |
+/// | [`Counting`](Self::Counting) | [`Options::counting`](crate::Options::counting) | stores one more copy | takes one copy | sum |
+///
+/// On both, an insert returns whether the key was not there before.
+///
+/// In a set, a new key that matches the entry of another one counts as found, and is not stored. If the other key could
+/// be removed, both would be lost. So a set refuses removals, and a counting filter stores every copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Each key once, for good: to tell what is new.
+    #[default]
+    Set,
+    /// Copies of keys, which can be counted and removed.
+    Counting,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Set, Self::Counting];
+
+    /// The copies that the filter holds of a key, where as many match it.
+    #[inline(always)]
+    pub(crate) const fn capped(self, copies: u32) -> u32 {
+        match self {
+            Self::Set if copies > 1 => 1,
+            _ => copies,
+        }
+    }
+
+    /// The kind's name in version files, jobs and reports: `set` or `counting`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Counting => "counting",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Set => "set",
+            Self::Counting => "counting filter",
+        })
+    }
+}

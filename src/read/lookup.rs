@@ -1,0 +1,34 @@
+//! Lookups: what users call on whatever can be asked for keys.
+
+use crate::cuckoo::Key;
+#[cfg(doc)]
+use crate::{Options, Reader, Writer};
+
+/// Lookups of keys: in a filter through its [`Reader`], in a store through a [`StoreReader`](crate::store::StoreReader).
+///
+/// "No" is always right: the key was never inserted, or was removed. "Yes" is wrong at the rate that
+/// [`Info::expected_false_positive_rate`](crate::Info::expected_false_positive_rate) gives.
+pub trait Lookup {
+    /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
+    type Error;
+
+    /// Whether the key is present.
+    ///
+    /// Fails with [`Error::CallerHashes`](crate::Error::CallerHashes) for bytes where the caller hashes the keys, with
+    /// [`Error::Replaced`](crate::Error::Replaced) for a hash if a filter of another seed has taken this one's place, with
+    /// [`Error::Damaged`](crate::Error::Damaged) at a damaged page unless told to answer "present" there
+    /// ([`OnDamage`](crate::OnDamage)), with [`Error::Busy`](crate::Error::Busy) if a writer stopped in the middle of a
+    /// commit and does not go on, and with whatever is wrong with a file that has taken this one's place.
+    fn contains<K: Key>(&self, key: K) -> Result<bool, Self::Error>;
+
+    /// How many copies of the key are there, as [`Writer::count`] says. Errors as for [`contains`](Self::contains).
+    fn count<K: Key>(&self, key: K) -> Result<u32, Self::Error>;
+
+    /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Each answer is
+    /// right as of some moment during the call. Works on as many threads as [`Options::threads`] says. Errors as for
+    /// [`contains`](Self::contains).
+    ///
+    /// In a filter, a batch of more keys than the file has pages first verifies all pages, on two threads at least, if most
+    /// were not verified yet.
+    fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>, Self::Error>;
+}

@@ -1,0 +1,137 @@
+//! What became of the keys of a batch.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// What became of keys that were inserted together: which of them are new, and which found no room.
+///
+/// Takes one bit a key. The same is returned for slices, iterators, filters and stores.
+#[derive(Default)]
+#[must_use = "some keys may have been refused for want of room: see `refused` or `complete`"]
+pub struct Inserted {
+    keys: usize,
+    /// One bit a key, from the lowest of each word on.
+    new: Vec<u64>,
+    refused: Vec<(usize, Error)>,
+}
+
+const WORD: usize = u64::BITS as usize;
+
+impl Inserted {
+    /// Of so many keys, none of them new.
+    pub(crate) fn of(keys: usize) -> Self {
+        Self { keys, new: vec![0; keys.div_ceil(WORD)], refused: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn set_new(&mut self, index: usize) {
+        if let Some(word) = self.new.get_mut(index / WORD) {
+            *word |= 1 << (index % WORD);
+        }
+    }
+
+    /// With those refused, in the order of their indices.
+    pub(crate) fn with_refused(self, refused: Vec<(usize, Error)>) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// Adds what became of the keys that follow.
+    pub(crate) fn append(&mut self, next: Self) {
+        let before = self.keys;
+        self.keys += next.keys;
+        self.new.resize(self.keys.div_ceil(WORD), 0);
+        let (word, shift) = (before / WORD, before % WORD);
+        for (index, bits) in (word..).zip(&next.new) {
+            let parts = [Some(bits << shift), bits.checked_shr((WORD - shift) as u32)];
+            for (index, part) in (index..).zip(parts) {
+                if let (Some(word), Some(part)) = (self.new.get_mut(index), part) {
+                    *word |= part;
+                }
+            }
+        }
+        self.refused.extend(next.refused.into_iter().map(|(index, error)| (before + index, error)));
+    }
+
+    /// How many keys were given.
+    pub const fn len(&self) -> usize {
+        self.keys
+    }
+
+    /// Whether no key was given.
+    pub const fn is_empty(&self) -> bool {
+        self.keys == 0
+    }
+
+    /// How many keys are new: were not there before. A key that was refused is among them each time that it comes, unless
+    /// copies of it were there.
+    pub fn new_keys(&self) -> usize {
+        self.new.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether the key with this index, among those given, is new; false for an index beyond them.
+    pub fn is_new(&self, index: usize) -> bool {
+        self.new.get(index / WORD).is_some_and(|word| word >> (index % WORD) & 1 == 1)
+    }
+
+    /// One answer a key, in their order: whether it is new.
+    pub fn mask(&self) -> Vec<bool> {
+        (0..self.keys).map(|index| self.is_new(index)).collect()
+    }
+
+    /// The keys for which there was no room, by their index and in that order, with the reason: [`Error::Full`] or
+    /// [`Error::Growth`]. All others are in the filter.
+    pub fn refused(&self) -> &[(usize, Error)] {
+        &self.refused
+    }
+
+    /// The keys for which there was no room, as [`refused`](Self::refused) gives them.
+    pub fn into_refused(self) -> Vec<(usize, Error)> {
+        self.refused
+    }
+
+    /// How many keys are new, where all found room; else why the first of the others did not.
+    pub fn complete(self) -> Result<usize, Error> {
+        let new = self.new_keys();
+        self.refused.into_iter().next().map_or(Ok(new), |(_, error)| Err(error))
+    }
+}
+
+impl fmt::Debug for Inserted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (new, refused) = (self.new_keys(), self.refused.len());
+        f.debug_struct("Inserted")
+            .field("keys", &self.keys)
+            .field("new", &new)
+            .field("refused", &refused)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts of every length, one after the other, give what one batch gives.
+    #[test]
+    fn parts_add_up() {
+        let is_new = |index: usize| index % 3 == 0 || index % 7 == 5;
+        for lengths in [[0, 0, 0], [1, 64, 65], [63, 1, 200], [64, 64, 64], [130, 0, 7]] {
+            let (mut all, mut start) = (Inserted::default(), 0);
+            for length in lengths {
+                let mut part = Inserted::of(length);
+                (0..length).filter(|index| is_new(start + index)).for_each(|index| part.set_new(index));
+                let refused = (length > 1).then(|| (1, Error::Poisoned { path: "f".into() }));
+                all.append(part.with_refused(refused.into_iter().collect()));
+                start += length;
+            }
+            let expected: Vec<bool> = (0..start).map(is_new).collect();
+            assert_eq!((all.len(), all.mask()), (start, expected.clone()), "{lengths:?}");
+            assert_eq!(all.new_keys(), expected.iter().filter(|new| **new).count());
+            assert!(!all.is_new(start));
+            for (index, _) in all.refused() {
+                assert!([1, lengths[0] + 1, lengths[0] + lengths[1] + 1].contains(index));
+            }
+        }
+    }
+}
