@@ -2,11 +2,15 @@
 //!
 //! The file is long and stays whole: its types are lists of messages, which are easier to keep alike on one page.
 
+mod kind;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cuckoo::Kind;
+
+pub use kind::ErrorKind;
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -8,7 +8,6 @@
 //! * [`Lines`] cuts a stream into batches.
 //! * A [`Feed`] is a thread that reads, and a bounded queue of what it has read.
 //! * A [`CommitClock`] says when to commit: after so many keys, or so much time.
-//! * [`insert_unique`] inserts keys, and says which of them are new, and for which there was no room.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -16,6 +15,7 @@
 //! use std::num::NonZeroU64;
 //! use std::time::Duration;
 //!
+//! use gowk::Change;
 //! use gowk::keys::{self, Batch, CommitClock, Feed, Lines, Next};
 //!
 //! let stream: &[u8] = b"https://example.org/\nhttps://example.com/\nhttps://example.org/\n";
@@ -30,15 +30,16 @@
 //!
 //! let mut writer = gowk::Options::new().open(&path)?;
 //! let mut clock = CommitClock::new(NonZeroU64::new(1_000_000), Some(Duration::from_secs(10)));
-//! let (mut is_new, mut new) = (Vec::new(), Vec::new());
+//! let mut new = Vec::new();
 //! loop {
 //!     match feed.next(clock.deadline())? {
 //!         Next::Message(batch) => {
 //!             let keys: Vec<&[u8]> = batch.iter().collect();
-//!             for (index, reason) in keys::insert_unique(&mut writer, &keys, &mut is_new)? {
-//!                 eprintln!("no room for {:?}: {reason}", keys[index]);
+//!             let inserted = writer.insert_batch(&keys)?;
+//!             new.extend(keys.iter().zip(inserted.mask()).filter(|(_, new)| *new).map(|(key, _)| key.to_vec()));
+//!             for (index, reason) in inserted.refused() {
+//!                 eprintln!("no room for {:?}: {reason}", keys[*index]);
 //!             }
-//!             new.extend(keys::selected(&keys, &is_new).map(|key| key.to_vec()));
 //!             clock.take(keys.len() as u64);
 //!         }
 //!         Next::Woken => {}
@@ -57,13 +58,11 @@
 mod batch;
 mod clock;
 mod feed;
-mod insert;
 mod lines;
 
 pub use batch::Batch;
 pub use clock::CommitClock;
 pub use feed::{Feed, Next, Sender, Stopped};
-pub use insert::{count_refused, insert_unique, selected};
 pub use lines::{Error, Lines};
 
 /// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.

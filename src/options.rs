@@ -416,14 +416,21 @@ impl Options {
         Ok((identity, policy))
     }
 
+    /// [`Error::Kind`] if an existing filter or store is of another kind than these options ask for.
+    pub(crate) fn check_kind(&self, path: &Path, found: Kind) -> Result<()> {
+        match self.kind {
+            Some(wanted) if wanted != found => {
+                Err(Error::Kind { path: path.to_owned(), found, wanted, op: "what was asked for" })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// [`Error::Kind`] if an existing filter is of another kind than these options ask for, and [`Error::Rate`] if it has a
     /// higher rate.
     pub(crate) fn check_fits(&self, path: &Path, identity: &Identity) -> Result<()> {
+        self.check_kind(path, identity.kind)?;
         let rate = identity.geometry.slots.false_positive_rate();
-        if let Some(wanted) = self.kind.filter(|wanted| *wanted != identity.kind) {
-            let (path, found) = (path.to_owned(), identity.kind);
-            return Err(Error::Kind { path, found, wanted, op: "what was asked for" });
-        }
         match self.rate {
             Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),
             _ => Ok(()),

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use crate::{Growth, Options, Seed, SlotsPerBucket};
+use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
 
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Creation {
     pub(super) path: PathBuf,
+    /// What is there must be of this kind, if it is given.
+    kind: Option<RawKind>,
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,
     pub(super) slots_per_bucket: Option<Spanned<u32>>,
@@ -20,6 +22,13 @@ pub(super) struct Creation {
     growth: RawGrowth,
     max_file_size: Option<u64>,
     max_false_positive_rate: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(rename_all = "lowercase")]
+enum RawKind {
+    Set,
+    Counting,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, Debug)]
@@ -41,6 +50,12 @@ impl Creation {
             RawGrowth::Auto => Growth::Auto,
             RawGrowth::Never => Growth::Never,
         });
+        if let Some(kind) = self.kind {
+            options = options.kind(match kind {
+                RawKind::Set => Kind::Set,
+                RawKind::Counting => Kind::Counting,
+            });
+        }
         if let Some(keys) = self.capacity {
             options = options.capacity(keys);
         }

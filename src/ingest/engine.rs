@@ -14,7 +14,7 @@ use super::read::{Message, Reading};
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
 use super::target::Target;
 use crate::Error as FilterError;
-use crate::keys::{self, Batch, CommitClock, Feed, Next};
+use crate::keys::{Batch, CommitClock, Feed, Next};
 use crate::store::Error as StoreError;
 
 /// Messages read ahead.
@@ -53,8 +53,6 @@ pub(super) struct Engine<'a> {
     bytes: u64,
     of_bytes: u64,
     started: Instant,
-    /// Of the keys of a batch, which are new.
-    new: Vec<bool>,
 }
 
 /// The input that messages are about.
@@ -92,7 +90,6 @@ impl<'a> Engine<'a> {
             bytes: 0,
             of_bytes,
             started: Instant::now(),
-            new: Vec::new(),
         }
     }
 
@@ -199,17 +196,18 @@ impl<'a> Engine<'a> {
     ) -> Result<(), Error> {
         let keys: Vec<&[u8]> = batch.iter().collect();
         // An error ends the run, and the target is dropped with everything since the last commit.
-        let refused = self.target.insert_unique(&keys, &mut self.new)?;
-        let mut tally = Tally { keys: keys.len() as u64, refused: refused.len() as u64, ..skipped };
-        tally.new = keys::selected(&keys, &self.new).count() as u64;
+        let inserted = self.target.insert(&keys)?;
+        let (new, refused) = (inserted.new_keys() as u64, inserted.refused());
+        let tally = Tally { keys: keys.len() as u64, new, refused: refused.len() as u64, ..skipped };
         if let Some(output) = &mut self.output {
             let records: Option<Vec<&[u8]>> = records.map(|records| records.iter().collect());
-            for record in keys::selected(records.as_ref().unwrap_or(&keys), &self.new) {
+            let all = records.as_ref().unwrap_or(&keys);
+            for (_, record) in all.iter().enumerate().filter(|(index, _)| inserted.is_new(*index)) {
                 output.record(record)?;
             }
         }
         let before = self.inputs.last().map_or(0, |input| input.tally.keys);
-        for (index, cause) in &refused {
+        for (index, cause) in refused {
             let Some(key) = keys.get(*index) else { continue };
             if let Some(output) = &mut self.refused {
                 output.record(key)?;

@@ -11,9 +11,8 @@ use fs2::FileExt;
 use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
 use super::job::Job;
-use crate::keys;
 use crate::store::{Committed, Store, Transaction, Update, Version};
-use crate::{Info, Metadata, Options, Writer};
+use crate::{Change, Info, Inserted, Metadata, Options, Writer};
 
 pub(super) enum Target {
     Filter(Box<Writer>),
@@ -118,19 +117,10 @@ impl Target {
         }
     }
 
-    /// As [`keys::insert_unique`].
-    pub(super) fn insert_unique(
-        &mut self,
-        keys: &[&[u8]],
-        new: &mut Vec<bool>,
-    ) -> Result<Vec<(usize, crate::Error)>, Error> {
+    pub(super) fn insert(&mut self, keys: &[&[u8]]) -> Result<Inserted, Error> {
         match self {
-            Self::Filter(writer) => Ok(keys::insert_unique(writer, keys, new)?),
-            Self::Store(target) => {
-                let refused = target.update_mut()?.insert_unique_batch_into(keys, new)?;
-                keys::count_refused(&refused, new);
-                Ok(refused)
-            }
+            Self::Filter(writer) => Ok(writer.insert_batch(keys)?),
+            Self::Store(target) => Ok(target.update_mut()?.insert_batch(keys)?),
         }
     }
 

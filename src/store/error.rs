@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::ErrorKind;
+
 /// The result of every call on a store that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -12,6 +14,13 @@ pub enum Error {
     /// A filter of the store, or the operating system, refused.
     #[error(transparent)]
     Filter(#[from] crate::Error),
+
+    /// There is no such folder.
+    #[error("{}: no such folder; check the path, or create a store there", path.display())]
+    NotFound {
+        /// The folder.
+        path: PathBuf,
+    },
 
     /// The folder is no store.
     #[error("{}: not a store: it has no `store.toml`; check the path, or create a store there", path.display())]
@@ -198,4 +207,27 @@ pub enum Error {
         /// The folder of the versions.
         path: PathBuf,
     },
+}
+
+impl Error {
+    /// What sort of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Filter(error) => error.kind(),
+            Self::NotFound { .. } | Self::NoSuchVersion { .. } | Self::Vacuumed { .. } => ErrorKind::NotFound,
+            Self::NotAStore { .. } => ErrorKind::Foreign,
+            Self::Exists { .. } => ErrorKind::Exists,
+            Self::Format { .. } => ErrorKind::Unsupported,
+            Self::NoVersions { .. }
+            | Self::Damaged { .. }
+            | Self::Text { .. }
+            | Self::Field { .. }
+            | Self::MissingFile { .. }
+            | Self::WrongFile { .. } => ErrorKind::Damaged,
+            Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
+            Self::Misfit { .. } => ErrorKind::Invalid,
+            Self::Unknown { .. } => ErrorKind::Unknown,
+            Self::Busy { .. } => ErrorKind::Busy,
+        }
+    }
 }

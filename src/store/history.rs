@@ -23,12 +23,13 @@ const LONGEST: u64 = 1 << 28;
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     let root = match path.canonicalize() {
-        Err(error) if is_absent(&error) => return Err(Error::NotAStore { path: path.to_owned() }),
+        Err(error) if is_absent(&error) => return Err(Error::NotFound { path: path.to_owned() }),
         outcome => outcome.at(path, "open the folder")?,
     };
     let files = Files::new(root);
     let Some(bytes) = read(&files.description)? else { return Err(Error::NotAStore { path: files.root }) };
     let description = Description::decode(&files.description, &bytes)?;
+    options.check_kind(&files.root, description.kind)?;
     Ok(Store { files, description, options: options.clone(), copies: None })
 }
 

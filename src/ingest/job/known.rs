@@ -13,6 +13,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 5] = [
         "filter",
         &[
             "path",
+            "kind",
             "capacity",
             "false_positive_rate",
             "slots_per_bucket",

@@ -1,0 +1,143 @@
+//! What sort of failure an error is: for programs that react to it, and for bindings to other languages.
+
+use std::fmt;
+
+use super::Error;
+
+/// What sort of failure an error is. These names are stable: bindings map each to an exception of its own.
+///
+/// | kind | remedy |
+/// |---|---|
+/// | [`NotFound`](Self::NotFound) | check the path, or create it |
+/// | [`Exists`](Self::Exists) | choose another name |
+/// | [`Foreign`](Self::Foreign) | check the path: this is no filter, or no store |
+/// | [`Unsupported`](Self::Unsupported) | use a newer gowk |
+/// | [`Damaged`](Self::Damaged) | verify, then restore a copy or repair |
+/// | [`Locked`](Self::Locked) | wait for the other process, or ask to wait |
+/// | [`Busy`](Self::Busy) | try again |
+/// | [`NoRoom`](Self::NoRoom) | let the filter grow, or create a larger one |
+/// | [`NoSpace`](Self::NoSpace) | free room on the disk |
+/// | [`Kind`](Self::Kind) | create a filter of the other kind |
+/// | [`Invalid`](Self::Invalid) | change what was asked for |
+/// | [`Replaced`](Self::Replaced) | open it again |
+/// | [`Uncommitted`](Self::Uncommitted) | commit before closing |
+/// | [`Conflict`](Self::Conflict) | make the update again on the newest version |
+/// | [`Unknown`](Self::Unknown) | open it again, and look whether the commit is there |
+/// | [`AfterCommit`](Self::AfterCommit) | open it again; the commit is durable |
+/// | [`Poisoned`](Self::Poisoned) | open it again |
+/// | [`Io`](Self::Io) | as the system's own message says |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is no such filter, store, folder or version.
+    NotFound,
+    /// Something of this name is there already.
+    Exists,
+    /// What is there is no filter, or no store.
+    Foreign,
+    /// The file needs another version of gowk.
+    Unsupported,
+    /// What was read is not what was written.
+    Damaged,
+    /// Another process has the filter.
+    Locked,
+    /// It kept changing while it was read.
+    Busy,
+    /// A filter has no room for a key, and must not grow.
+    NoRoom,
+    /// The file system has too little room.
+    NoSpace,
+    /// The filter is a set where a counting one is needed, or the other way around.
+    Kind,
+    /// An argument, an option or a combination of filters that cannot be.
+    Invalid,
+    /// Another file has taken the filter's name.
+    Replaced,
+    /// A writer was closed with changes that were never committed.
+    Uncommitted,
+    /// Another commit came first; nothing was committed.
+    Conflict,
+    /// A commit failed, and nobody knows whether it is durable.
+    Unknown,
+    /// Something failed after a commit had become durable.
+    AfterCommit,
+    /// An earlier failure has closed the writer.
+    Poisoned,
+    /// The operating system refused.
+    Io,
+}
+
+impl ErrorKind {
+    /// The name in lower case, with `_` between words: `not_found`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Exists => "exists",
+            Self::Foreign => "foreign",
+            Self::Unsupported => "unsupported",
+            Self::Damaged => "damaged",
+            Self::Locked => "locked",
+            Self::Busy => "busy",
+            Self::NoRoom => "no_room",
+            Self::NoSpace => "no_space",
+            Self::Kind => "kind",
+            Self::Invalid => "invalid",
+            Self::Replaced => "replaced",
+            Self::Uncommitted => "uncommitted",
+            Self::Conflict => "conflict",
+            Self::Unknown => "unknown",
+            Self::AfterCommit => "after_commit",
+            Self::Poisoned => "poisoned",
+            Self::Io => "io",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Error {
+    /// What sort of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Exists { .. } => ErrorKind::Exists,
+            Self::NotGowk { .. } => ErrorKind::Foreign,
+            Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => ErrorKind::Unsupported,
+            Self::Superblocks { .. }
+            | Self::Field { .. }
+            | Self::Length { .. }
+            | Self::Damaged { .. }
+            | Self::Journal { .. } => ErrorKind::Damaged,
+            Self::Locked { .. } | Self::Stalled { .. } => ErrorKind::Locked,
+            Self::Busy { .. } => ErrorKind::Busy,
+            Self::Full { .. } | Self::Growth { .. } => ErrorKind::NoRoom,
+            Self::NoSpace { .. } => ErrorKind::NoSpace,
+            Self::Kind { .. } => ErrorKind::Kind,
+            Self::CallerHashes { .. }
+            | Self::OtherShard { .. }
+            | Self::MountPoint { .. }
+            | Self::NotSealed { .. }
+            | Self::HardLinks { .. }
+            | Self::MetadataFull { .. }
+            | Self::Shrink { .. }
+            | Self::Option { .. }
+            | Self::Rate { .. }
+            | Self::Indivisible { .. }
+            | Self::Unlike { .. } => ErrorKind::Invalid,
+            Self::NameTaken { .. } | Self::Replaced { .. } => ErrorKind::Replaced,
+            Self::Uncommitted { .. } => ErrorKind::Uncommitted,
+            Self::Unknown { .. } => ErrorKind::Unknown,
+            Self::AfterCommit { .. } => ErrorKind::AfterCommit,
+            Self::Poisoned { .. } => ErrorKind::Poisoned,
+            Self::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+                std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
+                _ => ErrorKind::Io,
+            },
+        }
+    }
+}
