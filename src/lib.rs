@@ -173,7 +173,9 @@ mod system;
 mod write;
 
 pub use cuckoo::{HashKind, Key, KeyHash, Kind, Seed, SlotsPerBucket};
-pub use error::{Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed};
+pub use error::{
+    Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed,
+};
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};

@@ -33,7 +33,6 @@ mod transaction;
 mod writer;
 
 pub use batches::Change;
-pub(crate) use batches::in_chunks;
 pub use inserted::Inserted;
 pub use policy::Limits;
 pub use repair::Repair;

@@ -106,7 +106,9 @@ impl Error {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::Exists,
             Self::NotGowk { .. } => ErrorKind::Foreign,
-            Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => ErrorKind::Unsupported,
+            Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => {
+                ErrorKind::Unsupported
+            }
             Self::Superblocks { .. }
             | Self::Field { .. }
             | Self::Length { .. }

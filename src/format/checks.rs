@@ -6,8 +6,8 @@
 use std::io;
 use std::path::Path;
 
-use zerocopy::little_endian::U32;
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U32;
 
 use super::layout::{
     Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT,

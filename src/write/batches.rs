@@ -14,7 +14,7 @@ use crate::options::Options;
 const BLOCK: usize = 1 << 22;
 
 /// Keys of an iterator that are hashed, and then taken, at a time.
-pub(crate) const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 20;
 
 /// Changes of many keys at once, several times as fast as one by one: to a filter through its [`Writer`], to a store
 /// through its [`Update`](crate::store::Update).
@@ -41,42 +41,82 @@ pub trait Change {
     /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
     type Error;
 
+    /// The hash of a key, for this filter or store.
+    fn hash<K: Key>(&self, key: K) -> Result<KeyHash, Self::Error>;
+
+    /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each that is new, in
+    /// any order. Returns the keys for which there was no room, by their index and in that order, with the reason.
+    ///
+    /// The other calls are made of this one. It is for callers who must know after an error which keys were inserted before
+    /// it: `new` was called for those of them that are new.
+    fn insert_each<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>, Self::Error>;
+
+    /// Removes one copy of each key as [`remove_batch`](Self::remove_batch) does, and calls `removed` with the index of each
+    /// that had one, in any order; also of those before an error.
+    fn remove_each<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        removed: impl FnMut(usize),
+    ) -> Result<(), Self::Error>;
+
     /// Inserts all keys as [`Writer::insert`] does, on as many threads as [`Options::threads`] says. Of equal keys in the
     /// batch, the first may be new.
     ///
     /// Takes some 32 bytes a key for up to four million keys at a time. If a filter doubles on the way, keys behind the one
     /// that had no room may be inserted already.
-    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error>;
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
+        let mut inserted = Inserted::of(keys.len());
+        let refused = self.insert_each(keys, |index| inserted.set_new(index))?;
+        Ok(inserted.with_refused(refused))
+    }
 
     /// Removes one copy of each key as [`Writer::remove`] does, on as many threads as [`Options::threads`] says. Returns
     /// one answer a key: whether a copy was removed.
-    fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>, Self::Error>;
+    fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>, Self::Error> {
+        let mut removed = vec![false; keys.len()];
+        self.remove_each(keys, |index| removed.get_mut(index).into_iter().for_each(|place| *place = true))?;
+        Ok(removed)
+    }
 
     /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
     ///
     /// The keys are hashed as they come, and are not kept: this takes some 50 MB, and one bit a key for what it returns. The
-    /// iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may be neither
-    /// inserted nor given again.
-    fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error>;
+    /// iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may not be inserted.
+    fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error> {
+        let mut inserted = Inserted::default();
+        in_chunks(self, keys, |to, hashes| {
+            inserted.append(to.insert_batch(hashes)?);
+            Ok(())
+        })?;
+        Ok(inserted)
+    }
 
     /// Removes one copy of each key of an iterator, and otherwise as [`insert_all`](Self::insert_all); returns how many
     /// copies were removed.
-    fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64, Self::Error>;
+    fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64, Self::Error> {
+        let mut removed = 0;
+        in_chunks(self, keys, |to, hashes| to.remove_each(hashes, |_| removed += 1))?;
+        Ok(removed)
+    }
 }
 
 /// Hashes the keys of an iterator, and hands the hashes to `take`, many at a time.
-pub(crate) fn in_chunks<K, E>(
+fn in_chunks<C: Change + ?Sized, K: Key>(
+    to: &mut C,
     keys: impl IntoIterator<Item = K>,
-    hash: impl Fn(K) -> Result<KeyHash, E>,
-    mut take: impl FnMut(&[KeyHash]) -> Result<(), E>,
-) -> Result<(), E> {
+    mut take: impl FnMut(&mut C, &[KeyHash]) -> Result<(), C::Error>,
+) -> Result<(), C::Error> {
     let (mut keys, mut hashes) = (keys.into_iter(), Vec::new());
     loop {
         hashes.clear();
         for key in keys.by_ref().take(CHUNK) {
-            hashes.push(hash(key)?);
+            hashes.push(to.hash(key)?);
         }
-        take(&hashes)?;
+        take(to, &hashes)?;
         if hashes.len() < CHUNK {
             return Ok(());
         }
@@ -86,44 +126,27 @@ pub(crate) fn in_chunks<K, E>(
 impl Change for Writer {
     type Error = Error;
 
-    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
+    #[inline]
+    fn hash<K: Key>(&self, key: K) -> Result<KeyHash> {
+        Self::hash(self, key)
+    }
+
+    fn insert_each<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>> {
         let mode = Mode::Insert(self.state()?.transaction.kind());
-        let mut inserted = Inserted::of(keys.len());
-        let refused = self.take_all(keys, mode, |index| inserted.set_new(index))?;
-        Ok(inserted.with_refused(refused))
+        self.take_all(keys, mode, new)
     }
 
-    fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>> {
+    fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
         self.check_removals()?;
-        let mut removed = vec![false; keys.len()];
-        self.take_all(keys, Mode::Remove, |index| removed[index] = true)?;
-        Ok(removed)
-    }
-
-    fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted> {
-        let (hash, mut inserted) = (self.hashing()?, Inserted::default());
-        in_chunks(keys, hash, |hashes| {
-            inserted.append(self.insert_batch(hashes)?);
-            Ok(())
-        })?;
-        Ok(inserted)
-    }
-
-    fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64> {
-        self.check_removals()?;
-        let (hash, mut removed) = (self.hashing()?, 0);
-        in_chunks(keys, hash, |hashes| self.take_all(hashes, Mode::Remove, |_| removed += 1).map(drop))?;
-        Ok(removed)
+        self.take_all(keys, Mode::Remove, removed).map(drop)
     }
 }
 
 impl Writer {
-    /// How keys of this filter are hashed.
-    fn hashing<K: Key>(&self) -> Result<impl Fn(K) -> Result<KeyHash> + use<K>> {
-        let (hasher, path) = (self.state()?.transaction.work.identity().hasher, self.files.data.clone());
-        Ok(move |key: K| hash_of(hasher, &path, &key))
-    }
-
     /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
     fn take_all<K: Key + Sync>(
         &mut self,
