@@ -147,13 +147,6 @@
 #[cfg(not(unix))]
 compile_error!("gowk needs flock, mmap and Unix file semantics");
 
-/// The tool names what users call as they do.
-#[cfg(feature = "cli")]
-extern crate self as gowk;
-
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
 mod cuckoo;
 mod error;
 mod events;

@@ -252,26 +252,3 @@ fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
         writer.close().unwrap();
     }
 }
-
-/// The same, as the tool says it.
-#[cfg(feature = "cli")]
-#[test]
-fn the_tool_verifies_clean_after_one_repair_of_a_live_area_left_behind() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = filter(&dir, SlotsPerBucket::Four);
-    let tool = |verb: &[&str]| {
-        let output =
-            std::process::Command::new(env!("CARGO_BIN_EXE_gowk")).args(verb).arg(&path).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
-    };
-    write_live(&path, 1024, &9999_u64.to_le_bytes());
-    let (status, said) = tool(&["verify"]);
-    assert!(status == 1 && said.contains("live area") && said.contains("Next: `gowk repair`"), "{said}");
-    let (status, said) = tool(&["verify", "--json"]);
-    assert!(status == 1 && said.contains("\"live_differs\":true"), "{said}");
-    let (status, said) = tool(&["repair"]);
-    assert!(status == 0 && said.contains("live area") && !said.contains("nothing to repair"), "{said}");
-    let (status, said) = tool(&["verify", "--json"]);
-    assert!(status == 0 && said.contains("\"live_differs\":false"), "{said}");
-    assert!(tool(&["repair"]).1.contains("nothing to repair"));
-}

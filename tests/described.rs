@@ -71,7 +71,7 @@ fn info_is_a_line_of_text() {
     );
 }
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "serde")]
 #[test]
 fn info_is_serialized_under_the_names_of_its_fields() {
     let dir = tempfile::tempdir().unwrap();

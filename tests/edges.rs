@@ -8,9 +8,8 @@
 //! 4. What a dead or a closing writer leaves beside the file never keeps the next one out.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -33,36 +32,6 @@ fn filter(path: &Path, keys: std::ops::Range<u64>) {
 
 fn all_present(reader: &Reader, mut keys: std::ops::Range<u64>) -> bool {
     keys.all(|i| reader.contains(&key(i)).unwrap())
-}
-
-fn gowk(dir: &Path, arguments: &[&str], input: &str, output: Stdio) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gowk"));
-    command.current_dir(dir).args(arguments).stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-#[test]
-fn an_output_named_after_the_filter_and_a_date_stays() {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, before) in [
-        ("urls-new-20241121", ""),
-        ("urls-new-abcd1234", ""),
-        ("urls-gowk-new-20241121", ""),
-        ("urls-gowk-new-0123456789abcdef", "of yesterday\n"),
-    ] {
-        fs::write(dir.path().join(name), before).unwrap();
-        let output = File::options().append(true).open(dir.path().join(name)).unwrap();
-        let arguments = ["dedup", "urls", "--commit-every", "1"];
-        let done = gowk(dir.path(), &arguments, &format!("{name}\nb\n"), output.into());
-        assert!(done.status.success(), "{done:?}");
-        let printed = fs::read_to_string(dir.path().join(name)).unwrap();
-        assert!(printed.starts_with(&format!("{before}{name}\n")), "{printed}");
-        // And not by the next writer, either.
-        assert!(gowk(dir.path(), &["insert", "urls", name], "", Stdio::null()).status.success());
-        assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), printed);
-    }
 }
 
 #[test]

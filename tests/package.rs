@@ -1,8 +1,7 @@
-//! Invariants checked, of the package itself:
+//! Invariants checked, of the packages of the library and of the tool:
 //!
-//! 1. No dependency of the library or the tool asks for a newer Rust than the package does.
-//! 2. The package has what its sources and its README name, and neither tests nor what continuous integration needs.
-#![cfg(feature = "cli")]
+//! 1. No dependency of either asks for a newer Rust than they do.
+//! 2. Each has what its sources and its README name, and neither tests nor what continuous integration needs.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -37,6 +36,7 @@ fn no_dependency_asks_for_a_newer_rust() {
         "--offline",
         "--locked",
         "--all-features",
+        "--workspace",
     ];
     let tree = cargo(&features);
     let used: BTreeSet<(&str, &str)> = tree
@@ -56,28 +56,32 @@ fn no_dependency_asks_for_a_newer_rust() {
     assert!(asked > 0, "no dependency asks for {own:?}: `rust-version` may be lower");
 }
 
+fn packaged(package: &str) -> BTreeSet<String> {
+    let list = cargo(&["package", "--list", "--allow-dirty", "--offline", "-p", package]);
+    list.lines().map(str::to_owned).collect()
+}
+
 #[test]
-fn the_package_has_what_it_names_and_no_more() {
-    let list = cargo(&["package", "--list", "--allow-dirty", "--offline"]);
-    let files: BTreeSet<&str> = list.lines().collect();
-    for needed in [
-        "src/main.rs",
-        "README.md",
+fn each_package_has_what_it_names_and_no_more() {
+    let always = ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.lock"];
+    let library = [
+        "src/lib.rs",
         "examples/report.png",
         "examples/urls.txt.gz",
         "examples/ingest.toml",
         "format-spec/README.md",
         "format-spec/STORE.md",
         "format-spec/offset-t6.txt",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-        "Cargo.lock",
-    ] {
-        assert!(files.contains(needed), "{needed} is missing");
+    ];
+    for (package, own) in [("gowk", &library[..]), ("gowk-cli", &["src/lib.rs", "src/main.rs"])] {
+        let files = packaged(package);
+        for needed in always.iter().chain(own) {
+            assert!(files.contains(*needed), "{package}: {needed} is missing");
+        }
+        let foreign = ["tests/", "benches/", "fuzz/", "python/", "cli/", "format-spec/vectors", "."];
+        let is_foreign = |file: &&String| {
+            foreign.iter().any(|start| file.starts_with(start)) && **file != ".cargo_vcs_info.json"
+        };
+        assert_eq!(files.iter().find(is_foreign), None, "{package}");
     }
-    let foreign = ["tests/", "benches/", "fuzz/", "python/", "format-spec/vectors", "."];
-    let is_foreign = |file: &&&str| {
-        foreign.iter().any(|start| file.starts_with(start)) && **file != ".cargo_vcs_info.json"
-    };
-    assert_eq!(files.iter().find(is_foreign), None);
 }

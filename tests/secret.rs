@@ -136,22 +136,3 @@ fn a_job_shows_no_seed() {
     let seed = (SEED >> 1).to_string();
     assert!(!format!("{job:?} {:?}", gowk::ingest::Ingest::new(&job)).contains(&seed));
 }
-
-#[cfg(feature = "cli")]
-#[test]
-fn info_shows_the_seed_only_when_asked_and_as_text() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
-    Options::new().capacity(1000).seed(SEED).create(&path).unwrap().commit().unwrap();
-    let info = |options: &[&str]| {
-        let mut info = std::process::Command::new(env!("CARGO_BIN_EXE_gowk"));
-        let output = info.arg("info").arg(&path).args(options).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    for options in [&[][..], &["--json"]] {
-        assert!(!info(options).contains("seed") && !info(options).contains(&SEED.to_string()));
-    }
-    assert!(info(&["--show-seed"]).contains(&format!("\n{:<24}{SEED}\n", "seed")));
-    let description: serde_json::Value = serde_json::from_str(&info(&["--show-seed", "--json"])).unwrap();
-    assert_eq!(description["seed"], SEED.to_string());
-}

@@ -37,7 +37,7 @@ fn array_of<T: Element>(py: Python<'_>, answers: Vec<T>) -> Bound<'_, PyAny> {
 /// Runs the command-line tool with these arguments, the first of which is its name; returns the exit code.
 #[pyfunction]
 fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| gowk::cli::run(arguments))
+    py.detach(|| gowk_cli::run(arguments))
 }
 
 /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.

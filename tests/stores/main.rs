@@ -1,4 +1,4 @@
-//! Stores: many filters under versions, as their users see them.
+//! Stores: many filters under versions, as callers of the library see them. `cli/tests/stores` has jobs and the tool.
 
 #![cfg(feature = "store")]
 
@@ -9,10 +9,6 @@ mod answers;
 mod crash;
 mod errors;
 mod images;
-#[cfg(feature = "cli")]
-mod ingest;
 mod processes;
 mod readers;
 mod record;
-#[cfg(feature = "cli")]
-mod tool;

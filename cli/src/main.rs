@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(gowk::cli::run(std::env::args_os()))
+    ExitCode::from(gowk_cli::run(std::env::args_os()))
 }

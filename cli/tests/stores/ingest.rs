@@ -16,7 +16,6 @@ use std::time::Duration;
 use gowk::Options;
 use gowk::store::Store;
 
-use crate::images::Random;
 use crate::thorough;
 
 fn store(dir: &Path) -> Store {
@@ -145,11 +144,12 @@ fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     store(dir.path());
     let keys = 40_000;
     let job = job(dir.path(), keys);
-    let mut random = Random(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
-    println!("seed {}", random.0);
+    let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    println!("seed {random}");
     for _ in 0..kills {
         let mut child = start(&job);
-        std::thread::sleep(Duration::from_micros(random.below(120_000) as u64));
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(Duration::from_micros((random >> 33) % 120_000));
         let _ = child.kill();
         child.wait().unwrap();
     }

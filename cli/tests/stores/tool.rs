@@ -265,7 +265,7 @@ fn refusals_are_one_line_and_change_nothing() {
 
 #[test]
 fn the_decoder_reads_what_gowk_writes() {
-    let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/format-spec/decode.py");
+    let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/../format-spec/decode.py");
     let has_toml = Command::new("python3").args(["-c", "import tomllib"]).output();
     if !has_toml.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: there is no python3 that reads TOML");

@@ -5,9 +5,9 @@ use std::path::Path;
 use gowk::ingest::{Job, Plan, PlannedInput, State, Summary, Tally};
 use serde::Serialize;
 
-use crate::cli::failure::Failure;
-use crate::cli::json;
-use crate::cli::output::{self, Output};
+use crate::failure::Failure;
+use crate::json;
+use crate::output::{self, Output};
 
 #[derive(Serialize)]
 struct Found {

@@ -8,9 +8,9 @@
 //! - `progress`: what is told of a run, on a terminal and elsewhere.
 //! - `refused`: a key that finds no room stops nothing, and is told of.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
+//! - `told`: what is told of a filter, and its secret seed only on demand.
 //! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
 //! - `whole_filters`: verbs that look at or make a whole filter.
-#![cfg(feature = "cli")]
 
 mod doubt;
 mod fields;
@@ -21,5 +21,6 @@ mod refusals;
 mod refused;
 mod report;
 mod run;
+mod told;
 mod traps;
 mod whole_filters;

@@ -9,7 +9,6 @@
 //! - `refusals`: each mistake is one line on standard error that names file and remedy, with exit code 2, and
 //!   what was committed stays.
 //! - `processes`: signals, two jobs on one filter, what is printed.
-#![cfg(feature = "cli")]
 
 mod doubt;
 mod inputs;
@@ -21,5 +20,5 @@ mod refusals;
 #[allow(dead_code)]
 mod run;
 mod sample;
-#[path = "../thorough/mod.rs"]
+#[path = "../../../tests/thorough/mod.rs"]
 mod thorough;

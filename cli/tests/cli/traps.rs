@@ -2,7 +2,7 @@
 //! the name of a file is no key without a word about it, a number behind `--wait` is no key, compressed inputs are
 //! decompressed, tips do not lead astray, and options without effect are named.
 
-use crate::run::{Folder, lines};
+use crate::run::{Folder, lines, run};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     use std::io::Write;
@@ -179,4 +179,25 @@ fn options_without_effect_on_an_existing_filter_are_named() {
     let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
     folder.run(&new, "a\n").done();
     folder.run(&["dedup", "new"], "a\n").done();
+}
+
+#[test]
+fn an_output_named_after_the_filter_and_a_date_stays() {
+    for (name, before) in [
+        ("urls-new-20241121", ""),
+        ("urls-new-abcd1234", ""),
+        ("urls-gowk-new-20241121", ""),
+        ("urls-gowk-new-0123456789abcdef", "of yesterday\n"),
+    ] {
+        let folder = Folder::new();
+        std::fs::write(folder.path(name), before).unwrap();
+        let output = std::fs::File::options().append(true).open(folder.path(name)).unwrap();
+        let mut dedup = folder.command(&["dedup", "urls", "--commit-every", "1"]);
+        run(dedup.stdout(output), format!("{name}\nb\n").as_bytes()).done();
+        let printed = std::fs::read_to_string(folder.path(name)).unwrap();
+        assert_eq!(printed, format!("{before}{name}\nb\n"));
+        // And not by the next writer, either.
+        folder.run(&["insert", "urls", name], "").done();
+        assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), printed);
+    }
 }

@@ -7,6 +7,7 @@
 //! that change the disk, and is killed there. All calls of the publication are among them, half of the kills or more
 //! lie elsewhere. And as many times the tool is killed at some moment of a whole run, also between such calls.
 
+#[path = "../../tests/thorough/mod.rs"]
 mod thorough;
 
 use std::fs::{self, File};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gowk::ingest;
 use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::cli::output;
+use crate::output;
 
 /// The time between two lines.
 const EVERY: Duration = Duration::from_secs(10);

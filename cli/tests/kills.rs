@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use gowk::{Options, Reader};
 
+#[path = "../../tests/thorough/mod.rs"]
 mod thorough;
 
 /// Kills in all, shared out to the tests in the parts given by `share`.

@@ -7,7 +7,7 @@ use gowk::Reader;
 
 use crate::run::Folder;
 
-pub(crate) const URLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/urls.txt.gz");
+pub(crate) const URLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/urls.txt.gz");
 
 /// The 20,000 lines of the sample.
 pub(crate) fn urls() -> String {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::cli::arguments::Source;
-use crate::cli::bar;
+use crate::arguments::Source;
+use crate::bar;
 
 /// The time between two looks at the filter.
 const EVERY: Duration = Duration::from_millis(200);
 
-pub(in crate::cli) struct Pace {
+pub(crate) struct Pace {
     /// Hidden where nobody looks.
     bar: ProgressBar,
     /// Bytes of the inputs read so far.
@@ -25,13 +25,13 @@ pub(in crate::cli) struct Pace {
 
 /// A bar on standard error, if that is a terminal and `wanted`. Not where the keys that are printed go to a terminal
 /// too: they would tear the bar apart.
-pub(in crate::cli) fn bar(wanted: bool, prints: bool) -> ProgressBar {
+pub(crate) fn bar(wanted: bool, prints: bool) -> ProgressBar {
     let shows = wanted && io::stderr().is_terminal() && !(prints && io::stdout().is_terminal());
     if shows { ProgressBar::no_length().with_message("0 keys") } else { ProgressBar::hidden() }
 }
 
 /// Tells of doublings in the bar that is there, or in one of their own.
-pub(in crate::cli) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
+pub(crate) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
     if bar.is_hidden() {
         return Box::new(bar::of_growth());
     }
@@ -40,7 +40,7 @@ pub(in crate::cli) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Sen
 }
 
 impl Pace {
-    pub(in crate::cli) fn new(bar: ProgressBar, source: &Source) -> Self {
+    pub(crate) fn new(bar: ProgressBar, source: &Source) -> Self {
         let template = match source.bytes {
             Some(_) => "{wide_bar} {percent:>3} % of {binary_total_bytes}, {msg}, {eta} left",
             None => "{spinner} {binary_bytes}, {msg}",
@@ -53,16 +53,16 @@ impl Pace {
         Self { bar, read: source.read.clone(), started: Instant::now(), told: None }
     }
 
-    pub(in crate::cli) fn is_shown(&self) -> bool {
+    pub(crate) fn is_shown(&self) -> bool {
         !self.bar.is_hidden()
     }
 
-    pub(in crate::cli) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
     /// Shows how far it is, if that is due; `load` says how full the filter is.
-    pub(in crate::cli) fn tell(&mut self, keys: u64, load: impl FnOnce() -> Option<f64>) {
+    pub(crate) fn tell(&mut self, keys: u64, load: impl FnOnce() -> Option<f64>) {
         if self.bar.is_hidden() || self.told.is_some_and(|told| told.elapsed() < EVERY) {
             return;
         }
@@ -78,16 +78,16 @@ impl Pace {
     }
 
     /// Keys a second.
-    pub(in crate::cli) fn rate(&self, keys: u64) -> HumanCount {
+    pub(crate) fn rate(&self, keys: u64) -> HumanCount {
         HumanCount((keys as f64 / self.elapsed().as_secs_f64().max(0.001)) as u64)
     }
 
     /// Lets `write` write to standard error, without the bar in between.
-    pub(in crate::cli) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }
 
-    pub(in crate::cli) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }

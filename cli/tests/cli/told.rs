@@ -1,0 +1,44 @@
+//! Invariants checked: `info` shows a filter's seed only when asked for it, and as text; `verify` names what it found
+//! and what to do, and finds nothing after one `repair`.
+
+use std::os::unix::fs::FileExt;
+
+use gowk::Options;
+
+use crate::run::Folder;
+
+#[test]
+fn info_shows_the_seed_only_when_asked_and_as_text() {
+    const SEED: u64 = 0xfedc_ba98_1234_5671;
+    let folder = Folder::new();
+    Options::new().capacity(1000).seed(SEED).create(folder.path("f")).unwrap().commit().unwrap();
+    let info = |options: &[&str]| folder.run(&[&["info", "f"], options].concat(), "").done();
+    for options in [&[][..], &["--json"]] {
+        assert!(!info(options).contains("seed") && !info(options).contains(&SEED.to_string()));
+    }
+    assert!(info(&["--show-seed"]).contains(&format!("\n{:<24}{SEED}\n", "seed")));
+    let description: serde_json::Value = serde_json::from_str(&info(&["--show-seed", "--json"])).unwrap();
+    assert_eq!(description["seed"], SEED.to_string());
+}
+
+#[test]
+fn the_tool_verifies_clean_after_one_repair_of_a_live_area_left_behind() {
+    let folder = Folder::with_filter(&[]);
+    folder.run(&["insert", "f", "key"], "").done();
+    // The commit that the last writer was applying, behind the two superblocks.
+    let file = std::fs::OpenOptions::new().write(true).open(folder.path("f")).unwrap();
+    file.write_all_at(&9999_u64.to_le_bytes(), 131_072 + 1024).unwrap();
+    let tool = |verb: &[&str]| {
+        let ended = folder.run(&[verb, &["f"]].concat(), "");
+        (ended.code.unwrap(), ended.text())
+    };
+    let (status, said) = tool(&["verify"]);
+    assert!(status == 1 && said.contains("live area") && said.contains("Next: `gowk repair`"), "{said}");
+    let (status, said) = tool(&["verify", "--json"]);
+    assert!(status == 1 && said.contains("\"live_differs\":true"), "{said}");
+    let (status, said) = tool(&["repair"]);
+    assert!(status == 0 && said.contains("live area") && !said.contains("nothing to repair"), "{said}");
+    let (status, said) = tool(&["verify", "--json"]);
+    assert!(status == 0 && said.contains("\"live_differs\":false"), "{said}");
+    assert!(tool(&["repair"]).1.contains("nothing to repair"));
+}
