@@ -997,13 +997,13 @@ class Store:
             "first": is_within(1, number),
             "fence": is_within(0, number),
         }
-        optional = {"transaction": bool, "shard": bool}
+        optional = {"token": bool, "shard": bool}
         if number == 1:
             optional = {}
         else:
             required["store"] = lambda value: value == self.fields["uuid"]
         check_fields(path, table, required, optional)
-        for done in table.get("transaction", ()):
+        for done in table.get("token", ()):
             check_fields(path, done, {
                 "application": is_text,
                 "number": is_within(0, MAX_NUMBER),
@@ -1022,7 +1022,7 @@ class Store:
             })
             if int(shard["file"][:-38]) >= shard["since"]:
                 raise Refused("%s: %s is of a version that came later" % (path, shard["file"]))
-        for rows, name in ((table.get("transaction", ()), "application"), (table.get("shard", ()), "shard")):
+        for rows, name in ((table.get("token", ()), "application"), (table.get("shard", ()), "shard")):
             if len({row[name] for row in rows}) < len(rows):
                 raise Refused("%s: two tables of one `%s`" % (path, name))
         return table
@@ -1065,7 +1065,7 @@ class Store:
             "entries": sum(row["entries"] for row in rows),
             "bytes": sum(row["bytes"] for row in rows),
             "expected_false_positive_rate": sum(row["rate"] for row in rows) / self.fields["shards"],
-            "transactions": {row["application"]: row["number"] for row in self.newest.get("transaction", [])},
+            "tokens": {row["application"]: row["number"] for row in self.newest.get("token", [])},
         }
 
     def check(self, keys, out):

@@ -8,17 +8,17 @@
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("seen.store");
-//! use gowk::store::{Committed, Store, Transaction};
+//! use gowk::store::{Committed, Store, Token};
 //! use gowk::{Change, Lookup, Options};
 //!
 //! let store = Store::create(&path, 4, &Options::new().capacity(100_000))?;
 //! let before = store.read()?;
 //! for _ in 0..2 {
-//!     // A transaction that is repeated is judged by the version before it, and committed once.
+//!     // A retry with the same token is judged by the version before it, and commits once.
 //!     let mut update = store.update_of(store.before("crawl", 118)?);
 //!     let inserted = update.insert_batch(&["https://example.org/", "https://example.org/"])?;
 //!     assert_eq!(inserted.mask(), [true, false]);
-//!     match update.commit("dedup", Some(Transaction::new("crawl", 118)))? {
+//!     match update.commit("dedup", Some(Token::new("crawl", 118)))? {
 //!         Committed::New(version) => println!("version {}", version.number),
 //!         Committed::Already(done) => println!("in version {} since the first time", done.version),
 //!         Committed::Unchanged => println!("nothing to commit"),
@@ -59,7 +59,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use commit::{Change, Committed, Transaction};
+pub use commit::{Change, Committed, Token};
 pub use description::Description;
 pub use error::{Error, Result};
 pub use reader::{StoreInfo, StoreReader};

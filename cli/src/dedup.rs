@@ -11,7 +11,7 @@ use super::intake::{InsertArgs, IntakeArgs, insert_unique};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
-use super::store::{self, Given, StoreArgs, TransactionArgs};
+use super::store::{self, Given, StoreArgs, TokenArgs};
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -53,7 +53,7 @@ pub(super) struct Dedup {
     store: StoreArgs,
 
     #[command(flatten)]
-    transaction: TransactionArgs,
+    token: TokenArgs,
 
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
@@ -74,11 +74,11 @@ impl Dedup {
             let options = self.threads.apply(gowk::Options::new());
             self.shape.note_ignored_by_store(self.capacity, &self.file)?;
             let given = self.intake.given(&self.file, options, &self.store, "dedup");
-            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
+            let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
             return store::dedup(given);
         }
         self.store.check_absent(&self.file)?;
-        self.transaction.check_absent(&self.file)?;
+        self.token.check_absent(&self.file)?;
         let open = |options: gowk::Options| {
             let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
             self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);

@@ -26,13 +26,13 @@ pub(super) enum Failure {
     ForStores { file: PathBuf, option: &'static str },
 
     #[error(
-        "{}: transaction {number} of `{application}` is below its last one, {last}; give a number above that",
+        "{}: token {number} of `{application}` is below its last one, {last}; give a number above that",
         store.display()
     )]
-    TransactionBelow { store: PathBuf, application: String, number: u64, last: u64 },
+    TokenBelow { store: PathBuf, application: String, number: u64, last: u64 },
 
     #[error(
-        "{}: another process has committed this transaction meanwhile, as version {version}, on top of another version; \
+        "{}: another process has committed with this token meanwhile, as version {version}, on another base; \
          run the command again for what that one printed",
         store.display()
     )]

@@ -9,7 +9,7 @@ use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
 use super::outcome::Outcome;
-use super::store::{self, Given, StoreArgs, TransactionArgs};
+use super::store::{self, Given, StoreArgs, TokenArgs};
 
 /// Insert keys into an existing filter
 ///
@@ -43,7 +43,7 @@ pub(super) struct Insert {
     store: StoreArgs,
 
     #[command(flatten)]
-    transaction: TransactionArgs,
+    token: TokenArgs,
 }
 
 impl Insert {
@@ -51,11 +51,11 @@ impl Insert {
         if store::is_store(&self.file) {
             let options = self.threads.apply(Options::new());
             let given = self.intake.given(&self.file, options, &self.store, "insert");
-            let given = Given { transaction: Some(&self.transaction), insert: Some(&self.insert), ..given };
+            let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
             return store::insert(given, self.copies);
         }
         self.store.check_absent(&self.file)?;
-        self.transaction.check_absent(&self.file)?;
+        self.token.check_absent(&self.file)?;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let mut new = Vec::new();
         let options = self.threads.apply(Options::new());

@@ -88,7 +88,7 @@ impl IntakeArgs {
             ));
         }
         let (keys, json) = (&self.keys, self.json);
-        Given { store, keys, json, options, args, operation, transaction: None, insert: None }
+        Given { store, keys, json, options, args, operation, token: None, insert: None }
     }
 
     /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.

@@ -79,7 +79,7 @@ def main(folder: Path, rows: int, batches: int) -> None:
         lines, output = sorted(Path(f"{folder}/lines/batch={batch}").glob("part-*")), folder / "alone.txt"
 
         def alone() -> None:
-            command = ["gowk", "dedup", str(folder / "alone.store"), "--transaction", f"bench:{batch}", "--threads", "2"]
+            command = ["gowk", "dedup", str(folder / "alone.store"), "--token", f"bench:{batch}", "--threads", "2"]
             with output.open("wb") as out, subprocess.Popen(["cat", *lines], stdout=subprocess.PIPE) as cat:
                 subprocess.run(command, stdin=cat.stdout, stdout=out, stderr=subprocess.DEVNULL, check=True)
 

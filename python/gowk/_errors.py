@@ -429,7 +429,7 @@ class Misfit(StoreError, ValueError):
 class StoreUnknown(StoreError):
     """A commit failed, and nobody knows whether its version is durable; the cause is ``__cause__``.
 
-    Commit again with the same transaction, or look for the version in the history of the store.
+    Commit again with the same token, or look for the version in the history of the store.
     """
 
     version: int

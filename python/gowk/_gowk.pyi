@@ -20,7 +20,7 @@ from ._info import (
     ShardFile,
     StoreCommit,
     StoreInfo,
-    StoreTransaction,
+    StoreToken,
     StoreVersion,
     Summary,
     VacuumReport,
@@ -36,7 +36,7 @@ _Path: TypeAlias = str | PathLike[str]
 _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = Iterable[str] | Iterable[Buffer] | Iterable[str | Buffer] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
-_Transaction: TypeAlias = tuple[str, int] | tuple[str, int, str]
+_Token: TypeAlias = tuple[str, int] | tuple[str, int, str]
 
 __all__ = [
     "Distinct",
@@ -530,11 +530,11 @@ class Store:
 
     >>> import gowk
     >>> store = gowk.Store.create("crawl.store", shards=4, capacity=100_000)
-    >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))
+    >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))
     array([ True,  True])
-    >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))   # tried again
+    >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
     array([ True,  True])
-    >>> store.update_new(["https://example.org/", "https://example.net/"], transaction=("crawl", 119))
+    >>> store.update_new(["https://example.org/", "https://example.net/"], token=("crawl", 119))
     array([False,  True])
     >>> "https://example.net/" in gowk.Store("crawl.store")
     True
@@ -627,8 +627,8 @@ class Store:
         rename then, so that nobody finds half a copy.
         """
     @property
-    def transactions(self) -> Mapping[str, StoreTransaction]:
-        """The last transaction of each application, by its name."""
+    def tokens(self) -> Mapping[str, StoreToken]:
+        """The last token of each application, by its name."""
     def info(self) -> StoreInfo:
         """What the store is, and the version in numbers. No file of a shard is opened for it."""
     def log(self) -> list[StoreVersion]:
@@ -642,10 +642,10 @@ class Store:
             NoSuchVersion: the version was vacuumed, or never made.
         """
     def before(self, application: str, number: int) -> Store:
-        """The store as it was before a transaction: in the version on which the transaction of this application and number
+        """The store as it was before the commit with a token: in the version on which the one of this application and number
         was based if it was committed, else in the newest.
 
-        Whoever repeats a transaction, and judges by this version, judges as the first time.
+        A retry that judges by this version gets the first attempt's answers.
 
         Raises:
             NoSuchVersion: the version was vacuumed.
@@ -654,7 +654,7 @@ class Store:
         >>> store = gowk.Store.create("crawl.store", shards=4)
         >>> for _ in range(2):
         ...     before = store.before("crawl", 118)
-        ...     with store.update(base=before, transaction=("crawl", 118)) as update:
+        ...     with store.update(base=before, token=("crawl", 118)) as update:
         ...         update.update(["a"])
         ...     print(before.version, "a" in before, update.committed.outcome)
         1 False new
@@ -701,7 +701,7 @@ class Store:
         self,
         *,
         base: int | Store | None = None,
-        transaction: _Transaction | None = None,
+        token: _Token | None = None,
         operation: str = "update",
         scratch: _Path | None = None,
     ) -> Update:
@@ -709,8 +709,8 @@ class Store:
 
         Args:
             base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
-                the version :meth:`before` the transaction; without a transaction, the newest.
-            transaction: an application, a number, and perhaps a state that the application keeps: what makes the commit
+                the version :meth:`before` the token; without a token, the newest.
+            token: an application, a number, and perhaps a state that the application keeps: what makes the commit
                 happen once, however often it is tried. Numbers of an application ascend.
             operation: what it is, in a word, for the log.
             scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
@@ -727,14 +727,14 @@ class Store:
         self,
         keys: _Keys,
         *,
-        transaction: _Transaction | None = None,
+        token: _Token | None = None,
         operation: str = "update",
         scratch: _Path | None = None,
     ) -> NDArray[np.bool_]:
         """Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
         key, in their order.
 
-        Of equal keys, the first counts. A null has False. A transaction that was committed before changes nothing, and
+        Of equal keys, the first counts. A null has False. A retry with the same token changes nothing, and
         has the same answers as the first time.
 
         Raises:
@@ -746,7 +746,7 @@ class Store:
         sealed: Iterable[Sealed],
         *,
         base: int | Store | None = None,
-        transaction: _Transaction | None = None,
+        token: _Token | None = None,
         operation: str = "update",
     ) -> StoreCommit:
         """Publishes a version with sealed shards, which other processes may have made: all or nothing.
@@ -757,7 +757,7 @@ class Store:
         Args:
             sealed: what :meth:`Update.seal` returned, one or none for each shard.
             base: the version that the updates were made on; unless given, that of ``sealed``.
-            transaction: see :meth:`update`. If it was committed before, or a later one of the application was, nothing is
+            token: see :meth:`update`. If a commit with it or a later one of the application was made before, nothing is
                 changed.
             operation: what it is, in a word, for the log.
 
@@ -765,14 +765,14 @@ class Store:
             Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
             Expired: a vacuum has given up updates of a base as old as this.
             Misfit: a sealed shard is of another store or base, or there are two of one shard.
-            StoreUnknown: whether the version is durable is unknown; commit again with the same transaction.
+            StoreUnknown: whether the version is durable is unknown; commit again with the same token.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
         >>> update = store.update()
         >>> update.update(["a", "b"])
         >>> sealed = [piece.to_json() for piece in update.seal()]     # sent to another process
-        >>> store.commit(map(gowk.Sealed.from_json, sealed), transaction=("crawl", 118)).outcome
+        >>> store.commit(map(gowk.Sealed.from_json, sealed), token=("crawl", 118)).outcome
         'new'
         """
     def distinct(self, capacity: int, *, folder: _Path | None = None) -> Distinct:

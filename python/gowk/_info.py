@@ -291,13 +291,13 @@ class ShardFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreTransaction:
-    """The last transaction of an application on a store."""
+class StoreToken:
+    """The last idempotency token of an application that committed to a store."""
 
     application: str
     """Who made it."""
     number: int
-    """Its number; each is higher than that of the application's transaction before."""
+    """Its number; each is higher than that of the application's token before."""
     version: int
     """The number of the version that it made."""
     base: int
@@ -328,8 +328,8 @@ class StoreVersion:
     """Entries in all shards."""
     bytes: int
     """Bytes of all files of shards."""
-    transactions: Mapping[str, StoreTransaction]
-    """The last transaction of each application, by its name."""
+    tokens: Mapping[str, StoreToken]
+    """The last token of each application, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,11 +377,12 @@ class StoreCommit:
     """How a commit to a store came out that did not fail."""
 
     outcome: Literal["new", "already", "unchanged"]
-    """It made a version; or its transaction, or a later one of the application, had been committed before; or there was
+    """It made a version; or its token, or a later one of the application, had been committed before; or there was
     nothing to change."""
     version: int | None
-    """The number of the version that it made, or that the transaction had made; None if there was nothing to change."""
-    transaction: StoreTransaction | None
+    """The number of the version that it made, or that the first commit with its token had made; None if there was nothing
+    to change."""
+    token: StoreToken | None
     """What had been committed before, if it was ``"already"``."""
 
 

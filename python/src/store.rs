@@ -57,11 +57,11 @@ pub(crate) use update::Update;
 ///
 /// >>> import gowk
 /// >>> store = gowk.Store.create("crawl.store", shards=4, capacity=100_000)
-/// >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))
+/// >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))
 /// array([ True,  True])
-/// >>> store.update_new(["https://example.org/", "https://example.com/"], transaction=("crawl", 118))   # tried again
+/// >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
 /// array([ True,  True])
-/// >>> store.update_new(["https://example.org/", "https://example.net/"], transaction=("crawl", 119))
+/// >>> store.update_new(["https://example.org/", "https://example.net/"], token=("crawl", 119))
 /// array([False,  True])
 /// >>> "https://example.net/" in gowk.Store("crawl.store")
 /// True
@@ -146,10 +146,10 @@ impl Store {
         Ok(self.at_version(store.read_version(version)))
     }
 
-    /// The store as it was before a transaction: in the version on which the transaction of this application and number
+    /// The store as it was before the commit with a token: in the version on which the one of this application and number
     /// was based if it was committed, else in the newest.
     ///
-    /// Whoever repeats a transaction, and judges by this version, judges as the first time.
+    /// A retry that judges by this version gets the first attempt's answers.
     ///
     /// Raises:
     ///     NoSuchVersion: the version was vacuumed.
@@ -158,7 +158,7 @@ impl Store {
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
     /// >>> for _ in range(2):
     /// ...     before = store.before("crawl", 118)
-    /// ...     with store.update(base=before, transaction=("crawl", 118)) as update:
+    /// ...     with store.update(base=before, token=("crawl", 118)) as update:
     /// ...         update.update(["a"])
     /// ...     print(before.version, "a" in before, update.committed.outcome)
     /// 1 False new
@@ -322,10 +322,10 @@ impl Store {
         described::files(py, opened.reader.store(), opened.reader.version())
     }
 
-    /// The last transaction of each application, by its name.
+    /// The last token of each application, by its name.
     #[getter]
-    fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        described::transactions(py, &self.opened(py)?.reader.version().transactions)
+    fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        described::tokens(py, &self.opened(py)?.reader.version().tokens)
     }
 
     /// What the store is, and the version in numbers. No file of a shard is opened for it.
@@ -344,8 +344,8 @@ impl Store {
     ///
     /// Args:
     ///     base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
-    ///         the version :meth:`before` the transaction; without a transaction, the newest.
-    ///     transaction: an application, a number, and perhaps a state that the application keeps: what makes the commit
+    ///         the version :meth:`before` the token; without a token, the newest.
+    ///     token: an application, a number, and perhaps a state that the application keeps: what makes the commit
     ///         happen once, however often it is tried. Numbers of an application ascend.
     ///     operation: what it is, in a word, for the log.
     ///     scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
@@ -357,36 +357,36 @@ impl Store {
     /// ...     update.update(["a", "b"])
     /// >>> "a" in store, store.version
     /// (True, 2)
-    #[pyo3(signature = (*, base=None, transaction=None, operation="update", scratch=None))]
+    #[pyo3(signature = (*, base=None, token=None, operation="update", scratch=None))]
     fn update(
         slf: Bound<'_, Self>,
         base: Option<Base<'_>>,
-        transaction: Option<Marked>,
+        token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
     ) -> PyResult<Update> {
-        Self::begun(slf, base, transaction, operation, scratch, update::AFTERWARDS)
+        Self::begun(slf, base, token, operation, scratch, update::AFTERWARDS)
     }
 
     /// Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
     /// key, in their order.
     ///
-    /// Of equal keys, the first counts. A null has False. A transaction that was committed before changes nothing, and
+    /// Of equal keys, the first counts. A null has False. A retry with the same token changes nothing, and
     /// has the same answers as the first time.
     ///
     /// Raises:
     ///     Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
     ///     Error: after any other error but :class:`StoreUnknown` nothing was committed, too.
-    #[pyo3(signature = (keys, *, transaction=None, operation="update", scratch=None))]
+    #[pyo3(signature = (keys, *, token=None, operation="update", scratch=None))]
     fn update_new<'py>(
         slf: Bound<'py, Self>,
         keys: &Bound<'py, PyAny>,
-        transaction: Option<Marked>,
+        token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let update = Self::begun(slf, None, transaction, operation, scratch, "nothing was committed")?;
+        let update = Self::begun(slf, None, token, operation, scratch, "nothing was committed")?;
         Ok(array_of(py, update.unique_and_committed(keys)?))
     }
 
@@ -398,7 +398,7 @@ impl Store {
     /// Args:
     ///     sealed: what :meth:`Update.seal` returned, one or none for each shard.
     ///     base: the version that the updates were made on; unless given, that of ``sealed``.
-    ///     transaction: see :meth:`update`. If it was committed before, or a later one of the application was, nothing is
+    ///     token: see :meth:`update`. If a commit with it or a later one of the application was made before, nothing is
     ///         changed.
     ///     operation: what it is, in a word, for the log.
     ///
@@ -406,24 +406,24 @@ impl Store {
     ///     Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
     ///     Expired: a vacuum has given up updates of a base as old as this.
     ///     Misfit: a sealed shard is of another store or base, or there are two of one shard.
-    ///     StoreUnknown: whether the version is durable is unknown; commit again with the same transaction.
+    ///     StoreUnknown: whether the version is durable is unknown; commit again with the same token.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
     /// >>> update = store.update()
     /// >>> update.update(["a", "b"])
     /// >>> sealed = [piece.to_json() for piece in update.seal()]     # sent to another process
-    /// >>> store.commit(map(gowk.Sealed.from_json, sealed), transaction=("crawl", 118)).outcome
+    /// >>> store.commit(map(gowk.Sealed.from_json, sealed), token=("crawl", 118)).outcome
     /// 'new'
-    #[pyo3(signature = (sealed, *, base=None, transaction=None, operation="update"))]
+    #[pyo3(signature = (sealed, *, base=None, token=None, operation="update"))]
     fn commit<'py>(
         &self,
         sealed: &Bound<'py, PyAny>,
         base: Option<Base<'_>>,
-        transaction: Option<Marked>,
+        token: Option<Marked>,
         operation: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.committed(sealed, base, transaction, operation)
+        self.committed(sealed, base, token, operation)
     }
 
     /// A set of keys that is thrown away, for finding equal keys within a batch.

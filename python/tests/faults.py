@@ -89,4 +89,4 @@ class Writer(_source.Writer):
 class Source(gowk.spark.Source):
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         plain = super().writer(schema, overwrite)
-        return Writer(plain.plan, plain.change, plain.transaction, plain.column)
+        return Writer(plain.plan, plain.change, plain.token, plain.column)

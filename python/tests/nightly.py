@@ -54,7 +54,7 @@ def write(folder: Path, new: DataFrame, batch: int) -> None:
 def batches(spark: SparkSession, folder: Path) -> None:
     store = gowk.spark.Store(folder / "store")
     # The last batch that the store knows of is repeated: whoever committed it may have died before its end.
-    done = gowk.Store(store.path).transactions.get("nightly")
+    done = gowk.Store(store.path).tokens.get("nightly")
     first = 0 if done is None else done.number
     for batch, lines in list(enumerate(sorted((folder / "in").iterdir())))[first:]:
         df = spark.read.text(str(lines))

@@ -66,4 +66,4 @@ def test_a_stream_has_each_key_once(session: Any, folder: Path) -> None:
     lines = session.readStream.text(f"{folder}/in").writeStream.option("checkpointLocation", f"{folder}/checkpoint")
     lines.foreachBatch(store.each_batch("night", write, column="value")).trigger(availableNow=True).start().awaitTermination()
     assert sorted(row.value for row in session.read.parquet(out).collect()) == ["a", "b"]
-    assert gowk.Store(store.path).transactions["night"].number == 0
+    assert gowk.Store(store.path).tokens["night"].number == 0

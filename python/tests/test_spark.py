@@ -123,7 +123,7 @@ def test_ten_batches_equal_drop_duplicates_over_all(spark: SparkSession, folder:
         df = frame(spark, values)
         new = keys(store.unseen(df, "value", application="night", batch=batch).collect())
         done = store.insert(df, "value", application="night", batch=batch)
-        assert done == gowk.StoreCommit(outcome="new", version=batch + 2, transaction=None)
+        assert done == gowk.StoreCommit(outcome="new", version=batch + 2, token=None)
         found += new
     everything = [value for values in lines() for value in values]
     exact = keys(frame(spark, everything).dropDuplicates().collect())
@@ -140,7 +140,7 @@ def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[st
     """What the batches come to if nothing goes wrong and one process does it all: the new rows of each, and the store."""
     store, rows = create(folder), []
     for batch, values in enumerate(batches):
-        new = gowk.Store(store.path).update_new(values, transaction=("nightly", batch))
+        new = gowk.Store(store.path).update_new(values, token=("nightly", batch))
         rows.append(sorted(value for value, is_new in zip(values, new, strict=True) if is_new))
     return rows, contents(store)
 
@@ -258,7 +258,7 @@ def test_a_stream_that_is_killed_and_restarted_has_each_key_once(folder: Path) -
 @needs_spark
 def test_a_stream_with_another_checkpoint_needs_another_name(spark: SparkSession, folder: Path) -> None:
     store = lay_out(folder, [["a", "b"]])
-    gowk.Store(store.path).update_new(["a"], transaction=("nightly", 5, "query of before"))
+    gowk.Store(store.path).update_new(["a"], token=("nightly", 5, "query of before"))
     with pytest.raises(PySparkException, match="is of query of before, and this is query .* needs another application name"):
         nightly.stream(spark, folder)
     assert gowk.Store(store.path).version == 2
@@ -414,7 +414,7 @@ def test_another_application_between_unseen_and_insert_is_a_conflict(spark: Spar
     store = create(folder, 1)
     new = store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert keys(new.collect()) == ["a", "b"]
-    gowk.Store(store.path).update_new(["b", "c"], transaction=("day", 1))
+    gowk.Store(store.path).update_new(["b", "c"], token=("day", 1))
     with pytest.raises(PySparkException, match="Conflict") as caught:
         store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert f"gowk: batch 0 of 'night', store {store.path}" in caught.value.__notes__
@@ -447,5 +447,5 @@ def test_the_data_source_refuses_what_it_cannot_do_right(spark: SparkSession, fo
     assert gowk.Store(store.path).version == 1
     save(store.by_shard(df.withColumn("n", sf.lit(1)), "value"), column="value", application="night", batch=1, state="x")
     opened = gowk.Store(store.path)
-    assert opened.transactions["night"].state == "x" and opened.contains_many(df.toPandas()["value"].to_numpy(object)).all()
+    assert opened.tokens["night"].state == "x" and opened.contains_many(df.toPandas()["value"].to_numpy(object)).all()
     assert np.all(opened.at(1).contains_many(["key 1"]) == [False])

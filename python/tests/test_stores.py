@@ -1,7 +1,7 @@
 """Invariants checked:
 
 1. A store answers as a set of its keys does, from whatever holds them; a key that was committed is always found.
-2. A transaction that is repeated gives the same answers and changes nothing. Of two updates that change a shard one wins,
+2. A token that is repeated gives the same answers and changes nothing. Of two updates that change a shard one wins,
    and the other is told which version did. What a killed process leaves changes no answer.
 3. A version answers the same for as long as it is looked into, or a clear exception says that it was vacuumed. A file, or a
    copy of one, that is not the one the version names is refused.
@@ -71,13 +71,13 @@ def test_plain_use() -> None:
 
 def test_an_update_commits_at_the_end_of_its_block_and_not_at_an_exception() -> None:
     store = create()
-    with store.update(operation="insert", transaction=("crawl", 1, "page 17")) as update:
+    with store.update(operation="insert", token=("crawl", 1, "page 17")) as update:
         update.insert_many(["a", "b", "a"])
         assert update.touched >= 1 and update.base == 1 and update.committed is None and not update.closed
         assert "a" not in store and "a" not in gowk.Store("s")
-    assert update.closed and update.committed == gowk.StoreCommit(outcome="new", version=2, transaction=None)
+    assert update.closed and update.committed == gowk.StoreCommit(outcome="new", version=2, token=None)
     assert store.count("a") == 2 and store.count_many(["a", "b", "c"]).tolist() == [2, 1, 0]
-    assert store.transactions["crawl"] == gowk.StoreTransaction(
+    assert store.tokens["crawl"] == gowk.StoreToken(
         application="crawl", number=1, version=2, base=1, state="page 17"
     )
     with pytest.raises(ZeroDivisionError), store.update() as update:
@@ -171,28 +171,28 @@ def test_a_store_from_a_filter_and_a_filter_from_a_store() -> None:
         gowk.Store.create("t", shards=3, filter=filter)
 
 
-def test_a_transaction_that_is_repeated_answers_as_the_first_time() -> None:
+def test_a_token_that_is_repeated_answers_as_the_first_time() -> None:
     store = create()
     batches = [keys(100), keys(50, 200) + keys(50, 200), keys(500)]
-    first = [store.update_new(batch, transaction=("crawl", number)) for number, batch in enumerate(batches)]
+    first = [store.update_new(batch, token=("crawl", number)) for number, batch in enumerate(batches)]
     assert first[1].tolist() == [False] * 50 + [True] * 100 + [False] * 150
     assert store.version == 4
     files = set(Path("s").rglob("*"))
     for number in (2, 0, 1, 1):
-        again = store.update_new(batches[number], transaction=("crawl", number))
+        again = store.update_new(batches[number], token=("crawl", number))
         assert (again == first[number]).all(), number
-    assert store.version == 4 and store.transactions["crawl"].number == 2
+    assert store.version == 4 and store.tokens["crawl"].number == 2
     # Nothing is left of it: its working copies were not sealed.
     assert set(Path("s").rglob("*")) == files
-    # Another application's transactions are its own.
-    assert not store.update_new(keys(10), transaction=("other", 0)).any() and store.version == 5
+    # Another application's tokens are its own.
+    assert not store.update_new(keys(10), token=("other", 0)).any() and store.version == 5
     before = store.before("crawl", 1)
     assert before.version == 2 and "key 150" not in before and "key 50" in before
     assert store.before("crawl", 3).version == 5
-    with store.update(transaction=("crawl", 1)) as update:
+    with store.update(token=("crawl", 1)) as update:
         update.update(["never committed"])
     assert update.committed is not None and update.committed.outcome == "already"
-    assert update.committed.version == 4 and update.committed.transaction == store.transactions["crawl"]
+    assert update.committed.version == 4 and update.committed.token == store.tokens["crawl"]
     assert "never committed" not in gowk.Store("s")
 
 
@@ -221,7 +221,7 @@ won = lost = 0
 for number in range(int(sys.argv[2])):
     while True:
         try:
-            with store.update(transaction=(name, number)) as update:
+            with store.update(token=(name, number)) as update:
                 update.update([f"{name} {number} {index}" for index in range(10)])
             won += 1
             break
@@ -244,7 +244,7 @@ def test_processes_commit_side_by_side() -> None:
     # All keys touch nearly all shards, so that most commits at the same time are conflicts.
     assert sum(int(lost) for _, lost in outcomes) > 0
     assert store.refresh() and store.version == 1 + 3 * number
-    assert {name: done.number for name, done in store.transactions.items()} == dict.fromkeys("abc", number - 1)
+    assert {name: done.number for name, done in store.tokens.items()} == dict.fromkeys("abc", number - 1)
     committed = [f"{name} {n} {index}" for name in "abc" for n in range(number) for index in range(10)]
     assert store.contains_many(committed).all() and store.info().entries == len(committed)
 
@@ -253,7 +253,7 @@ KILLED = """
 import gowk, itertools, sys
 store = gowk.Store("s")
 for number in itertools.count():
-    store.update_new([f"{number} {index}" for index in range(2000)], transaction=("killed", number))
+    store.update_new([f"{number} {index}" for index in range(2000)], token=("killed", number))
     print(number, flush=True)
 """
 
@@ -274,7 +274,7 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
         reached = max([reached, *map(int, child.stdout.read().split())])
         child.wait()
         store.refresh()
-        committed = store.transactions["killed"].number
+        committed = store.tokens["killed"].number
         assert reached <= committed <= reached + 1
         done = committed
         told = [f"{number} {index}" for number in range(committed + 1) for index in range(2000)]
@@ -289,7 +289,7 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
 
 def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     store = create()
-    store.update_new(keys(100), transaction=("crawl", 1))
+    store.update_new(keys(100), token=("crawl", 1))
     old, opened, update = gowk.Store("s"), gowk.Store("s"), store.update()
     assert opened.contains_many(keys(100)).all()
     update.update(keys(100, 110))
@@ -303,7 +303,7 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     assert gone.value.version == 2 and "refresh to the newest version" in str(gone.value)
     assert old.refresh() and old.version == 4 and "key 7" in old and "key 150" in old
     for call in (lambda: store.at(2), lambda: gowk.Store("s", version=2), lambda: store.before("crawl", 1),
-                 lambda: store.update(base=2), lambda: store.update_new(["a"], transaction=("crawl", 1))):
+                 lambda: store.update(base=2), lambda: store.update_new(["a"], token=("crawl", 1))):
         with pytest.raises(gowk.NoSuchVersion) as absent:
             call()
         assert absent.value.newest == 4 and isinstance(absent.value, LookupError)
@@ -317,7 +317,7 @@ def test_an_update_that_a_vacuum_has_given_up() -> None:
     update = store.update()
     update.update(["a"])
     sealed = update.seal()
-    with store.update(transaction=("other", 1)):
+    with store.update(token=("other", 1)):
         pass
     store.vacuum(grace=0)
     with pytest.raises(gowk.Expired) as expired:
@@ -353,16 +353,16 @@ def test_sealed_shards_travel_to_whoever_commits_them(method: str) -> None:
     as_text = [gowk.Sealed.from_json(one.to_json()) for one in sealed]
     assert as_text == sealed and len({*as_text, *sealed}) == 4 and json.loads(sealed[0].to_json())["shard"] == 0
     assert "key 4999" not in store
-    outcome = store.commit(as_text, base=store, transaction=("spark", 1))
-    assert outcome == gowk.StoreCommit(outcome="new", version=3, transaction=None)
+    outcome = store.commit(as_text, base=store, token=("spark", 1))
+    assert outcome == gowk.StoreCommit(outcome="new", version=3, token=None)
     assert store.version == 3 and store.contains_many(all_keys).all()
     # The driver that did not hear of it tries again.
-    outcome = store.commit(sealed, transaction=("spark", 1))
+    outcome = store.commit(sealed, token=("spark", 1))
     assert outcome.outcome == "already" and outcome.version == 3
     with pytest.raises(gowk.Conflict):
         store.commit(sealed)
     assert store.commit([]).outcome == "unchanged"
-    assert store.commit([], transaction=("spark", 2)).version == 4
+    assert store.commit([], token=("spark", 2)).version == 4
 
 
 def test_sealed_shards_that_do_not_belong_together() -> None:
@@ -631,9 +631,9 @@ def test_random_updates_against_a_set() -> None:
         for key in batch:
             expected.append(key not in seen)
             seen.add(key)
-        new = store.update_new(given, transaction=("random", number))
+        new = store.update_new(given, token=("random", number))
         assert new.tolist() == expected
-        assert store.update_new(given, transaction=("random", number)).tolist() == expected
+        assert store.update_new(given, token=("random", number)).tolist() == expected
         model = seen
         if chance.random() < 0.2:
             store.vacuum(keep=2, grace=0)
@@ -650,7 +650,7 @@ def test_threads_share_a_store() -> None:
             batch = [f"{number} {step} {index}" for index in range(3000)]
             while True:
                 try:
-                    store.update_new(batch, transaction=(f"thread {number}", step))
+                    store.update_new(batch, token=(f"thread {number}", step))
                     break
                 except gowk.Conflict:
                     pass

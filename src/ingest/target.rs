@@ -1,6 +1,6 @@
 //! Where the keys of a job go: into a filter, with commits on the way, or into a store, with one version a run.
 //!
-//! A store remembers the cursor of a job as the state of its last transaction. So a run that dies anywhere starts again
+//! A store remembers the cursor of a job as the state of its last token. So a run that dies anywhere starts again
 //! from the last version, and of two runs at the same time one commits.
 
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use fs2::FileExt;
 use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
 use super::job::Job;
-use crate::store::{Committed, Store, Transaction, Update, Version};
+use crate::store::{Committed, Store, Token, Update, Version};
 use crate::{Change, Info, Inserted, Metadata, Options, Writer};
 
 pub(super) enum Target {
@@ -30,7 +30,7 @@ pub(super) struct InStore {
 /// What a store remembers of jobs, in the form in which a filter does.
 fn metadata_of(version: &Version) -> Metadata {
     let mut metadata = Metadata::default();
-    for (application, done) in &version.transactions {
+    for (application, done) in &version.tokens {
         if cursor::job_of(application).is_some() && !done.state.is_empty() {
             metadata.set(application, decoded(&done.state).unwrap_or_default());
         }
@@ -99,7 +99,7 @@ impl Target {
     /// That no other run of the job has committed since this one began.
     pub(super) fn check_not_overtaken(&self, entry: &str) -> Result<(), Error> {
         let Self::Store(target) = self else { return Ok(()) };
-        let number = |version: &Version| version.transactions.get(entry).map(|done| done.number);
+        let number = |version: &Version| version.tokens.get(entry).map(|done| done.number);
         let is_last = number(&target.store.newest()?) == number(target.update()?.base());
         if is_last { Ok(()) } else { Err(target.overtaken()) }
     }
@@ -173,7 +173,7 @@ impl InStore {
 
     fn commit(&mut self, entry: &str, cursor: &Cursor) -> Result<u64, Error> {
         let state = encoded(&cursor.encode());
-        let done = self.update()?.base().transactions.get(entry);
+        let done = self.update()?.base().tokens.get(entry);
         let is_remembered = done.is_some_and(|done| done.state == state);
         if is_remembered && self.update()?.touched() == 0 {
             return Ok(self.update()?.base().number);
@@ -181,8 +181,8 @@ impl InStore {
         let last = done.map_or(0, |done| done.number);
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
-        let transaction = Transaction { state, ..Transaction::new(entry, last + 1) };
-        match update.commit("ingest", Some(transaction))? {
+        let token = Token { state, ..Token::new(entry, last + 1) };
+        match update.commit("ingest", Some(token))? {
             Committed::New(version) => {
                 let number = version.number;
                 self.update = Some(self.store.update_of(version));
@@ -214,11 +214,11 @@ pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Err
     }
     let store = Store::open_with(&job.filter, options)?;
     let newest = store.newest()?;
-    match newest.transactions.get(&entry).filter(|done| !done.state.is_empty()) {
+    match newest.tokens.get(&entry).filter(|done| !done.state.is_empty()) {
         None => Err(unknown(&metadata_of(&newest))),
         Some(done) => {
-            let transaction = Transaction::new(entry, done.number + 1);
-            store.update_of(newest).commit("forget", Some(transaction)).map(drop).map_err(Error::from)
+            let token = Token::new(entry, done.number + 1);
+            store.update_of(newest).commit("forget", Some(token)).map(drop).map_err(Error::from)
         }
     }
 }

@@ -28,19 +28,19 @@ use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
 
-/// What makes a commit happen once, however often it is tried.
+/// An idempotency token: a commit with it happens once, however often it is tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Transaction {
-    /// Who makes it: any name. Transactions of one application come one after the other.
+pub struct Token {
+    /// Who commits: any name. The tokens of one application come one after the other.
     pub application: String,
-    /// Higher than that of the application's transaction before.
+    /// Higher than that of the application's token before.
     pub number: u64,
-    /// What the application wants to find again with its last transaction; may be empty.
+    /// What the application wants to find again with its last token; may be empty.
     pub state: String,
 }
 
-impl Transaction {
-    /// The transaction of this application and number, without a state.
+impl Token {
+    /// The token of this application and number, without a state.
     pub fn new(application: impl Into<String>, number: u64) -> Self {
         Self { application: application.into(), number, state: String::new() }
     }
@@ -53,8 +53,8 @@ pub struct Change {
     pub base: u64,
     /// What it is, in a word, for the log: `insert`.
     pub operation: String,
-    /// What makes it happen once.
-    pub transaction: Option<Transaction>,
+    /// What makes the commit happen once.
+    pub token: Option<Token>,
     /// The new files of the shards that change.
     pub sealed: Vec<Sealed>,
 }
@@ -64,7 +64,7 @@ pub struct Change {
 pub enum Committed {
     /// It made this version.
     New(Version),
-    /// Its transaction, or a later one of the same application, was committed before. Nothing was changed.
+    /// A commit with its token, or with a later one of the same application, was made before. Nothing was changed.
     Already(Done),
     /// There was nothing to change.
     Unchanged,
@@ -185,10 +185,10 @@ impl Store {
 }
 
 impl Change {
-    /// The transaction of this one's application in `newest`, if it is this one or a later one.
+    /// The token of this one's application in `newest`, if it is this one or a later one.
     pub(super) fn already(&self, newest: &Version) -> Option<Done> {
-        let Transaction { application, number, .. } = self.transaction.as_ref()?;
-        newest.transactions.get(application).filter(|done| done.number >= *number).cloned()
+        let Token { application, number, .. } = self.token.as_ref()?;
+        newest.tokens.get(application).filter(|done| done.number >= *number).cloned()
     }
 
     /// The version that has these changes on top of `newest`.
@@ -213,9 +213,9 @@ impl Change {
             };
             next.shards.insert(sealed.shard, file);
         }
-        if let Some(Transaction { application, number: of, state }) = &self.transaction {
+        if let Some(Token { application, number: of, state }) = &self.token {
             let done = Done { number: *of, version: number, base: self.base, state: state.clone() };
-            next.transactions.insert(application.clone(), done);
+            next.tokens.insert(application.clone(), done);
         }
         next
     }

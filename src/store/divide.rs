@@ -62,10 +62,10 @@ impl Store {
         filter.divide_to(&paths, progress)?;
         let sealed = shards.zip(&paths).map(|(shard, path)| self.take_in(shard, base, path));
         let sealed = sealed.collect::<Result<_>>()?;
-        let change = Change { base, operation: "divide".to_owned(), transaction: None, sealed };
+        let change = Change { base, operation: "divide".to_owned(), token: None, sealed };
         match self.commit(&change)? {
             Committed::New(_) => Ok(()),
-            // Without a transaction, and with a file for each shard, a commit is new.
+            // Without a token, and with a file for each shard, a commit is new.
             Committed::Already(_) | Committed::Unchanged => Ok(()),
         }
     }

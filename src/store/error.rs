@@ -188,7 +188,7 @@ pub enum Error {
 
     /// A commit failed, and nobody knows whether its version is durable.
     #[error(
-        "{source}; whether version {version} of {} is durable is unknown; commit again with the same transaction, or \
+        "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",
         path.display()
     )]

@@ -1,4 +1,4 @@
-//! The versions of a store: the newest, those before it, and the one on which a transaction was based.
+//! The versions of a store: the newest, those before it, and the one on which a token was based.
 //!
 //! There is no pointer to the newest version that would have to be kept true: it is the one with the highest number.
 
@@ -115,17 +115,16 @@ impl Store {
         versions.collect()
     }
 
-    /// The store as it was before a transaction: the version on which the transaction of this application and number
-    /// was based if it was committed, else the newest.
+    /// The store as it was before the commit with this application's token of this number: the version on which that
+    /// commit was based, or the newest if it was not made.
     ///
-    /// Whoever repeats a transaction, and judges by this version, judges as the first time. If the number was left out
-    /// by the application, this is the version before its next transaction. Fails with [`Error::NoSuchVersion`] if
+    /// A retry that judges by this version gets the first attempt's answers. If the number was left out
+    /// by the application, this is the version before its next token. Fails with [`Error::NoSuchVersion`] if
     /// the version was vacuumed.
     pub fn before(&self, application: &str, number: u64) -> Result<Version> {
         let newest = self.newest()?;
-        let at_or_after = |version: &Version| {
-            version.transactions.get(application).filter(|done| done.number >= number).cloned()
-        };
+        let at_or_after =
+            |version: &Version| version.tokens.get(application).filter(|done| done.number >= number).cloned();
         let Some(mut done) = at_or_after(&newest) else { return Ok(newest) };
         while done.number > number {
             match at_or_after(&self.version(done.version - 1)?) {

@@ -9,7 +9,7 @@
 //! 1. Every version that is there names files that are there, but for those below what a vacuum has published.
 //! 2. What was acknowledged is in the newest version; a commit that was refused is in none.
 //! 3. A version has everything of the one before it, but for the shards that it changes itself.
-//! 4. No transaction is in two versions.
+//! 4. No token is in two versions.
 //! 5. A reader finds the files of its version, or is told that it was vacuumed.
 //! 6. From every state, all processes that live can come to their ends, and a last vacuum then leaves exactly the newest
 //!    version and the files that it names.
@@ -41,8 +41,8 @@ enum Step {
     List,
     /// Reads the newest one; starts over if it is gone.
     Load,
-    /// Ends if the transaction is there.
-    CheckTransaction,
+    /// Ends if the token is there.
+    CheckToken,
     /// Ends, told so, if the shard was changed since the base.
     CheckConflict,
     /// Ends, told so, if the base is below the fence.
@@ -95,7 +95,7 @@ fn programs() -> Programs {
             Seal,
             List,
             Load,
-            CheckTransaction,
+            CheckToken,
             CheckConflict,
             CheckFence,
             Draft,
@@ -123,8 +123,8 @@ struct Version {
     since: [u8; SHARDS],
     first: u8,
     fence: u8,
-    /// Bits of the transactions that it has, and of the one that it made.
-    transactions: u8,
+    /// Bits of the tokens that it has, and of the one that it made.
+    tokens: u8,
     made: u8,
 }
 
@@ -133,9 +133,9 @@ struct Version {
 struct Process {
     program: u8,
     at: u8,
-    /// Of a committer: its shard, and the bit of its transaction.
+    /// Of a committer: its shard, and the bit of its token.
     shard: u8,
-    transaction: u8,
+    token: u8,
     base: u8,
     file: u8,
     newest: u8,
@@ -155,9 +155,9 @@ struct World {
     /// The version that was published last, and its number.
     last: Version,
     highest: u8,
-    /// Bits of the transactions that some version has made.
-    transactions: u8,
-    /// The base of each file that is there, and the bits of the transactions whose keys it holds.
+    /// Bits of the tokens that some version has made.
+    tokens: u8,
+    /// The base of each file that is there, and the bits of the tokens whose keys it holds.
     files: [Option<(u8, u8)>; FILES],
     made: u8,
     acknowledged: u8,
@@ -165,7 +165,7 @@ struct World {
     processes: [Option<Process>; 4],
 }
 
-/// Who takes part: the program, the shard and the transaction.
+/// Who takes part: the program, the shard and the token.
 type Part = Option<(usize, u8, u8)>;
 type Outcome<T> = Result<T, String>;
 
@@ -180,7 +180,7 @@ impl World {
             versions,
             last: first,
             highest: 1,
-            transactions: 0,
+            tokens: 0,
             files,
             made: 0,
             acknowledged: 0,
@@ -209,7 +209,7 @@ impl World {
             }
         }
         let held = now.files.map(|file| self.files[usize::from(file)].map_or(0, |(_, held)| held));
-        if self.acknowledged & !(now.transactions & held.into_iter().fold(0, |all, held| all | held)) != 0 {
+        if self.acknowledged & !(now.tokens & held.into_iter().fold(0, |all, held| all | held)) != 0 {
             return Err("an acknowledged commit is lost".to_owned());
         }
         Ok(())
@@ -222,8 +222,7 @@ impl World {
         loop {
             let process = next.processes[index].filter(|process| !process.ended);
             let step = process.map(|me| programs.0[usize::from(me.program)][usize::from(me.at)]);
-            let is_own =
-                |step| matches!(step, CheckTransaction | CheckConflict | CheckFence | Acknowledge | End);
+            let is_own = |step| matches!(step, CheckToken | CheckConflict | CheckFence | Acknowledge | End);
             match step.filter(|step| is_own(*step)) {
                 Some(_) => next = next.one_step(index, programs)?.unwrap_or(next),
                 None => break,
@@ -260,7 +259,7 @@ impl World {
                 (_, copied) => {
                     let file = self.made + 1;
                     me.file = file;
-                    let held = copied.map_or(0, |(_, held)| held) | me.transaction;
+                    let held = copied.map_or(0, |(_, held)| held) | me.token;
                     next.files[usize::from(file)] = Some((me.base, held));
                     next.made = file;
                 }
@@ -270,10 +269,10 @@ impl World {
                 Some(version) => me.loaded = version,
                 None => start_over(me),
             },
-            CheckTransaction if process.loaded.transactions & process.transaction != 0 => {
+            CheckToken if process.loaded.tokens & process.token != 0 => {
                 me.ended = true;
                 // Told that it is there already.
-                next.acknowledged |= process.transaction;
+                next.acknowledged |= process.token;
             }
             CheckConflict if process.loaded.since[usize::from(process.shard)] > process.base => refused(me),
             CheckFence if process.base < process.loaded.fence => refused(me),
@@ -291,16 +290,16 @@ impl World {
                     if process.loaded != self.last {
                         return Err(format!("version {number} does not continue the one before it"));
                     }
-                    if self.transactions & version.made != 0 {
-                        return Err("a transaction was made twice".to_owned());
+                    if self.tokens & version.made != 0 {
+                        return Err("a token was made twice".to_owned());
                     }
                     next.versions[number] = Some(version);
                     (next.last, next.highest) = (version, number as u8);
-                    next.transactions |= version.made;
+                    next.tokens |= version.made;
                 }
             }
             DropDraft => me.draft = 0,
-            Acknowledge => next.acknowledged |= process.transaction,
+            Acknowledge => next.acknowledged |= process.token,
             SweepDrafts => {
                 let fence = process.newest + 1;
                 let drafts = next.processes.iter_mut().flatten();
@@ -337,7 +336,7 @@ impl World {
                 }
             }
             End => me.ended = true,
-            CheckTransaction | CheckConflict | CheckFence | ListAgain => {}
+            CheckToken | CheckConflict | CheckFence | ListAgain => {}
         }
         if next.made as usize + 1 >= FILES || usize::from(next.newest()) + 1 >= VERSIONS {
             return Err("the model is too small".to_owned());
@@ -352,17 +351,17 @@ impl World {
 
 /// A committer is told that its update is void, and begins another one or gives up.
 fn refused(me: &mut Process) {
-    let part = (usize::from(me.program), me.shard, me.transaction);
+    let part = (usize::from(me.program), me.shard, me.token);
     *me = Process { ended: me.left == 0, ..Process::new(part, me.left.saturating_sub(1)) };
 }
 
 impl Process {
-    fn new((program, shard, transaction): (usize, u8, u8), left: u8) -> Self {
+    fn new((program, shard, token): (usize, u8, u8), left: u8) -> Self {
         Self {
             program: program as u8,
             at: 0,
             shard,
-            transaction,
+            token,
             base: 0,
             file: 0,
             newest: 0,
@@ -376,13 +375,13 @@ impl Process {
 
     /// The version that it publishes on top of the one that it has loaded.
     fn publishes(&self, number: u8) -> Version {
-        let mut version = Version { made: self.transaction, ..self.loaded };
+        let mut version = Version { made: self.token, ..self.loaded };
         if usize::from(self.program) == VACUUM {
             (version.first, version.fence) = (number, number);
         } else {
             version.files[usize::from(self.shard)] = self.file;
             version.since[usize::from(self.shard)] = number;
-            version.transactions |= self.transaction;
+            version.tokens |= self.token;
         }
         version
     }
@@ -472,7 +471,7 @@ fn last_vacuum(mut world: World, programs: &Programs) -> Outcome<()> {
 
 const V: Part = Some((VACUUM, 0, 0));
 const R: Part = Some((READ, 0, 0));
-/// Committers: of shard 0, of the other shard, and of the same transaction.
+/// Committers: of shard 0, of the other shard, and of the same token.
 const A: Part = Some((COMMIT, 0, 1));
 const B: Part = Some((COMMIT, 0, 2));
 const C: Part = Some((COMMIT, 1, 4));
@@ -524,7 +523,7 @@ fn changed() -> Vec<(String, Programs)> {
 const BREAKING: [&str; 26] = [
     "commit: without Seal",
     "commit: without Load",
-    "commit: without CheckTransaction",
+    "commit: without CheckToken",
     "commit: without CheckConflict",
     "commit: without CheckFence",
     "commit: without Draft",
@@ -532,7 +531,7 @@ const BREAKING: [&str; 26] = [
     "commit: without Link",
     "commit: Seal before Begin",
     "commit: Load before List",
-    "commit: CheckTransaction before Load",
+    "commit: CheckToken before Load",
     "commit: ListAgain before Draft",
     "commit: Link before ListAgain",
     "commit: DropDraft before Link",
@@ -639,7 +638,7 @@ fn the_real_code_takes_the_steps_of_the_programs() {
         told
     };
     let store = Store::open_with(store.path(), &Options::new().disk(probe.clone())).unwrap();
-    let change = Change { base, operation: "insert".to_owned(), transaction: None, sealed };
+    let change = Change { base, operation: "insert".to_owned(), token: None, sealed };
     store.commit(&change).unwrap();
     assert_eq!(told(), calls_of(COMMIT));
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();

@@ -60,7 +60,7 @@ impl Store {
         Ok(self.read_version(self.newest()?))
     }
 
-    /// Opens a version for lookups, such as that [before](Self::before) a transaction.
+    /// Opens a version for lookups, such as that [before](Self::before) a token.
     pub fn read_version(&self, version: Version) -> StoreReader {
         let snapshot = Arc::new(Snapshot::new(version, self.description.shards));
         StoreReader { store: self.clone(), snapshot }

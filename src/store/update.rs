@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::Store;
-use super::commit::{Change, Committed, Transaction};
+use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
 use super::files::Name;
 use super::partition::{Partition, divided};
@@ -183,14 +183,14 @@ impl Update {
     }
 
     /// Seals the shards that were touched, and publishes a version with them, as [`Store::commit`] does. Without a
-    /// touched shard and without a transaction there is nothing to publish. Of a transaction that was committed before,
-    /// no shard is sealed.
-    pub fn commit(self, operation: &str, transaction: Option<Transaction>) -> Result<Committed> {
-        if self.touched() == 0 && transaction.is_none() {
+    /// touched shard and without a token there is nothing to publish. If a commit with the
+    /// token was made before, no shard is sealed.
+    pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
+        if self.touched() == 0 && token.is_none() {
             return Ok(Committed::Unchanged);
         }
         let (store, base) = (self.store.clone(), self.base.number);
-        let mut change = Change { base, operation: operation.to_owned(), transaction, sealed: Vec::new() };
+        let mut change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
         if let Some(done) = change.already(&store.newest()?) {
             return Ok(Committed::Already(done));
         }

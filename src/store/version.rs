@@ -40,21 +40,21 @@ impl ShardFile {
     }
 }
 
-/// The last transaction of an application.
+/// The last token of an application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// The number of the transaction.
+    /// The number of the token.
     pub number: u64,
-    /// The number of the version that it made.
+    /// The number of the version that its commit made.
     pub version: u64,
-    /// The number of the version that it was based on: as the store was before it.
+    /// The number of the version that its commit was based on: the store before it.
     pub base: u64,
     /// What the application keeps with it.
     pub state: String,
 }
 
-/// A version of a store: which file each shard has, and which transactions are in it.
+/// A version of a store: which file each shard has, and which tokens are in it.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Version {
@@ -71,8 +71,8 @@ pub struct Version {
     pub first: u64,
     /// Updates that are based on versions below this cannot be committed any more.
     pub fence: u64,
-    /// The last transaction of each application.
-    pub transactions: BTreeMap<String, Done>,
+    /// The last token of each application.
+    pub tokens: BTreeMap<String, Done>,
     /// The file of each shard; a shard that is not here is empty.
     pub shards: BTreeMap<u32, ShardFile>,
 }
@@ -102,15 +102,15 @@ struct Raw {
     base: u64,
     first: u64,
     fence: u64,
-    #[serde(default, rename = "transaction", skip_serializing_if = "Vec::is_empty")]
-    transactions: Vec<RawTransaction>,
+    #[serde(default, rename = "token", skip_serializing_if = "Vec::is_empty")]
+    tokens: Vec<RawToken>,
     #[serde(default, rename = "shard", skip_serializing_if = "Vec::is_empty")]
     shards: Vec<RawShard>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RawTransaction {
+struct RawToken {
     application: String,
     number: u64,
     version: u64,
@@ -148,14 +148,14 @@ impl Version {
             base: 0,
             first: FIRST,
             fence: 0,
-            transactions: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             shards: BTreeMap::new(),
         }
     }
 
     pub(super) fn encode(&self, path: &Path, store: [u8; 16]) -> Result<String> {
         let time = self.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let transactions = self.transactions.iter().map(|(application, done)| RawTransaction {
+        let tokens = self.tokens.iter().map(|(application, done)| RawToken {
             application: application.clone(),
             number: done.number,
             version: done.version,
@@ -180,7 +180,7 @@ impl Version {
             base: self.base,
             first: self.first,
             fence: self.fence,
-            transactions: transactions.collect(),
+            tokens: tokens.collect(),
             shards: shards.collect(),
         };
         text::encode(path, &raw)
@@ -228,17 +228,13 @@ impl Raw {
         let id = from_hex(&self.id).ok_or_else(|| fields.refuse("id", &self.id, digits))?;
         let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.time));
         let time = time.ok_or_else(|| fields.refuse("time", self.time, "a time that this system knows"))?;
-        let mut transactions = BTreeMap::new();
-        for RawTransaction { application, number: of, version, base, state } in self.transactions {
-            fields.within("transaction.version", version, FIRST + 1, number)?;
-            fields.within("transaction.base", base, 0, version - 1)?;
+        let mut tokens = BTreeMap::new();
+        for RawToken { application, number: of, version, base, state } in self.tokens {
+            fields.within("token.version", version, FIRST + 1, number)?;
+            fields.within("token.base", base, 0, version - 1)?;
             let done = Done { number: of, version, base, state };
-            if transactions.insert(application.clone(), done).is_some() {
-                return Err(fields.refuse(
-                    "transaction.application",
-                    application,
-                    "different in each transaction",
-                ));
+            if tokens.insert(application.clone(), done).is_some() {
+                return Err(fields.refuse("token.application", application, "different in each token"));
             }
         }
         let mut shards = BTreeMap::new();
@@ -258,7 +254,7 @@ impl Raw {
                 return Err(fields.refuse("shard.shard", shard, "different in each"));
             }
         }
-        if number == FIRST && (!transactions.is_empty() || !shards.is_empty()) {
+        if number == FIRST && (!tokens.is_empty() || !shards.is_empty()) {
             return Err(fields.refuse("number", number, "above 1 for a version that is not empty"));
         }
         Ok(Version {
@@ -269,7 +265,7 @@ impl Raw {
             base: self.base,
             first: self.first,
             fence: self.fence,
-            transactions,
+            tokens,
             shards,
         })
     }

@@ -36,8 +36,8 @@ enum Step {
     Create,
     /// Inserts these keys; several updates begin on the same version, and are committed one after the other.
     Commit(Vec<Vec<u64>>),
-    /// With a transaction of this number.
-    Transaction(u64, Vec<u64>),
+    /// With a token of this number.
+    Token(u64, Vec<u64>),
     /// Copies that are never committed.
     Abandon(Vec<u64>),
     Seal(Vec<u64>),
@@ -89,12 +89,12 @@ impl Run {
         &mut self,
         update: gowk::store::Update,
         keys: &[u64],
-        transaction: Option<gowk::store::Transaction>,
+        token: Option<gowk::store::Token>,
     ) -> Result<()> {
         let (number, mut held) = self.now();
         held.extend(keys);
         let state = self.begin(State(Some((number + 1, held))));
-        match update.commit("insert", transaction)? {
+        match update.commit("insert", token)? {
             Committed::New(version) => {
                 assert_eq!(version.number, number + 1);
                 self.acknowledge(state);
@@ -131,9 +131,9 @@ impl Run {
                     self.commit(update, keys, None)?;
                 }
             }
-            Transaction(number, keys) => {
+            Token(number, keys) => {
                 let update = update(&self.store()?, keys)?;
-                self.commit(update, keys, Some(gowk::store::Transaction::new("test", *number)))?;
+                self.commit(update, keys, Some(gowk::store::Token::new("test", *number)))?;
             }
             Abandon(keys) => drop(update(&self.store()?, keys)?),
             Seal(keys) => drop(update(&self.store()?, keys)?.seal()?),
@@ -177,15 +177,7 @@ fn scripts() -> Vec<(&'static str, Vec<Step>)> {
             "commits on one base",
             vec![Create, Commit(vec![vec![one[0]], vec![two[0]]]), Commit(vec![vec![two[1]], vec![one[1]]])],
         ),
-        (
-            "transactions",
-            vec![
-                Create,
-                Transaction(1, vec![one[0]]),
-                Transaction(1, vec![one[0]]),
-                Transaction(2, vec![two[0]]),
-            ],
-        ),
+        ("tokens", vec![Create, Token(1, vec![one[0]]), Token(1, vec![one[0]]), Token(2, vec![two[0]])]),
         (
             "vacuums",
             vec![

@@ -181,8 +181,7 @@ fn what_is_asked_wrongly_is_refused() {
         update.insert_batch(&keys(200..220)).unwrap();
         update.seal().unwrap()
     };
-    let change =
-        |base, sealed| gowk::store::Change { base, operation: "x".to_owned(), transaction: None, sealed };
+    let change = |base, sealed| gowk::store::Change { base, operation: "x".to_owned(), token: None, sealed };
     let sealed = seal(&one);
     let refused = |change: &gowk::store::Change, words: &str| {
         let error = one.commit(change).unwrap_err().to_string();

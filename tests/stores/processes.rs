@@ -2,7 +2,7 @@
 //!
 //! Invariants checked: of commits by many processes each one is in all later versions or was told to be a conflict; the
 //! versions have all numbers without a gap, and each is whole; after SIGKILL at any moment the newest version is whole
-//! and has every commit that was reported, a transaction that is repeated is committed once, and a vacuum then leaves
+//! and has every commit that was reported, a token that is repeated is committed once, and a vacuum then leaves
 //! exactly what the newest version names.
 //!
 //! 5 processes of 4 commits, and 30 kills; with `GOWK_THOROUGH=1` 20 processes of 10 commits, and 500 kills.
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gowk::Options;
-use gowk::store::{Committed, Error, Store, Transaction, Vacuum};
+use gowk::store::{Committed, Error, Store, Token, Vacuum};
 
 use crate::images::{Random, is_tidy};
 use crate::thorough;
@@ -98,7 +98,7 @@ fn work(store: &Store, process: u64, number: u64) {
         update = store.update().unwrap();
         update.insert_batch(&keys(store, process, number)).unwrap();
     }
-    update.commit("insert", Some(Transaction::new("work", number))).unwrap();
+    update.commit("insert", Some(Token::new("work", number))).unwrap();
     tell(&format!("{number} version"));
     if number % 3 == 2 {
         store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
@@ -174,10 +174,10 @@ fn what_killed_processes_leave_is_whole() {
         }
         child.wait().unwrap();
         next = told.max(next - 1) + 1;
-        // Whether it was committed and not told of, or not, the transaction may be repeated.
+        // Whether it was committed and not told of, or not, the token may be repeated.
         let mut update = store.update().unwrap();
         update.insert_batch(&keys(&store, 1, next)).unwrap();
-        match update.commit("insert", Some(Transaction::new("work", next))).unwrap() {
+        match update.commit("insert", Some(Token::new("work", next))).unwrap() {
             Committed::New(_) => {}
             Committed::Already(done) => {
                 assert_eq!(done.number, next);
@@ -194,13 +194,13 @@ fn what_killed_processes_leave_is_whole() {
         let mut found = Vec::new();
         reader.contains_batch_into(&expected, &mut found).unwrap();
         assert!(found.iter().all(|found| *found), "{next}");
-        assert_eq!(reader.version().entries(), expected.len() as u64, "a transaction was committed twice");
+        assert_eq!(reader.version().entries(), expected.len() as u64, "a token was committed twice");
         if random.below(4) == 0 {
             store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
             is_tidy(&store).unwrap();
         }
     }
-    println!("{} transactions, {repeated} of them committed and not reported", next - 1);
+    println!("{} tokens, {repeated} of them committed and not reported", next - 1);
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     is_tidy(&store).unwrap();
 }

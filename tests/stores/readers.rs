@@ -1,11 +1,11 @@
 //! Invariants checked: a reader of a version gives the same answers while later versions are committed and vacuumed; past
-//! the grace it says that it must refresh, and never "absent"; the version before a transaction is the one that its first
+//! the grace it says that it must refresh, and never "absent"; the version before a token is the one that its first
 //! try saw; copies of files are held to the version as the files are; an update that a vacuum has given up is told so.
 
 use std::time::Duration;
 
 use gowk::Options;
-use gowk::store::{Committed, Error, Store, Transaction, Vacuum};
+use gowk::store::{Committed, Error, Store, Token, Vacuum};
 
 fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
@@ -152,25 +152,25 @@ fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
     let store = store(&dir, 2);
     let mut update = store.update().unwrap();
     assert!(update.insert_batch(&keys(0..10)).unwrap().is_empty());
-    store.update().unwrap().commit("nothing", Some(Transaction::new("other", 1))).unwrap();
+    store.update().unwrap().commit("nothing", Some(Token::new("other", 1))).unwrap();
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     let error = update.commit("insert", None).unwrap_err();
     assert!(matches!(error, Error::Expired { base: 1, .. }), "{error:?}");
 }
 
 #[test]
-fn the_version_before_a_transaction_is_the_one_that_its_first_try_saw() {
+fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 4);
-    let transaction = |number: u64, keys: &[[u8; 8]]| {
+    let token = |number: u64, keys: &[[u8; 8]]| {
         let mut update = store.update_of(store.before("crawl", number).unwrap());
         update.insert_batch(keys).unwrap();
-        update.commit("dedup", Some(Transaction::new("crawl", number))).unwrap()
+        update.commit("dedup", Some(Token::new("crawl", number))).unwrap()
     };
     assert_eq!(store.before("crawl", 1).unwrap().number, 1);
-    assert!(matches!(transaction(1, &keys(0..10)), Committed::New(version) if version.number == 2));
+    assert!(matches!(token(1, &keys(0..10)), Committed::New(version) if version.number == 2));
     insert(&store, &keys(100..110));
-    assert!(matches!(transaction(4, &keys(10..20)), Committed::New(version) if version.number == 4));
+    assert!(matches!(token(4, &keys(10..20)), Committed::New(version) if version.number == 4));
     insert(&store, &keys(110..120));
     for (number, before) in [(0, 1), (1, 1), (2, 3), (4, 3), (5, 5)] {
         assert_eq!(store.before("crawl", number).unwrap().number, before, "{number}");
@@ -184,7 +184,7 @@ fn the_version_before_a_transaction_is_the_one_that_its_first_try_saw() {
     };
     let before = files();
     for number in [1, 3, 4] {
-        match transaction(number, &keys(0..10)) {
+        match token(number, &keys(0..10)) {
             Committed::Already(done) => assert_eq!((done.number, done.version, done.base), (4, 4, 3)),
             outcome => panic!("{outcome:?}"),
         }
@@ -242,8 +242,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     let stale: Vec<gowk::store::Sealed> = vec![toml::from_str(&text).unwrap()];
     insert(&store, &one[8..9]);
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
-    let change =
-        gowk::store::Change { base, operation: "insert".to_owned(), transaction: None, sealed: stale };
+    let change = gowk::store::Change { base, operation: "insert".to_owned(), token: None, sealed: stale };
     let error = store.commit(&change).unwrap_err();
     assert!(matches!(error, Error::Expired { base: 4, fence: 6, .. }), "{error:?}");
 }

@@ -31,7 +31,7 @@ def works(machine, run, store):
     """Creates, changes, reads and vacuums a store."""
     run(machine, "store", "create", store, "--shards", "4", "--capacity", "1000", "--false-positive-rate", "1e-8")
     run(machine, "dedup", store, input=keys(range(COUNT)))
-    again = run(machine, "dedup", store, "--transaction", "a:1", input=keys(range(COUNT // 2, 2 * COUNT)))
+    again = run(machine, "dedup", store, "--token", "a:1", input=keys(range(COUNT // 2, 2 * COUNT)))
     if again.out != keys(range(COUNT, 2 * COUNT)):
         raise Wrong(f"{again.out.count(chr(10))} keys were new")
     run(machine, "insert", store, "--threads", "2", input=keys(range(2 * COUNT, 3 * COUNT)))

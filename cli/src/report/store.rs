@@ -73,7 +73,7 @@ fn facts(store: &Store, reader: &StoreReader) -> Vec<(&'static str, String)> {
         ("files", bytes(info.bytes)),
         ("bits a key", bits),
         ("slots per bucket", store.description().slots_per_bucket.get().to_string()),
-        ("applications", version.transactions.len().to_string()),
+        ("applications", version.tokens.len().to_string()),
     ]
 }
 

@@ -6,8 +6,8 @@ use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::intake::{Given, Intake, Taken};
 
-/// Prints keys that were not in the store, and commits them. A transaction that was committed before prints what it
-/// printed then.
+/// Prints keys that were not in the store, and commits them. A run with a token that was committed before prints what
+/// the first one printed.
 pub(in super::super) fn dedup(given: Given<'_>) -> Result<Outcome, Failure> {
     let mut new = Vec::new();
     Intake::open(given)?.run(|update, keys, output| {

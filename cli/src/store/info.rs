@@ -33,7 +33,7 @@ struct Facts {
     bits_per_key: Option<f64>,
     expected_false_positive_rate: f64,
     highest_false_positive_rate: f64,
-    transactions: Vec<Last>,
+    tokens: Vec<Last>,
 }
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ impl Facts {
         version: &Version,
         info: &StoreInfo,
     ) -> Self {
-        let last = version.transactions.iter().map(|(application, done)| Last {
+        let last = version.tokens.iter().map(|(application, done)| Last {
             application: application.clone(),
             number: done.number,
             version: done.version,
@@ -77,7 +77,7 @@ impl Facts {
             bits_per_key: info.bits_per_key,
             expected_false_positive_rate: info.expected_false_positive_rate,
             highest_false_positive_rate: info.highest_false_positive_rate,
-            transactions: last.collect(),
+            tokens: last.collect(),
         }
     }
 }
@@ -123,12 +123,9 @@ pub(in super::super) fn print(
         for (name, value) in words.into_iter().chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
-        for Last { application, number, version } in &facts.transactions {
+        for Last { application, number, version } in &facts.tokens {
             let application = application.escape_debug();
-            output.line(format_args!(
-                "{:<24}{application}:{number} in version {version}",
-                "last transaction"
-            ))?;
+            output.line(format_args!("{:<24}{application}:{number} in version {version}", "last token"))?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gowk::keys::{self, Next};
-use gowk::store::{Change, Committed, Store, Transaction, Update, Version};
+use gowk::store::{Change, Committed, Store, Token, Update, Version};
 use gowk::{Error, Options};
 use indicatif::ProgressBar;
 
@@ -39,20 +39,20 @@ pub(in super::super) struct StoreArgs {
 }
 
 #[derive(Args)]
-pub(in super::super) struct TransactionArgs {
-    /// Commit to a store once, however often it is tried: as transaction N, a whole number that rises from one to the
-    /// next, of an application of this name
-    #[arg(long, value_name = "APP:N", help_heading = STORES, value_parser = transaction)]
-    transaction: Option<Transaction>,
+pub(in super::super) struct TokenArgs {
+    /// Commit to a store once, however often the command is run: with the idempotency token N, a whole number that
+    /// rises from one commit to the next, of an application of this name
+    #[arg(long, value_name = "APP:N", help_heading = STORES, value_parser = token)]
+    token: Option<Token>,
 }
 
 const STORES: &str = "Options for stores";
 
-fn transaction(text: &str) -> Result<Transaction, String> {
+fn token(text: &str) -> Result<Token, String> {
     let parts = text.rsplit_once(':').filter(|(application, _)| !application.is_empty());
     let (application, number) =
         parts.ok_or_else(|| "write a name, a colon and a number, as in crawl:118".to_owned())?;
-    Ok(Transaction::new(application, super::super::quantity::count(number)?))
+    Ok(Token::new(application, super::super::quantity::count(number)?))
 }
 
 impl StoreArgs {
@@ -63,10 +63,10 @@ impl StoreArgs {
     }
 }
 
-impl TransactionArgs {
+impl TokenArgs {
     /// As [`StoreArgs::check_absent`].
     pub(in super::super) fn check_absent(&self, file: &Path) -> Result<(), Failure> {
-        let given = self.transaction.is_some().then_some("--transaction");
+        let given = self.token.is_some().then_some("--token");
         given.map_or(Ok(()), |option| Err(Failure::ForStores { file: file.to_owned(), option }))
     }
 }
@@ -80,16 +80,16 @@ pub(in super::super) struct Given<'a> {
     pub(in super::super) options: Options,
     pub(in super::super) args: &'a StoreArgs,
     pub(in super::super) operation: &'static str,
-    pub(in super::super) transaction: Option<&'a TransactionArgs>,
+    pub(in super::super) token: Option<&'a TokenArgs>,
     /// `None` for a verb that does not insert.
     pub(in super::super) insert: Option<&'a InsertArgs>,
 }
 
-/// Whether a transaction is still to be committed.
+/// Whether a commit with a token is still to be made.
 enum Place {
     /// Based on this version.
     Due(Version),
-    /// It was committed; this is the version before it.
+    /// It was made; this is the version before it.
     Done(Version),
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Intake<'a> {
     store: Store,
     update: Update,
     /// `None` if there is nothing to commit, as it was committed before.
-    transaction: Option<Option<Transaction>>,
+    token: Option<Option<Token>>,
     output: Output,
     refusals: Refusals,
     bar: ProgressBar,
@@ -148,9 +148,9 @@ impl<'a> Intake<'a> {
         let bar = pace::bar(given.insert.is_some() && !given.json && given.keys.is_stream(), prints);
         let options = given.options.clone().growth_progress(pace::of_growth(&bar));
         let store = Store::open_with(given.store, &options)?;
-        let transaction = given.transaction.and_then(|given| given.transaction.clone());
-        let (base, transaction) = match place(&store, transaction.as_ref())? {
-            Place::Due(base) => (base, Some(transaction)),
+        let token = given.token.and_then(|given| given.token.clone());
+        let (base, token) = match place(&store, token.as_ref())? {
+            Place::Due(base) => (base, Some(token)),
             Place::Done(before) => (before, None),
         };
         let update = store.update_of(base);
@@ -160,7 +160,7 @@ impl<'a> Intake<'a> {
         };
         let refused = given.insert.and_then(|insert| insert.refused.as_deref());
         let refusals = Refusals::open(refused, given.keys, given.store, given.json)?;
-        Ok(Self { given, store, update, transaction, output, refusals, bar, taken: 0, new: 0 })
+        Ok(Self { given, store, update, token, output, refusals, bar, taken: 0, new: 0 })
     }
 
     /// Hands all keys to `take`, a portion at a time, and commits them; nothing if a signal comes first. Keys without
@@ -257,9 +257,9 @@ impl<'a> Intake<'a> {
 
     fn commit(self, pace: &Pace) -> Result<Outcome, Failure> {
         pace.clear();
-        let Self { given, store, update, transaction, mut output, mut refusals, taken, new, .. } = self;
+        let Self { given, store, update, token, mut output, mut refusals, taken, new, .. } = self;
         let synced = output.sync().and_then(|()| refusals.sync());
-        if let Err(failure) = synced.and_then(|()| publish(&given, &store, update, transaction, taken)) {
+        if let Err(failure) = synced.and_then(|()| publish(&given, &store, update, token, taken)) {
             refusals.tell_total();
             return Err(failure);
         }
@@ -275,15 +275,15 @@ fn publish(
     given: &Given<'_>,
     store: &Store,
     update: Update,
-    transaction: Option<Option<Transaction>>,
+    token: Option<Option<Token>>,
     keys: u64,
 ) -> Result<(), Failure> {
-    let Some(transaction) = transaction else {
+    let Some(token) = token else {
         let name = given.store.display();
-        output::note(format_args!("{name}: this transaction was committed before; nothing was changed"));
+        output::note(format_args!("{name}: a commit with this token was made before; nothing was changed"));
         return Ok(());
     };
-    if update.touched() == 0 && transaction.is_none() {
+    if update.touched() == 0 && token.is_none() {
         return Ok(());
     }
     let base = update.base().number;
@@ -291,7 +291,7 @@ fn publish(
     let sealed = update.seal_with(&|done, all| bar.tell(done, all))?;
     drop(bar);
     let operation = given.operation.to_owned();
-    match store.commit(&Change { base, operation, transaction, sealed })? {
+    match store.commit(&Change { base, operation, token, sealed })? {
         Committed::New(version) if given.json => {
             let number = version.number;
             output::event(json::line(&json::Committed { event: "commit", number, keys }));
@@ -304,12 +304,12 @@ fn publish(
     Ok(())
 }
 
-/// Finds out what a transaction is based on.
-fn place(store: &Store, transaction: Option<&Transaction>) -> Result<Place, Failure> {
+/// Finds out what the commit with a token is based on.
+fn place(store: &Store, token: Option<&Token>) -> Result<Place, Failure> {
     let newest = store.newest()?;
-    let Some(Transaction { application, number, .. }) = transaction else { return Ok(Place::Due(newest)) };
-    match newest.transactions.get(application) {
-        Some(done) if done.number > *number => Err(Failure::TransactionBelow {
+    let Some(Token { application, number, .. }) = token else { return Ok(Place::Due(newest)) };
+    match newest.tokens.get(application) {
+        Some(done) if done.number > *number => Err(Failure::TokenBelow {
             store: store.path().to_owned(),
             application: application.clone(),
             number: *number,
@@ -362,11 +362,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transactions_are_read_as_documented() {
-        assert_eq!(transaction("crawl:118"), Ok(Transaction::new("crawl", 118)));
-        assert_eq!(transaction("a:b:1_000"), Ok(Transaction::new("a:b", 1000)));
+    fn tokens_are_read_as_documented() {
+        assert_eq!(token("crawl:118"), Ok(Token::new("crawl", 118)));
+        assert_eq!(token("a:b:1_000"), Ok(Token::new("a:b", 1000)));
         for wrong in ["", "crawl", "crawl:", ":1", "crawl:x", "crawl:-1"] {
-            assert!(transaction(wrong).is_err(), "{wrong}");
+            assert!(token(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -19,7 +19,7 @@ Example:
   gowk store log crawl.store
 
 Each line has the number of the version, when it was made (UTC), what made it, how many files of shards it brought, and
-the entries in all shards; then the transaction that it committed, if it was one. With --json, each is one object.")]
+the entries in all shards; then the token that it was committed with, if any. With --json, each is one object.")]
 pub(super) struct Log {
     /// Store to look into
     store: PathBuf,
@@ -41,12 +41,12 @@ struct Entry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     application: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    transaction: Option<u64>,
+    token: Option<u64>,
 }
 
 impl<'a> From<&'a Version> for Entry<'a> {
     fn from(version: &'a Version) -> Self {
-        let own = version.transactions.iter().find(|(_, done)| done.version == version.number);
+        let own = version.tokens.iter().find(|(_, done)| done.version == version.number);
         Self {
             version: version.number,
             time: utc(version.time),
@@ -56,7 +56,7 @@ impl<'a> From<&'a Version> for Entry<'a> {
             entries: version.entries(),
             bytes: version.bytes(),
             application: own.map(|(application, _)| application.as_str()),
-            transaction: own.map(|(_, done)| done.number),
+            token: own.map(|(_, done)| done.number),
         }
     }
 }
@@ -71,12 +71,12 @@ impl Log {
                 continue;
             }
             let Entry { version, time, operation, files, entries, .. } = &entry;
-            let transaction = entry.application.zip(entry.transaction);
-            let transaction = transaction
-                .map_or_else(String::new, |(application, number)| format!("  {application}:{number}"));
+            let token = entry.application.zip(entry.token);
+            let token =
+                token.map_or_else(String::new, |(application, number)| format!("  {application}:{number}"));
             output.line(format_args!(
                 "{version:>6}  {time}  {operation:<8}  {files:>5} files  {entries:>12} entries{}",
-                transaction.escape_debug()
+                token.escape_debug()
             ))?;
         }
         output.flush()?;

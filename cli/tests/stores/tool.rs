@@ -1,7 +1,7 @@
 //! The tool on stores.
 //!
 //! Invariants checked: each verb that takes a filter takes a store; what it prints and how it exits is as for a filter; a
-//! verb that writes makes one version or none; a transaction that is repeated prints the same keys and commits nothing;
+//! verb that writes makes one version or none; a token that is repeated prints the same keys and commits nothing;
 //! the decoder that was written from the specification reads the same store, and refuses what gowk refuses.
 
 use std::io::Write as _;
@@ -116,14 +116,14 @@ fn verbs_take_a_store_where_they_take_a_filter() {
 }
 
 #[test]
-fn a_transaction_prints_the_same_keys_each_time_and_commits_once() {
+fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = &path(dir.path(), "s");
     done(
         &["store", "create", store, "--shards", "3", "--capacity", "1000", "--false-positive-rate", "1e-8"],
         "",
     );
-    let dedup = |transaction: &str, input: &str| gowk(&["dedup", store, "--transaction", transaction], input);
+    let dedup = |token: &str, input: &str| gowk(&["dedup", store, "--token", token], input);
     let version = || {
         let info = done(&["info", store, "--json"], "");
         info.split("\"version\":").nth(1).unwrap().split(',').next().unwrap().parse::<u32>().unwrap()
@@ -136,25 +136,25 @@ fn a_transaction_prints_the_same_keys_each_time_and_commits_once() {
     // Again, after others have come, and of an input that goes on.
     let (out, err, status) = dedup("crawl:7", &lines(50..205));
     assert_eq!((out, status), (lines(150..205), 0));
-    assert!(err.contains("committed before"), "{err}");
+    assert!(err.contains("was made before"), "{err}");
     let (out, err, status) = dedup("crawl:3", &lines(0..10));
     assert!(
-        out.is_empty() && status == 2 && err.contains("transaction 3 of `crawl` is below its last one, 7"),
+        out.is_empty() && status == 2 && err.contains("token 3 of `crawl` is below its last one, 7"),
         "{err}"
     );
-    let (_, err, status) = gowk(&["insert", store, "--transaction", "crawl:7", "other"], "");
-    assert!(status == 0 && err.contains("committed before"), "{err}");
+    let (_, err, status) = gowk(&["insert", store, "--token", "crawl:7", "other"], "");
+    assert!(status == 0 && err.contains("was made before"), "{err}");
     assert_eq!(version(), 5);
     assert_eq!(gowk(&["check", store, "-q", "other"], "").2, 1);
-    // A transaction without new keys is a version all the same.
+    // A token without new keys is a version all the same.
     assert_eq!(dedup("crawl:8", "").2, 0);
     assert_eq!(version(), 6);
     assert_eq!(done(&["dedup", store], ""), "");
     assert_eq!(version(), 6);
     assert!(done(&["info", store], "").contains("crawl:8 in version 6"));
-    // For a filter there are no transactions.
+    // For a filter there are no tokens.
     let file = &path(dir.path(), "f.gowk");
-    for option in [["--transaction", "a:1"], ["--scratch", "/tmp"]] {
+    for option in [["--token", "a:1"], ["--scratch", "/tmp"]] {
         let (_, err, status) = gowk(&["dedup", file, option[0], option[1]], "x\n");
         assert!(status == 2 && err.contains(option[0]) && !Path::new(file).exists(), "{err}");
     }
@@ -169,7 +169,7 @@ fn keys_without_room_do_not_end_a_run_and_are_told_of() {
     let (full, input) = (&path(dir.path(), "full"), lines(0..60_000));
     let create = ["store", "create", full, "--shards", "3", "--capacity", "300", "--slots-per-bucket", "2"];
     done(&[&create[..], &["--growth", "never"]].concat(), "");
-    let first = ["dedup", full, "--refused", refused, "--transaction", "a:1", "--stats"];
+    let first = ["dedup", full, "--refused", refused, "--token", "a:1", "--stats"];
     let (out, err, status) = gowk(&first, &input);
     assert!(status == 2 && out == input, "{status} {err}");
     let unfit = std::fs::read_to_string(refused).unwrap();
@@ -192,7 +192,7 @@ fn keys_without_room_do_not_end_a_run_and_are_told_of() {
     // The same again commits nothing, and says the same.
     std::fs::remove_file(refused).unwrap();
     let (out, err, status) = gowk(&first, &input);
-    assert!(status == 2 && out == input && err.contains("committed before"), "{err}");
+    assert!(status == 2 && out == input && err.contains("was made before"), "{err}");
     assert!(std::fs::read_to_string(refused).unwrap() == unfit);
     // As is what comes after.
     let (out, _, status) = gowk(&["dedup", full], &input);
@@ -275,7 +275,7 @@ fn the_decoder_reads_what_gowk_writes() {
     let store = &path(dir.path(), "s");
     done(&["store", "create", store, "--shards", "5", "--capacity", "1000", "--slots-per-bucket", "5"], "");
     for (number, part) in [(1, 0..3000), (2, 2000..6000), (9, 6000..6001)] {
-        done(&["dedup", store, "--transaction", &format!("a\"\n\u{e9}:{number}")], &lines(part));
+        done(&["dedup", store, "--token", &format!("a\"\n\u{e9}:{number}")], &lines(part));
     }
     let decoded = |arguments: &[&str], input: &str| {
         let output = run("python3", &[&[decoder], arguments].concat(), input);

@@ -11,10 +11,10 @@ one version for a batch, all or nothing. The store lies in a folder that the dri
 
 Invariants:
 
-1. ``unseen`` judges by the version before the batch's transaction, and a key's answer depends on that version and the key
+1. ``unseen`` judges by the version before the batch's token, and a key's answer depends on that version and the key
    alone. So a task, a stage or a batch that is repeated finds the same keys new as the first time.
 2. A task writes only files that no version names. One commit on the driver publishes them, and it carries the
-   transaction, so that a repeated batch changes nothing.
+   token, so that a repeated batch changes nothing.
 3. Nothing here deletes a file of the store. What tasks leave that died or lost is removed by :meth:`gowk.Store.vacuum`.
 
 ``python/docs/spark.md`` says how to size a store and a cluster, and what to expect of retries.

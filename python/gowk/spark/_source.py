@@ -35,7 +35,7 @@ class Written(WriterCommitMessage):
 class Writer(DataSourceArrowWriter):
     plan: Plan
     change: Change
-    transaction: tuple[str, int, str] | None
+    token: tuple[str, int, str] | None
     column: int
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override, unused-ignore]
@@ -75,7 +75,7 @@ class Writer(DataSourceArrowWriter):
         with self.plan.named():
             sealed = [Sealed.from_json(piece) for piece in pieces]
             store = Files(self.plan.path)
-            store.commit(sealed, base=self.plan.version, transaction=self.transaction, operation=self.change)
+            store.commit(sealed, base=self.plan.version, token=self.token, operation=self.change)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Deletes nothing: a commit that failed after its version was published is aborted, too."""
@@ -93,10 +93,10 @@ class Source(DataSource):
     ``column``     the column with the keys, of strings or binary values; may be left out if there is one column
     ``change``     what is done with each key: ``update`` (stored unless it is found; the default), ``insert`` (one more
                    copy), ``remove`` (one copy)
-    ``application`` who makes the transaction; given together with ``batch``. Without them, a repeated job commits again
-    ``batch``      the number of the transaction
-    ``state``      what the application wants to find again with its last transaction
-    ``base``       the version that the update is made on; unless given, the one before the transaction
+    ``application`` who commits; given together with ``batch``. Without them, a repeated job commits again
+    ``batch``      the number of the token, by which the batch is committed once
+    ``state``      what the application wants to find again with its last token
+    ``base``       the version that the update is made on; unless given, the one before the token
     ``local``      a folder of each executor's local disk; unless given, that of Spark's own temporary files
     ``local_bytes`` bytes of copies of shards that are kept there
     ``fetch``      ``false``: make the working copy straight from the store's file
@@ -124,9 +124,9 @@ class Source(DataSource):
         application, batch = options.get("application"), options.get("batch")
         if (application is None) != (batch is None):
             raise ValueError(f"store {path}: application and batch are given together, or neither")
-        transaction = None
+        token = None
         if application is not None and batch is not None:
-            transaction = (application, int(batch), options.get("state", ""))
+            token = (application, int(batch), options.get("state", ""))
         store = Files(path)
         based = store.before(application, int(batch)) if application is not None and batch is not None else store
         plan = Plan(
@@ -135,9 +135,9 @@ class Source(DataSource):
             local=options.get("local"),
             local_bytes=int(options.get("local_bytes", LOCAL_BYTES)),
             fetch=options.get("fetch", "true").lower() != "false",
-            batch=change if transaction is None else f"{change} of batch {batch} of {application!r}",
+            batch=change if token is None else f"{change} of batch {batch} of {application!r}",
         )
-        return Writer(plan, cast(Change, change), transaction, _column_of(schema, options.get("column"), path))
+        return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path))
 
 
 def _column_of(schema: StructType, column: str | None, path: str) -> int:

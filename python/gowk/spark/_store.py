@@ -70,7 +70,7 @@ class Store:
     ) -> DataFrame:
         """The rows whose key no earlier batch had; of rows with equal keys, one.
 
-        Earlier is what the store had before the transaction of this application and batch. So a batch that is repeated
+        Earlier is what the store had before the token of this application and batch. So a batch that is repeated
         has the same keys again, even after its insert. Nothing is changed: the call may be repeated, and what it returns may
         be computed any number of times. A key that is not new is never returned as new. A new key is left out at the
         store's false positive rate, and it is the same ones each time. Equal keys within the batch are compared byte by byte.
@@ -130,7 +130,7 @@ class Store:
             batch: the number of the batch; each is higher than that of the application's batch before.
             copies: store one more copy of each key, as :meth:`remove` needs it, instead of storing a key unless it is
                 found.
-            state: what the application wants to find again with its last transaction.
+            state: what the application wants to find again with its last token.
 
         Returns:
             How it came out. ``"already"``: the batch, or a later one of the application, was committed before.
@@ -246,11 +246,11 @@ class Store:
         return _udf(seen, BooleanType())
 
     def _committed(self, application: str, batch: int, outcome: Literal["new", "already"]) -> StoreCommit | None:
-        """How the transaction came out, if it or a later one of the application was committed."""
-        done = Files(self.path).transactions.get(application)
+        """How the commit with the token came out, if one with it or a later one of the application was made."""
+        done = Files(self.path).tokens.get(application)
         if done is None or done.number < batch:
             return None
-        return StoreCommit(outcome=outcome, version=done.version, transaction=done if outcome == "already" else None)
+        return StoreCommit(outcome=outcome, version=done.version, token=done if outcome == "already" else None)
 
     def _write(
         self, df: DataFrame, column: str | Column, change: Change, application: str, batch: int, state: str
@@ -299,7 +299,7 @@ class Store:
         if query is None:
             return ""
         state = f"query {query}"
-        done = Files(self.path).transactions.get(application)
+        done = Files(self.path).tokens.get(application)
         if done is not None and done.state and done.state != state:
             raise ValueError(
                 f"store {self.path}: the last batch of {application!r}, {done.number}, is of {done.state}, and this is {state}. "

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gowk::store::{Change, Transaction};
+use gowk::store::{Change, Token};
 use pyo3::prelude::*;
 
 use super::opened::Base;
@@ -17,10 +17,10 @@ pub(super) enum Marked {
 }
 
 impl Marked {
-    fn transaction(self) -> Transaction {
+    fn token(self) -> Token {
         match self {
-            Self::Number(application, number) => Transaction::new(application, number),
-            Self::State(application, number, state) => Transaction { application, number, state },
+            Self::Number(application, number) => Token::new(application, number),
+            Self::State(application, number, state) => Token { application, number, state },
         }
     }
 }
@@ -30,19 +30,19 @@ impl Store {
     pub(super) fn begun(
         slf: Bound<'_, Self>,
         base: Option<Base<'_>>,
-        transaction: Option<Marked>,
+        token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
         afterwards: &'static str,
     ) -> PyResult<Update> {
         let py = slf.py();
         let own = slf.get();
-        let transaction = transaction.map(Marked::transaction);
+        let token = token.map(Marked::token);
         let opened = own.opened(py)?;
         let store = opened.reader.store();
-        let base = match (own.base(py, base)?, &transaction) {
+        let base = match (own.base(py, base)?, &token) {
             (Some(base), _) => base,
-            (None, Some(Transaction { application, number, .. })) => {
+            (None, Some(Token { application, number, .. })) => {
                 failure::done(py, py.detach(|| store.before(application, *number)))?
             }
             (None, None) => failure::done(py, py.detach(|| store.newest()))?,
@@ -52,7 +52,7 @@ impl Store {
             Some(folder) => update.scratch(std::path::absolute(folder)?),
             None => update,
         };
-        Ok(Update::new(slf, update, operation.to_owned(), transaction, afterwards))
+        Ok(Update::new(slf, update, operation.to_owned(), token, afterwards))
     }
 
     /// Commits sealed shards.
@@ -60,27 +60,27 @@ impl Store {
         &self,
         sealed: &Bound<'py, PyAny>,
         base: Option<Base<'_>>,
-        transaction: Option<Marked>,
+        token: Option<Marked>,
         operation: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = sealed.py();
         let all: PyResult<Vec<gowk::store::Sealed>> =
             sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect();
         let sealed = all?;
-        let transaction = transaction.map(Marked::transaction);
-        let application = transaction.as_ref().map(|transaction| transaction.application.clone());
+        let token = token.map(Marked::token);
+        let application = token.as_ref().map(|token| token.application.clone());
         let opened = self.opened(py)?;
         let store = opened.reader.store();
-        let base = match (base, sealed.first(), &transaction) {
+        let base = match (base, sealed.first(), &token) {
             (Some(Base::Number(number)), _, _) => number,
             (Some(base), _, _) => self.base(py, Some(base))?.map_or(0, |version| version.number),
             (None, Some(first), _) => first.base(),
-            (None, None, Some(Transaction { application, number, .. })) => {
+            (None, None, Some(Token { application, number, .. })) => {
                 failure::done(py, py.detach(|| store.before(application, *number)))?.number
             }
             (None, None, None) => return described::commit(py, &gowk::store::Committed::Unchanged, None),
         };
-        let change = Change { base, operation: operation.to_owned(), transaction, sealed };
+        let change = Change { base, operation: operation.to_owned(), token, sealed };
         let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
         // If it cannot, the next refresh will tell why. The commit is done.
         let _ = self.moved(py);

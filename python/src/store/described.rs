@@ -27,23 +27,20 @@ pub(super) fn files<'py>(py: Python<'py>, store: &Store, version: &Version) -> P
     fixed(&all)
 }
 
-fn transaction<'py>(py: Python<'py>, application: &str, done: &Done) -> PyResult<Bound<'py, PyAny>> {
+fn token<'py>(py: Python<'py>, application: &str, done: &Done) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("application", application)?;
     fields.set_item("number", done.number)?;
     fields.set_item("version", done.version)?;
     fields.set_item("base", done.base)?;
     fields.set_item("state", &done.state)?;
-    made(py, "StoreTransaction", &fields)
+    made(py, "StoreToken", &fields)
 }
 
-pub(super) fn transactions<'py>(
-    py: Python<'py>,
-    all: &BTreeMap<String, Done>,
-) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn tokens<'py>(py: Python<'py>, all: &BTreeMap<String, Done>) -> PyResult<Bound<'py, PyAny>> {
     let described = PyDict::new(py);
     for (application, done) in all {
-        described.set_item(application, transaction(py, application, done)?)?;
+        described.set_item(application, token(py, application, done)?)?;
     }
     fixed(&described)
 }
@@ -65,7 +62,7 @@ pub(super) fn version<'py>(py: Python<'py>, version: &Version) -> PyResult<Bound
     fields.set_item("files", version.shards.len())?;
     fields.set_item("entries", version.entries())?;
     fields.set_item("bytes", version.bytes())?;
-    fields.set_item("transactions", transactions(py, &version.transactions)?)?;
+    fields.set_item("tokens", tokens(py, &version.tokens)?)?;
     made(py, "StoreVersion", &fields)
 }
 
@@ -92,7 +89,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     made(py, "StoreInfo", &fields)
 }
 
-/// How a commit came out; `application` is that of its transaction.
+/// How a commit came out; `application` is that of its token.
 pub(super) fn commit<'py>(
     py: Python<'py>,
     committed: &Committed,
@@ -106,8 +103,8 @@ pub(super) fn commit<'py>(
     };
     fields.set_item("outcome", outcome)?;
     fields.set_item("version", version)?;
-    let done = done.map(|done| transaction(py, application.unwrap_or_default(), done)).transpose()?;
-    fields.set_item("transaction", done)?;
+    let done = done.map(|done| token(py, application.unwrap_or_default(), done)).transpose()?;
+    fields.set_item("token", done)?;
     made(py, "StoreCommit", &fields)
 }
 

@@ -1,7 +1,7 @@
 //! `gowk.Update`: changes to shards of a store.
 
 use gowk::store;
-use gowk::store::Transaction;
+use gowk::store::Token;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -27,7 +27,7 @@ pub(crate) struct Update {
     store: Py<Store>,
     base: u64,
     operation: String,
-    transaction: Option<Transaction>,
+    token: Option<Token>,
     owned: Owned<store::Update>,
     committed: PyOnceLock<Py<PyAny>>,
 }
@@ -37,12 +37,12 @@ impl Update {
         store: Bound<'_, Store>,
         update: store::Update,
         operation: String,
-        transaction: Option<Transaction>,
+        token: Option<Token>,
         afterwards: &'static str,
     ) -> Self {
         let (path, base) = (store.get().path.clone(), update.base().number);
         let owned = Owned::new(path, "Update", afterwards, update);
-        Self { store: store.unbind(), base, operation, transaction, owned, committed: PyOnceLock::new() }
+        Self { store: store.unbind(), base, operation, token, owned, committed: PyOnceLock::new() }
     }
 
     /// Stores all keys that are not found already.
@@ -53,7 +53,7 @@ impl Update {
 
     /// Stores all keys that are not found already, and commits; or gives all up.
     ///
-    /// A transaction that was committed before is judged in working copies, too, which are thrown away then and not
+    /// A token that was committed before is judged in working copies, too, which are thrown away then and not
     /// sealed. Lookups in the version before it would not do: whether a key is new depends on the batch's earlier keys as
     /// well, and of two new keys that match each other in the shard the second has the answer "not new". Only the same
     /// inserts into the same shard tell which they are.
@@ -140,11 +140,11 @@ impl Update {
     /// Errors as for :meth:`Store.commit`. The update is lost then.
     fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let update = self.owned.take_open(py)?;
-        let transaction = self.transaction.clone();
-        let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, transaction)))?;
+        let token = self.token.clone();
+        let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, token)))?;
         // If it cannot, the next refresh will tell why. The commit is done.
         let _ = self.store.get().moved(py);
-        let application = self.transaction.as_ref().map(|transaction| transaction.application.as_str());
+        let application = self.token.as_ref().map(|token| token.application.as_str());
         let described = described::commit(py, &outcome, application)?;
         let _ = self.committed.set(py, described.clone().unbind());
         Ok(described)

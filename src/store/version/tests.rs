@@ -27,7 +27,7 @@ fn version() -> Version {
         base: 15,
         first: 3,
         fence: 4,
-        transactions: BTreeMap::from([("crawl".to_owned(), done)]),
+        tokens: BTreeMap::from([("crawl".to_owned(), done)]),
         shards: BTreeMap::from([(0, file(1, 2)), (3, file(15, 17))]),
     }
 }
@@ -63,9 +63,9 @@ fn values_that_are_not_allowed_are_refused_by_name() {
         ("first", |version| version.first = 0),
         ("first", |version| version.first = 18),
         ("fence", |version| version.fence = 18),
-        ("transaction.version", |version| version.transactions.get_mut("crawl").unwrap().version = 18),
-        ("transaction.version", |version| version.transactions.get_mut("crawl").unwrap().version = 1),
-        ("transaction.base", |version| version.transactions.get_mut("crawl").unwrap().base = 16),
+        ("token.version", |version| version.tokens.get_mut("crawl").unwrap().version = 18),
+        ("token.version", |version| version.tokens.get_mut("crawl").unwrap().version = 1),
+        ("token.base", |version| version.tokens.get_mut("crawl").unwrap().base = 16),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 18),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 1),
         ("shard.file", |version| version.shards.get_mut(&3).unwrap().since = 15),
