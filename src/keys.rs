@@ -15,7 +15,7 @@
 //! use std::num::NonZeroU64;
 //! use std::time::Duration;
 //!
-//! use gowk::Change;
+//! use gowk::Batches;
 //! use gowk::keys::{self, Batch, CommitClock, Feed, Lines, Next};
 //!
 //! let stream: &[u8] = b"https://example.org/\nhttps://example.com/\nhttps://example.org/\n";

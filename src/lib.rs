@@ -175,7 +175,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Reader, Report};
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Change, Inserted, Limits, Repair, Writer};
+pub use write::{Batches, Inserted, Limits, Repair, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("seen.store");
 //! use gowk::store::{Committed, Store, Token};
-//! use gowk::{Change, Lookup, Options};
+//! use gowk::{Batches, Lookup, Options};
 //!
 //! let store = Store::create(&path, 4, &Options::new().capacity(100_000))?;
 //! let before = store.read()?;

@@ -32,7 +32,7 @@ mod target;
 mod transaction;
 mod writer;
 
-pub use batches::Change;
+pub use batches::Batches;
 pub use inserted::Inserted;
 pub use policy::Limits;
 pub use repair::Repair;

@@ -95,9 +95,9 @@ impl Check {
             output.check_beside(file)?;
         }
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
-        let (mut found, mut all, mut selected) = (Vec::new(), 0, 0);
+        let (mut all, mut selected) = (0, 0);
         self.keys.each_batch(&mut output, |output, keys| {
-            look_up(&readers, keys, &mut found)?;
+            let found = look_up(&readers, keys)?;
             all += keys.len() as u64;
             if self.mask {
                 let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
@@ -124,20 +124,17 @@ impl Check {
 }
 
 /// Whether each key is in any of the filters and stores.
-fn look_up(readers: &[AnyReader], keys: &[Key<'_>], found: &mut Vec<bool>) -> Result<(), Failure> {
+fn look_up(readers: &[AnyReader], keys: &[Key<'_>]) -> Result<Vec<bool>, Failure> {
     if let [reader] = readers {
-        return reader.contains_batch_into(keys, found);
+        return reader.contains_batch(keys);
     }
-    found.clear();
-    found.resize(keys.len(), false);
-    let mut some = Vec::new();
+    let mut found = vec![false; keys.len()];
     for reader in readers {
         let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
         let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
-        reader.contains_batch_into(&left, &mut some)?;
-        for (index, is_there) in absent.iter().zip(&some) {
-            found.get_mut(*index).into_iter().for_each(|found| *found = *is_there);
+        for (index, is_there) in absent.iter().zip(reader.contains_batch(&left)?) {
+            found.get_mut(*index).into_iter().for_each(|found| *found = is_there);
         }
     }
-    Ok(())
+    Ok(found)
 }

@@ -14,6 +14,10 @@ use super::quantity;
 
 #[derive(Args)]
 pub(super) struct Shape {
+    /// Count copies of keys, so that they can be removed; without it the filter is a set, which keeps each key once, for good
+    #[arg(long)]
+    counting: bool,
+
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
     /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
@@ -106,7 +110,8 @@ fn limit<T: Display>(limit: Option<T>) -> String {
 
 impl Shape {
     /// The names of all of them.
-    pub(super) const ARGUMENTS: [&str; 6] = [
+    pub(super) const ARGUMENTS: [&str; 7] = [
+        "counting",
         "false_positive_rate",
         "slots_per_bucket",
         "seed",
@@ -163,9 +168,14 @@ impl Shape {
         self.false_positive_rate
     }
 
+    /// Asks that the filter or store is of the kind given, if one is.
+    pub(super) fn of_kind(&self, options: Options) -> Options {
+        if self.counting { options.counting() } else { options }
+    }
+
     pub(super) fn options(&self, capacity: u64) -> Options {
         let growth = self.growth.unwrap_or(Growth::Auto).into();
-        let mut options = Options::new().capacity(capacity).growth(growth);
+        let mut options = self.of_kind(Options::new()).capacity(capacity).growth(growth);
         if let Some(rate) = self.false_positive_rate {
             options = options.false_positive_rate(rate);
         }

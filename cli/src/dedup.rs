@@ -7,7 +7,7 @@ use clap::Args;
 use super::arguments::ThreadArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
-use super::intake::{InsertArgs, IntakeArgs, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, insert};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
@@ -71,7 +71,7 @@ impl Dedup {
         self.insert.prints = true;
         Output::check_kept()?;
         if store::is_store(&self.file) {
-            let options = self.threads.apply(gowk::Options::new());
+            let options = self.shape.of_kind(self.threads.apply(gowk::Options::new()));
             self.shape.note_ignored_by_store(self.capacity, &self.file)?;
             let given = self.intake.given(&self.file, options, &self.store, "dedup");
             let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
@@ -84,10 +84,9 @@ impl Dedup {
             self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);
             Ok(writer)
         };
-        let mut new = Vec::new();
         let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
         self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
-            insert_unique(writer, keys, &mut new, |key| output.key(key))
+            insert(writer, keys, |key| output.key(key))
         })
     }
 }

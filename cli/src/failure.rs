@@ -167,15 +167,6 @@ impl fmt::Display for WithRemedy<'_> {
                  it grow with `gowk set --growth auto`, or create a larger filter",
                 path.display()
             ),
-            Error::UnsafeRemove { path, unrecorded, other_keys } => write!(
-                f,
-                "{}: {unrecorded} inserts were answered \"seen\" and stored nothing; at most {} keys among them are \
-                 expected to be others than the key whose entry they share; `gowk remove --unsafe` removes all the \
-                 same, and loses such a key together with the one that it shares with; a filter filled by `gowk \
-                 insert --copies` alone never has such keys",
-                path.display(),
-                rounded(*other_keys)
-            ),
             Error::Damaged { path, region, page } => write!(
                 f,
                 "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
@@ -238,8 +229,6 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
     }
 }
 
-fn rounded(expected: f64) -> String {
-    if expected < 10.0 { format!("{expected:.2e}") } else { format!("{expected:.0}") }
 }
 
 fn output_remedy(error: &io::Error) -> &'static str {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use gowk::store::{Store, StoreReader};
-use gowk::{Forecast, Growth, Info, Options};
+use gowk::{Forecast, Growth, Info, Kind, Options};
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
@@ -174,15 +174,18 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         Some(rate) => format!("{} keys at a false-positive rate of {rate}", grouped(info.capacity)),
         None => format!("{} keys", grouped(info.capacity)),
     };
-    let copies = format!(
-        "{} ({} inserted, {} removed; {} inserts stored nothing)",
-        grouped(info.copies),
-        grouped(info.inserted),
-        grouped(info.removed),
-        grouped(info.unrecorded)
-    );
-    let entries =
-        format!("{} and {} digits, which count their copies", grouped(info.entries), grouped(info.digits));
+    let counting = info.kind == Kind::Counting;
+    let kind = if counting { "counting: copies of keys, which can be removed" } else { "set: each key once" };
+    let (keys, stored) = if counting {
+        let (inserted, removed) = (grouped(info.inserted), grouped(info.removed));
+        ("copies of keys", format!("{} ({inserted} inserted, {removed} removed)", grouped(info.copies)))
+    } else {
+        ("keys", grouped(info.copies))
+    };
+    let entries = match (grouped(info.entries), grouped(info.digits)) {
+        (entries, digits) if counting => format!("{entries} and {digits} digits, which count their copies"),
+        (entries, _) => entries,
+    };
     let saturated = match info.saturated {
         0 => "none".to_owned(),
         entries => format!(
@@ -198,15 +201,15 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("path", file.display().to_string()),
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
+        ("kind", kind.to_owned()),
         ("created for", made_for),
         ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
         ("last written", time(times.written)),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("generation", info.generation.to_string()),
         ("regions", regions),
-        ("copies of keys", copies),
+        (keys, stored),
         ("entries", entries),
-        ("saturated entries", saturated),
         ("load", format!("{:.4}", info.load)),
         ("bits a key", bits),
         ("false-positive rate", rate),
@@ -216,6 +219,9 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("journal", sized(info.journal_length)),
         ("growth", growth(info)),
     ];
+    if counting {
+        facts.push(("saturated entries", saturated));
+    }
     if info.shards > 1 {
         facts.insert(6, ("shard", format!("{} of {}, counted from 0", info.shard, info.shards)));
     }

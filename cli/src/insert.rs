@@ -7,14 +7,14 @@ use gowk::Options;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::intake::{InsertArgs, IntakeArgs, each, insert_unique};
+use super::intake::{InsertArgs, IntakeArgs, insert};
 use super::outcome::Outcome;
 use super::store::{self, Given, StoreArgs, TokenArgs};
 
 /// Insert keys into an existing filter
 ///
-/// A key that is found already is not stored again. Nothing is printed; `gowk dedup` prints the new keys. A filter
-/// whose keys are to be removed some day needs --copies from the start. A key that the filter has no room for is named
+/// A set stores a key unless it is found already; a counting filter (`gowk create --counting`) stores one more copy.
+/// Nothing is printed; `gowk dedup` prints the new keys. A key that the filter has no room for is named
 /// on standard error, and the rest is inserted; the exit code is 2 then.
 #[derive(Args)]
 #[command(after_help = "\
@@ -25,10 +25,6 @@ Examples:
 pub(super) struct Insert {
     /// Filter or store to insert into
     file: PathBuf,
-
-    /// Store every copy of a key; each removal takes one
-    #[arg(long)]
-    copies: bool,
 
     #[command(flatten)]
     threads: ThreadArgs,
@@ -52,20 +48,14 @@ impl Insert {
             let options = self.threads.apply(Options::new());
             let given = self.intake.given(&self.file, options, &self.store, "insert");
             let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
-            return store::insert(given, self.copies);
+            return store::insert(given);
         }
         self.store.check_absent(&self.file)?;
         self.token.check_absent(&self.file)?;
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let mut new = Vec::new();
         let options = self.threads.apply(Options::new());
         self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, _| {
-            if self.copies {
-                // One by one: after a failure it must be known which copies were stored.
-                each(keys, |key| writer.insert(key))
-            } else {
-                insert_unique(writer, keys, &mut new, |_| Ok(()))
-            }
+            insert(writer, keys, |_| Ok(()))
         })
     }
 }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use gowk::keys::{self, CommitClock, Next};
-use gowk::{Error, Options, Writer};
+use gowk::keys::{CommitClock, Next};
+use gowk::{Batches, Error, Options, Writer};
 
 use super::arguments::{AHEAD, Key, KeyArgs, KeyFeed, LockArgs, place};
 use super::failure::{Failure, HowToGoOn};
@@ -153,36 +153,36 @@ pub(super) struct Taken {
     outcome: Result<(), Failure>,
 }
 
-/// Takes keys one by one, up to the first failure. An error that concerns one key alone is none.
-pub(super) fn each(keys: &[Key<'_>], mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Taken {
-    let mut refused = Vec::new();
-    for (index, key) in keys.iter().enumerate() {
-        match take(key.key) {
-            Ok(()) => {}
-            Err(error) if error.refuses_one_key() => refused.push((index, error)),
-            Err(error) => {
-                return Taken { keys: index, new: index as u64, refused, outcome: Err(error.into()) };
-            }
-        }
-    }
-    Taken { keys: keys.len(), new: keys.len() as u64, refused, outcome: Ok(()) }
-}
-
-/// Inserts keys that are not there yet, and hands the new ones to `tell`, in their order. Where the filter fails, `tell`
-/// also gets those that were stored before.
-pub(super) fn insert_unique(
+/// Inserts keys, and hands the new ones to `tell`, in their order. Where the filter fails, `tell` also gets those that were
+/// stored before.
+pub(super) fn insert(
     writer: &mut Writer,
     keys: &[Key<'_>],
-    new: &mut Vec<bool>,
     mut tell: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Taken {
-    let inserted = keys::insert_unique(writer, keys, new);
-    match keys::selected(keys, new).try_for_each(|key| tell(key.record)).and_then(|()| Ok(inserted?)) {
-        Ok(refused) => {
-            let new = new.iter().filter(|new| **new).count() as u64;
-            Taken { keys: keys.len(), new, refused, outcome: Ok(()) }
-        }
+    let mut mask = vec![false; keys.len()];
+    let inserted =
+        writer.insert_each(keys, |index| mask.get_mut(index).into_iter().for_each(|new| *new = true));
+    let (mut told, mut new) = (Ok(()), 0);
+    for (key, _) in keys.iter().zip(mask).filter(|(_, is_new)| *is_new) {
+        new += 1;
+        told = told.and_then(|()| tell(key.record));
+    }
+    match told.and_then(|()| Ok(inserted?)) {
+        Ok(refused) => Taken { keys: keys.len(), new, refused, outcome: Ok(()) },
         Err(failure) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
+    }
+}
+
+/// Removes one copy of each key, and adds those that had none to `absent`.
+pub(super) fn remove(writer: &mut Writer, keys: &[Key<'_>], absent: &mut u64) -> Taken {
+    let mut removed = 0;
+    match writer.remove_each(keys, |_| removed += 1) {
+        Ok(()) => {
+            *absent += keys.len() as u64 - removed;
+            Taken { keys: keys.len(), new: 0, refused: Vec::new(), outcome: Ok(()) }
+        }
+        Err(error) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(error.into()) },
     }
 }
 

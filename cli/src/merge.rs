@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Error, Merge, Options, Reader, Writer};
+use gowk::{Error, Options, Reader, Writer};
 
 use super::arguments::{LockArgs, ReadArgs};
 use super::bar::Bar;
@@ -12,14 +12,16 @@ use super::outcome::Outcome;
 
 /// Store all keys of other filters in a filter, without the keys
 ///
-/// All of them must have the same seed, slots per bucket and shard, and regions that are a power of two apart: make
+/// Sets give their union. Of counting filters, the copies of each key add up.
+///
+/// All of them must have the same kind, seed, slots per bucket and shard, and regions that are a power of two apart: make
 /// each with `gowk create --like` another. FILE is made like the first OTHER if it is not there. It doubles where there
 /// is no room. One commit at the end publishes all, or nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  gowk merge all.gowk monday.gowk tuesday.gowk         keys of either; removal is refused if they have any in common
-  gowk merge --sum spam.gowk reports.gowk              copies add up, and may be removed")]
+  gowk merge all.gowk monday.gowk tuesday.gowk         keys of any of them
+  gowk merge spam.gowk reports.gowk                    counting filters: copies add up")]
 pub(super) struct MergeFilters {
     /// Filter to store the keys in
     file: PathBuf,
@@ -27,10 +29,6 @@ pub(super) struct MergeFilters {
     /// Filters whose keys are stored; they are only read
     #[arg(required = true, value_name = "OTHER")]
     others: Vec<PathBuf>,
-
-    /// Add up the copies of each key, in place of storing those that are not there yet
-    #[arg(long)]
-    sum: bool,
 
     #[command(flatten)]
     read: ReadArgs,
@@ -45,10 +43,9 @@ impl MergeFilters {
         let others: Vec<Reader> =
             self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;
         let mut writer = self.open(&others)?;
-        let mode = if self.sum { Merge::Sum } else { Merge::Union };
         for other in &others {
             let bar = Bar::new("merging");
-            writer.merge_with(other, mode, &mut |done, all| bar.tell(done, all))?;
+            writer.merge_with(other, &mut |done, all| bar.tell(done, all))?;
         }
         writer.commit()?;
         writer.close()?;

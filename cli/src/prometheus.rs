@@ -31,7 +31,7 @@ const fn counter(name: &'static str, help: &'static str, value: fn(&Info) -> f64
     Metric { name, kind: "counter", help, value }
 }
 
-const METRICS: [Metric; 15] = [
+const METRICS: [Metric; 14] = [
     gauge("gowk_entries", "Slots that hold an entry.", |info| info.entries as f64),
     gauge("gowk_slots", "Slots of all buckets.", |info| info.slots as f64),
     gauge("gowk_load_ratio", "Slots in use, divided by all slots.", |info| info.load),
@@ -56,9 +56,8 @@ const METRICS: [Metric; 15] = [
         info.forecast.len() as f64
     }),
     gauge("gowk_quarantined_buckets", "Buckets given up by repair.", |info| info.quarantined_buckets as f64),
-    counter("gowk_inserted_total", "Entries ever stored by inserts.", |info| info.inserted as f64),
-    counter("gowk_removed_total", "Entries removed.", |info| info.removed as f64),
-    counter("gowk_unrecorded_inserts_total", "Inserts that stored no entry.", |info| info.unrecorded as f64),
+    counter("gowk_inserted_total", "Copies ever stored by inserts; in a set, keys.", |info| info.inserted as f64),
+    counter("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
 ];
 
 /// All metrics of all filters; those of one name together, as the format asks.

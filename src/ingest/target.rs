@@ -12,7 +12,7 @@ use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
 use super::job::Job;
 use crate::store::{Committed, Store, Token, Update, Version};
-use crate::{Change, Info, Inserted, Metadata, Options, Writer};
+use crate::{Batches, Info, Inserted, Metadata, Options, Writer};
 
 pub(super) enum Target {
     Filter(Box<Writer>),

@@ -2,10 +2,10 @@
 
 use super::error::{Error, Result};
 use super::update::{Deed, Update};
-use crate::{Change, Error as FilterError, Key, KeyHash, Kind};
+use crate::{Batches, Error as FilterError, Key, KeyHash, Kind};
 
 /// Works on as many threads as [`Options::threads`](crate::Options::threads) says, each with a shard of its own.
-impl Change for Update {
+impl Batches for Update {
     type Error = Error;
 
     #[inline]

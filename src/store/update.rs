@@ -21,7 +21,7 @@ use crate::Options;
 use crate::disk::Disk;
 use crate::error::IoContext;
 use crate::system::new_uuid;
-use crate::{Change as _, Error as FilterError, Info, Key, KeyHash, Writer};
+use crate::{Batches as _, Error as FilterError, Info, Key, KeyHash, Writer};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;

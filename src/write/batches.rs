@@ -26,7 +26,7 @@ const CHUNK: usize = 1 << 20;
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("words.gowk");
-/// use gowk::Change;
+/// use gowk::Batches;
 ///
 /// let mut words = gowk::Options::new().counting().open(&path)?;
 /// let inserted = words.insert_batch(&["to", "be", "or", "not", "to", "be"])?;
@@ -37,7 +37,7 @@ const CHUNK: usize = 1 << 20;
 /// # words.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Change {
+pub trait Batches {
     /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
     type Error;
 
@@ -105,7 +105,7 @@ pub trait Change {
 }
 
 /// Hashes the keys of an iterator, and hands the hashes to `take`, many at a time.
-fn in_chunks<C: Change + ?Sized, K: Key>(
+fn in_chunks<C: Batches + ?Sized, K: Key>(
     to: &mut C,
     keys: impl IntoIterator<Item = K>,
     mut take: impl FnMut(&mut C, &[KeyHash]) -> Result<(), C::Error>,
@@ -123,7 +123,7 @@ fn in_chunks<C: Change + ?Sized, K: Key>(
     }
 }
 
-impl Change for Writer {
+impl Batches for Writer {
     type Error = Error;
 
     #[inline]

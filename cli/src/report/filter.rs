@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gowk::{Forecast, Info, Options, Report};
+use gowk::{Forecast, Info, Kind, Options, Report};
 
 use super::super::bar::Bar as Progress;
 use super::super::failure::Failure;
@@ -40,7 +40,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     let mut facts = vec![
-        ("copies of keys", grouped(info.copies)),
+        (if info.kind == Kind::Set { "keys" } else { "copies of keys" }, grouped(info.copies)),
         ("entries", grouped(info.entries)),
         ("slots in use", percent(info.load)),
         ("false-positive rate", chance(info.expected_false_positive_rate)),

@@ -34,7 +34,7 @@ pub(super) struct Create {
 
     /// Divide this filter into the shards; the store answers as the filter does. It has the filter's seed and limits
     #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["capacity", "false_positive_rate", "slots_per_bucket", "seed", "growth"])]
+    #[arg(conflicts_with_all = ["capacity", "counting", "false_positive_rate", "slots_per_bucket", "seed", "growth"])]
     #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate"])]
     from: Option<PathBuf>,
 

@@ -1,6 +1,6 @@
 //! `gowk dedup` into a store.
 
-use gowk::keys;
+use gowk::Batches;
 
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
@@ -9,11 +9,10 @@ use super::intake::{Given, Intake, Taken};
 /// Prints keys that were not in the store, and commits them. A run with a token that was committed before prints what
 /// the first one printed.
 pub(in super::super) fn dedup(given: Given<'_>) -> Result<Outcome, Failure> {
-    let mut new = Vec::new();
     Intake::open(given)?.run(|update, keys, output| {
-        let refused = update.insert_unique_batch_into(keys, &mut new)?;
-        keys::count_refused(&refused, &mut new);
-        keys::selected(keys, &new).try_for_each(|key| output.key(key.record))?;
-        Ok(Taken::of(&new, refused))
+        let inserted = update.insert_batch(keys)?;
+        let new = keys.iter().enumerate().filter(|(index, _)| inserted.is_new(*index));
+        new.map(|(_, key)| key).try_for_each(|key| output.key(key.record))?;
+        Ok(Taken::of(inserted))
     })
 }

@@ -11,9 +11,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gowk::keys::{self, Next};
+use gowk::keys::Next;
 use gowk::store::{Change, Committed, Store, Token, Update, Version};
-use gowk::{Error, Options};
+use gowk::{Batches, Error, Inserted, Options};
 use indicatif::ProgressBar;
 
 use super::super::arguments::{self, Key, KeyArgs, KeyFeed, Piece};
@@ -116,9 +116,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// One answer a key: whether it is new.
-    pub(super) fn of(new: &[bool], refused: Vec<(usize, Error)>) -> Self {
-        Self { new: new.iter().filter(|new| **new).count() as u64, refused }
+    pub(super) fn of(inserted: Inserted) -> Self {
+        Self { new: inserted.new_keys() as u64, refused: inserted.into_refused() }
     }
 }
 
@@ -321,31 +320,17 @@ fn place(store: &Store, token: Option<&Token>) -> Result<Place, Failure> {
 }
 
 /// `gowk insert` into a store.
-pub(in super::super) fn insert(given: Given<'_>, copies: bool) -> Result<Outcome, Failure> {
-    let mut new = Vec::new();
-    Intake::open(given)?.run(|update, keys, _| {
-        if copies {
-            let refused = update.insert_batch(keys)?;
-            return Ok(Taken { new: keys.len() as u64, refused });
-        }
-        let refused = update.insert_unique_batch_into(keys, &mut new)?;
-        keys::count_refused(&refused, &mut new);
-        Ok(Taken::of(&new, refused))
-    })
+pub(in super::super) fn insert(given: Given<'_>) -> Result<Outcome, Failure> {
+    Intake::open(given)?.run(|update, keys, _| Ok(Taken::of(update.insert_batch(keys)?)))
 }
 
 /// `gowk remove` from a store.
-pub(in super::super) fn remove(given: Given<'_>, unchecked: bool) -> Result<Outcome, Failure> {
+pub(in super::super) fn remove(given: Given<'_>) -> Result<Outcome, Failure> {
     let name = given.store.display().to_string();
-    let (mut all, mut absent, mut removed) = (0, 0, Vec::new());
+    let (mut all, mut absent) = (0, 0);
     let outcome = Intake::open(given)?.run(|update, keys, _| {
-        if unchecked {
-            update.remove_unchecked_batch_into(keys, &mut removed)?;
-        } else {
-            update.remove_batch_into(keys, &mut removed)?;
-        }
         all += keys.len();
-        absent += removed.iter().filter(|removed| !**removed).count();
+        absent += update.remove_batch(keys)?.iter().filter(|removed| !**removed).count();
         Ok(Taken::default())
     });
     match outcome? {

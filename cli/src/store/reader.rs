@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gowk::store::{Store, StoreReader};
-use gowk::{Options, Reader, SlotsPerBucket};
+use gowk::{Key, Lookup, Options, Reader, SlotsPerBucket};
 
 use super::super::bar::Bar;
 use super::super::failure::Failure;
@@ -24,14 +24,10 @@ impl AnyReader {
         Ok(Self::Filter(options.read(path)?))
     }
 
-    pub(in super::super) fn contains_batch_into<K: AsRef<[u8]> + Sync>(
-        &self,
-        keys: &[K],
-        found: &mut Vec<bool>,
-    ) -> Result<(), Failure> {
+    pub(in super::super) fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>, Failure> {
         match self {
-            Self::Filter(reader) => Ok(reader.contains_batch_into(keys, found)?),
-            Self::Store(_, reader) => Ok(reader.contains_batch_into(keys, found)?),
+            Self::Filter(reader) => Ok(reader.contains_batch(keys)?),
+            Self::Store(_, reader) => Ok(reader.contains_batch(keys)?),
         }
     }
 
