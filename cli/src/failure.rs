@@ -229,8 +229,6 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
     }
 }
 
-}
-
 fn output_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",

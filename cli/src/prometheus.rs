@@ -56,7 +56,9 @@ const METRICS: [Metric; 14] = [
         info.forecast.len() as f64
     }),
     gauge("gowk_quarantined_buckets", "Buckets given up by repair.", |info| info.quarantined_buckets as f64),
-    counter("gowk_inserted_total", "Copies ever stored by inserts; in a set, keys.", |info| info.inserted as f64),
+    counter("gowk_inserted_total", "Copies ever stored by inserts; in a set, keys.", |info| {
+        info.inserted as f64
+    }),
     counter("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
 ];
 
