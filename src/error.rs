@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cuckoo::Kind;
+use crate::format::KeyRules;
 
 pub use kind::ErrorKind;
 
@@ -258,6 +259,20 @@ pub enum Error {
         op: &'static str,
     },
 
+    /// The filter or store was created with other rules for keys than those asked for.
+    #[error(
+        "{}: takes keys {}, and {wanted} was asked for; leave that option out, or create another filter with it",
+        path.display(), found.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
+    )]
+    KeyRules {
+        /// The filter file, or the store's folder.
+        path: PathBuf,
+        /// The rules there; `None` if this build does not know them.
+        found: Option<KeyRules>,
+        /// The rules asked for.
+        wanted: KeyRules,
+    },
+
     /// A writer was closed with changes that were never committed. They are lost.
     #[error(
         "{}: closed with changes that were not committed, and are lost; call `commit` before `close` to keep \
@@ -470,6 +485,9 @@ pub enum Difference {
     /// The shard, and the one that it should be.
     #[error("holds shard {0}, not {1}")]
     Shard(u64, u64),
+    /// The rules for keys.
+    #[error("has other rules for keys")]
+    KeyRules,
     /// An entry of the metadata.
     #[error("has another value for the metadata `{0}`")]
     Metadata(String),
@@ -478,7 +496,7 @@ pub enum Difference {
 impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
-            Self::Kind(..) | Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
+            Self::Kind(..) | Self::KeyRules | Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
                 "make the next filter like the other"
             }
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",

@@ -12,6 +12,7 @@
 
 mod checks;
 pub(crate) mod frame;
+mod key_rules;
 mod layout;
 mod metadata;
 mod page;
@@ -23,6 +24,7 @@ pub(crate) use layout::{
     LIVE_METADATA_LENGTH, LIVE_SEQUENCES, LIVE_STATE, MAGIC, METADATA_LIMIT, PAGE, PAGES_PER_REGION, PageId,
     REGION, STATE_IDLE, STATE_IN_USE, SUPERBLOCK, VERSION,
 };
+pub use key_rules::{Case, KeyRules};
 pub use metadata::Metadata;
 pub use page::DamagedPage;
 pub(crate) use page::{Page, Sealer, tally};

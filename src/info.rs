@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cuckoo::{Counts, HashKind, Kind, Seed, SlotsPerBucket};
-use crate::format::{Geometry, Growth, Identity, Policy};
+use crate::format::{Geometry, Growth, Identity, KeyRules, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
 const FORECAST: usize = 8;
@@ -26,6 +26,9 @@ pub struct Info {
     /// What the filter is.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::kind"))]
     pub kind: Kind,
+    /// What the tool and jobs make of a key before it counts; `None` if this build does not know these rules.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "text::key_rules"))]
+    pub key_rules: Option<KeyRules>,
     /// Who hashes the keys.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::hash"))]
     pub hash: HashKind,
@@ -116,7 +119,7 @@ mod text {
     use serde::Serializer;
 
     use crate::cuckoo::{HashKind, Kind, SlotsPerBucket};
-    use crate::format::Growth;
+    use crate::format::{Growth, KeyRules};
 
     pub(super) fn format<S: Serializer>((major, minor): &(u16, u16), to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{major}.{minor}"))
@@ -132,6 +135,14 @@ mod text {
 
     pub(super) fn kind<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(kind.name())
+    }
+
+    /// As in the file: `trim ignore-case=ascii`; empty for keys as they are.
+    pub(super) fn key_rules<S: Serializer>(rules: &Option<KeyRules>, to: S) -> Result<S::Ok, S::Error> {
+        match rules {
+            Some(rules) => to.serialize_some(&rules.encode()),
+            None => to.serialize_none(),
+        }
     }
 
     pub(super) fn hash<S: Serializer>(kind: &HashKind, to: S) -> Result<S::Ok, S::Error> {
@@ -179,6 +190,7 @@ pub(crate) struct Facts {
     pub(crate) counts: Counts,
     pub(crate) commit: u64,
     pub(crate) journal_length: u64,
+    pub(crate) key_rules: Option<KeyRules>,
 }
 
 fn limit<T: PartialEq + Default>(value: T) -> Option<T> {
@@ -187,7 +199,7 @@ fn limit<T: PartialEq + Default>(value: T) -> Option<T> {
 
 impl From<Facts> for Info {
     fn from(facts: Facts) -> Self {
-        let Facts { identity, policy, counts, commit, journal_length } = facts;
+        let Facts { identity, policy, counts, commit, journal_length, key_rules } = facts;
         let geometry = identity.geometry;
         let width = geometry.slots;
         let slots = geometry.slots_in_all();
@@ -196,6 +208,7 @@ impl From<Facts> for Info {
             format: crate::format::VERSION,
             uuid: identity.uuid,
             kind: identity.kind,
+            key_rules,
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: width,

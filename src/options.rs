@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cuckoo::{HashKind, KeyHasher, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
-use crate::format::{Geometry, Growth, Identity, Policy};
+use crate::format::{Geometry, Growth, Identity, KeyRules, Metadata, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
 
 pub use plan::Plan;
@@ -66,6 +66,7 @@ pub struct Options {
     slots: Option<SlotsPerBucket>,
     seed: Option<Seed>,
     kind: Option<Kind>,
+    key_rules: Option<KeyRules>,
     hash: HashKind,
     shard: Shard,
     growth: Growth,
@@ -140,6 +141,7 @@ impl Options {
             slots: None,
             seed: None,
             kind: None,
+            key_rules: None,
             hash: HashKind::Xxh3,
             shard: Shard::WHOLE,
             growth: Growth::Auto,
@@ -197,6 +199,13 @@ impl Options {
         self
     }
 
+    /// Creation: what the tool and ingest jobs make of a key before it counts; keys are taken as they are unless given. Kept
+    /// in the filter's metadata. An existing filter with other rules is refused with [`Error::KeyRules`].
+    pub fn key_rules(mut self, rules: KeyRules) -> Self {
+        self.key_rules = Some(rules);
+        self
+    }
+
     /// Creation: who hashes the keys.
     pub fn hash(mut self, hash: HashKind) -> Self {
         self.hash = hash;
@@ -204,7 +213,12 @@ impl Options {
     }
 
     /// Creation: as another filter was created.
-    pub(crate) fn designed_as(self, identity: &Identity, policy: &Policy) -> Self {
+    pub(crate) fn designed_as(
+        self,
+        identity: &Identity,
+        policy: &Policy,
+        key_rules: Option<KeyRules>,
+    ) -> Self {
         let Identity { kind, hasher, geometry, .. } = identity;
         let limit = |rate: f64| (rate != 0.0).then_some(rate);
         Self {
@@ -214,6 +228,7 @@ impl Options {
             rate_of_like: limit(policy.requested_rate),
             seed: Some(Seed::new(hasher.seed)),
             kind: Some(*kind),
+            key_rules,
             hash: hasher.kind,
             shard: geometry.shard,
             growth: policy.growth,
@@ -426,10 +441,33 @@ impl Options {
         }
     }
 
-    /// [`Error::Kind`] if an existing filter is of another kind than these options ask for, and [`Error::Rate`] if it has a
-    /// higher rate.
-    pub(crate) fn check_fits(&self, path: &Path, identity: &Identity) -> Result<()> {
+    /// [`Error::KeyRules`] if an existing filter or store has other rules than these options ask for.
+    pub(crate) fn check_key_rules(&self, path: &Path, found: Option<KeyRules>) -> Result<()> {
+        match self.key_rules {
+            Some(wanted) if found != Some(wanted) => {
+                Err(Error::KeyRules { path: path.to_owned(), found, wanted })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The rules for keys that a new filter or store gets.
+    pub(crate) fn new_key_rules(&self) -> KeyRules {
+        self.key_rules.unwrap_or_default()
+    }
+
+    /// The metadata that a new filter begins with.
+    pub(crate) fn first_metadata(&self) -> Metadata {
+        let mut metadata = Metadata::default();
+        self.new_key_rules().store(&mut metadata);
+        metadata
+    }
+
+    /// [`Error::Kind`] if an existing filter is of another kind than these options ask for, [`Error::KeyRules`] if it has
+    /// other rules for keys, and [`Error::Rate`] if it has a higher rate.
+    pub(crate) fn check_fits(&self, path: &Path, identity: &Identity, metadata: &Metadata) -> Result<()> {
         self.check_kind(path, identity.kind)?;
+        self.check_key_rules(path, KeyRules::of(metadata))?;
         let rate = identity.geometry.slots.false_positive_rate();
         match self.rate {
             Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),

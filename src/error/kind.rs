@@ -123,6 +123,7 @@ impl Error {
             | Self::OtherShard { .. }
             | Self::MountPoint { .. }
             | Self::NotSealed { .. }
+            | Self::KeyRules { .. }
             | Self::HardLinks { .. }
             | Self::MetadataFull { .. }
             | Self::Shrink { .. }

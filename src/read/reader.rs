@@ -17,7 +17,7 @@ use super::view::View;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
-use crate::format::Metadata;
+use crate::format::{KeyRules, Metadata, Superblock};
 use crate::format::frame::HEADER;
 use crate::info::{Facts, Info};
 use crate::options::Options;
@@ -83,6 +83,7 @@ impl Reader {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
         events::opened(&files.data, "read");
+        options.check_key_rules(&files.data, KeyRules::of(&view.superblock.metadata))?;
         let hasher = view.hasher();
         let view = Arc::new(view);
         if options.follow {
@@ -156,13 +157,14 @@ impl Reader {
         };
         self.look(|view| {
             let copy = view.last_live_copy()?;
-            Some(copy.map(|(copy, _)| {
+            Some(copy.map(|(copy, metadata)| {
                 Info::from(Facts {
                     identity: view.superblock.identity,
                     policy: view.superblock.policy,
                     counts: copy.counts,
                     commit: copy.commit,
                     journal_length,
+                    key_rules: KeyRules::of(&metadata),
                 })
             }))
         })
@@ -340,7 +342,8 @@ impl Options {
     /// Fails with whatever is wrong with a file that has taken the other's place.
     pub fn like(other: &Reader) -> Result<Self> {
         let view = other.view()?;
-        Ok(Self::new().designed_as(&view.superblock.identity, &view.superblock.policy))
+        let Superblock { identity, policy, metadata, .. } = &view.superblock;
+        Ok(Self::new().designed_as(identity, policy, KeyRules::of(metadata)))
     }
 
     /// Opens the filter for reading.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
 use crate::cuckoo::{KeyHasher, Seed};
-use crate::{Growth, HashKind, KeyHash, Kind, Options, SlotsPerBucket};
+use crate::{Growth, HashKind, KeyHash, KeyRules, Kind, Options, SlotsPerBucket};
 
 /// Shards that a store has at most.
 pub(super) const MAX_SHARDS: u32 = 65_536;
@@ -22,6 +22,8 @@ pub struct Description {
     pub shards: u32,
     /// What all shards are.
     pub kind: Kind,
+    /// What the tool and jobs make of a key before it counts.
+    pub key_rules: KeyRules,
     /// Who hashes the keys.
     pub hash: HashKind,
     /// The seed of the hash, in all shards. It is secret wherever others choose the keys.
@@ -47,6 +49,8 @@ struct Raw {
     uuid: String,
     shards: u32,
     kind: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    keys: String,
     hash: String,
     seed: String,
     slots: u32,
@@ -72,6 +76,7 @@ impl Description {
             uuid: identity.uuid,
             shards,
             kind: identity.kind,
+            key_rules: options.new_key_rules(),
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: identity.geometry.slots,
@@ -91,6 +96,7 @@ impl Description {
             uuid: hex(&self.uuid),
             shards: self.shards,
             kind: self.kind.name().to_owned(),
+            keys: self.key_rules.encode(),
             hash: hash_name(self.hash).to_owned(),
             seed: self.seed.get().to_string(),
             slots: self.slots_per_bucket.get(),
@@ -112,7 +118,7 @@ impl Description {
         let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
         let options =
             Options::new().capacity(capacity).seed(self.seed.get()).hash(self.hash).growth(self.growth);
-        let options = options.kind(self.kind).shard(shard.into(), self.shards.into());
+        let options = options.kind(self.kind).key_rules(self.key_rules).shard(shard.into(), self.shards.into());
         let options = match self.requested_false_positive_rate {
             Some(rate) => options.false_positive_rate(rate),
             None => options.slots_per_bucket(self.slots_per_bucket),
@@ -161,6 +167,8 @@ impl Raw {
         }
         let kind = Kind::from_name(&self.kind)
             .ok_or_else(|| field("kind", self.kind.clone(), "`set` or `counting`"))?;
+        let key_rules = KeyRules::decode(self.keys.as_bytes())
+            .ok_or_else(|| field("keys", self.keys.clone(), "rules that this gowk knows"))?;
         let hash = [HashKind::Xxh3, HashKind::Caller].into_iter().find(|hash| hash_name(*hash) == self.hash);
         let hash = hash.ok_or_else(|| field("hash", self.hash.clone(), "`xxh3` or `caller`"))?;
         let seed = self.seed.parse::<u64>().ok().filter(|seed| seed.to_string() == self.seed);
@@ -189,6 +197,7 @@ impl Raw {
             uuid,
             shards: self.shards,
             kind,
+            key_rules,
             hash,
             seed: Seed::new(seed),
             slots_per_bucket: slots,
@@ -241,6 +250,7 @@ mod tests {
             uuid: hex(&[7; 16]),
             shards: 4,
             kind: "set".to_owned(),
+            keys: String::new(),
             hash: "xxh3".to_owned(),
             seed: "1".to_owned(),
             slots: 4,
@@ -252,7 +262,8 @@ mod tests {
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 13] = [
+        let wrong: [(&str, Change); 14] = [
+            ("keys", |raw| raw.keys = "upper".to_owned()),
             ("kind", |raw| raw.kind = "bag".to_owned()),
             ("uuid", |raw| raw.uuid.push('0')),
             ("shards", |raw| raw.shards = 0),

@@ -30,6 +30,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     let Some(bytes) = read(&files.description)? else { return Err(Error::NotAStore { path: files.root }) };
     let description = Description::decode(&files.description, &bytes)?;
     options.check_kind(&files.root, description.kind)?;
+    options.check_key_rules(&files.root, Some(description.key_rules))?;
     Ok(Store { files, description, options: options.clone(), copies: None })
 }
 

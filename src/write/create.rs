@@ -67,7 +67,8 @@ impl Writer {
         let OpenedToWrite { published, journal, lock } =
             open_writer(&files, &options.disk, options.verify, options.wait)?;
         let writer = Self::over(files, options, published, journal, lock);
-        options.check_fits(&writer.files.data, writer.state()?.transaction.work.identity())?;
+        let transaction = &writer.state()?.transaction;
+        options.check_fits(&writer.files.data, transaction.work.identity(), &transaction.metadata)?;
         events::opened(&writer.files.data, "write");
         Ok(writer)
     }
@@ -96,7 +97,7 @@ impl Writer {
         };
         if force && files.inode()?.is_some() {
             let fill = |files: &Files, model: &Rights| empty(files, Some(model));
-            let mut writer = Self::replace(files, options, policy, Metadata::default(), fill)?;
+            let mut writer = Self::replace(files, options, policy, options.first_metadata(), fill)?;
             writer.commit()?;
             return Ok(writer);
         }
@@ -106,7 +107,7 @@ impl Writer {
         // Checked before a lock file is made for nothing, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
         let fill = |files: &Files| empty(files, None);
-        Self::create_filled(files, options, policy, Metadata::default(), fill)
+        Self::create_filled(files, options, policy, options.first_metadata(), fill)
     }
 
     /// Creates a filter whose first commit publishes the file that `fill` makes, with the counts of what is in it.
@@ -121,9 +122,9 @@ impl Writer {
         let (file, counts) = fill(&files)?;
         let identity = file.identity;
         events::created(&files.data, identity.geometry.regions());
-        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let committed =
-            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
+            Committed { commit: 0, counts: Counts::default(), metadata: metadata.clone(), identity };
+        let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let open = WriterState { transaction, committed, policy, journal: None, lock: Some(lock) };
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() })
     }

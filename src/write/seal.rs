@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::cuckoo::Counts;
 use crate::error::{Error, Result};
 use crate::file::{Flush, UnpublishedFile};
-use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
+use crate::format::{Identity, KeyRules, Metadata, Policy, Superblock, check_counts};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::read::{Reader, copy_regions};
@@ -29,11 +29,8 @@ impl Options {
             let (identity, policy) = self.design(path)?;
             let identity = Identity { uuid, ..identity };
             let file = UnpublishedFile::create(&files, &self.disk, identity, None)?;
-            let transaction = Transaction::new(
-                Work::Unpublished(Box::new(file), None),
-                Counts::default(),
-                Metadata::default(),
-            );
+            let work = Work::Unpublished(Box::new(file), None);
+            let transaction = Transaction::new(work, Counts::default(), self.first_metadata());
             return Ok(Writer::private(files, self, transaction, policy));
         };
         let view = source.view()?;
@@ -71,6 +68,7 @@ impl Writer {
         let Transaction { work, metadata, .. } = transaction;
         let Work::Unpublished(mut file, None) = work else { return Err(poisoned()) };
         let identity = file.identity;
+        let key_rules = KeyRules::of(&metadata);
         check_counts(&self.files.data, &counts, &identity)?;
         let commit = 1;
         let copy = live_copy(commit, counts, &metadata, &self.files)?;
@@ -80,6 +78,6 @@ impl Writer {
         file.sync()?;
         file.rename(true)?;
         file.into_sealed();
-        Ok(Info::from(Facts { identity, policy, counts, commit, journal_length: 0 }))
+        Ok(Info::from(Facts { identity, policy, counts, commit, journal_length: 0, key_rules }))
     }
 }
