@@ -496,9 +496,12 @@ pub enum Difference {
 impl Difference {
     const fn remedy(&self) -> &'static str {
         match self {
-            Self::Kind(..) | Self::KeyRules | Self::Hash | Self::Seed | Self::Slots(..) | Self::Regions(..) => {
-                "make the next filter like the other"
-            }
+            Self::Kind(..)
+            | Self::KeyRules
+            | Self::Hash
+            | Self::Seed
+            | Self::Slots(..)
+            | Self::Regions(..) => "make the next filter like the other",
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",
             Self::Metadata(_) => "make the two equal, or remove one",
         }

@@ -19,12 +19,12 @@ mod page;
 mod superblock;
 
 pub(crate) use checks::{RawSuperblocks, Superblocks, check_counts};
+pub use key_rules::{Case, KeyRules};
 pub(crate) use layout::{
     BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA,
     LIVE_METADATA_LENGTH, LIVE_SEQUENCES, LIVE_STATE, MAGIC, METADATA_LIMIT, PAGE, PAGES_PER_REGION, PageId,
     REGION, STATE_IDLE, STATE_IN_USE, SUPERBLOCK, VERSION,
 };
-pub use key_rules::{Case, KeyRules};
 pub use metadata::Metadata;
 pub use page::DamagedPage;
 pub(crate) use page::{Page, Sealer, tally};

@@ -16,12 +16,12 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
-use gowk::Options;
 use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
+use gowk::{KeyRules, Options};
 
 use super::decode::Decoder;
 use super::failure::Failure;
-use super::field::{FieldArgs, Fields, Keyed};
+use super::field::{FieldArgs, Fields, Keyed, RuleArgs};
 use super::output::{self, Output};
 use super::quantity;
 
@@ -204,6 +204,9 @@ pub(super) struct KeyArgs {
 
     #[command(flatten)]
     fields: FieldArgs,
+
+    #[command(flatten)]
+    pub(super) rules: RuleArgs,
 }
 
 #[derive(Args)]
@@ -303,14 +306,15 @@ impl KeyArgs {
         })
     }
 
-    /// Starts to read the keys.
-    pub(super) fn start(&self) -> Result<Source, Failure> {
+    /// Starts to read the keys, for a filter with these rules.
+    pub(super) fn start(&self, rules: KeyRules) -> Result<Source, Failure> {
+        let fields = self.fields.clone().with(rules);
         let read = Arc::new(AtomicU64::new(0));
         if !self.given().is_empty() {
             self.point_out_files();
             let mut batch = Batch::default();
-            self.given().iter().for_each(|key| batch.push(&self.fields.normal(key.as_bytes())));
-            let records = (!self.fields.is_plain()).then(|| {
+            self.given().iter().for_each(|key| batch.push(&rules.normal(key.as_bytes())));
+            let records = (!fields.is_plain()).then(|| {
                 let mut records = Batch::default();
                 self.given().iter().for_each(|key| records.push(key.as_bytes()));
                 (records, (1..=self.given().len() as u64).collect())
@@ -322,7 +326,7 @@ impl KeyArgs {
         let separator = self.separator();
         let standard = || PathBuf::from("-");
         let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
-        let (plain, fields) = (self.plain, self.fields.clone());
+        let plain = self.plain;
         let bytes = inputs.iter().map(|input| length(input)).sum();
         let counter = read.clone();
         let read_all = move |to: &_| {
@@ -333,14 +337,15 @@ impl KeyArgs {
         Ok(Source { feed, read, bytes })
     }
 
-    /// Hands all keys to `take`, some at a time, until it wants no more. What it has written is flushed whenever there
+    /// Hands all keys, of filters with these rules, to `take`, some at a time, until it wants no more. What it has written is flushed whenever there
     /// are no keys yet, and at the end.
     pub(super) fn each_batch(
         &self,
+        rules: KeyRules,
         output: &mut Output,
         mut take: impl FnMut(&mut Output, &[Key<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        let mut feed = self.start()?.feed;
+        let mut feed = self.start(rules)?.feed;
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,

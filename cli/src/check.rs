@@ -88,15 +88,22 @@ impl Check {
             Damage::Present => OnDamage::Present,
         };
         let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
+        let options = self.keys.rules.apply(options);
         let mut output = Output::standard(self.keys.separator())?;
-        let mut readers = Vec::new();
+        let (mut readers, mut rules) = (Vec::new(), None);
         for file in std::iter::once(&self.file).chain(&self.filter) {
-            readers.push(AnyReader::open(file, &options)?);
+            let reader = AnyReader::open(file, &options)?;
+            let found = reader.key_rules(file)?;
+            if *rules.get_or_insert(found) != found {
+                let (file, other) = (file.clone(), self.file.clone());
+                return Err(Failure::OtherRules { file, other });
+            }
+            readers.push(reader);
             output.check_beside(file)?;
         }
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
-        self.keys.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(rules.unwrap_or_default(), &mut output, |output, keys| {
             let found = look_up(&readers, keys)?;
             all += keys.len() as u64;
             if self.mask {

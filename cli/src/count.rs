@@ -38,11 +38,12 @@ pub(super) struct Count {
 impl Count {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         self.keys.check()?;
-        let reader = AnyReader::open(&self.file, &self.read.apply(Options::new()))?;
+        let options = self.keys.rules.apply(self.read.apply(Options::new()));
+        let reader = AnyReader::open(&self.file, &options)?;
         let mut output = Output::standard(self.keys.separator())?;
         output.check_beside(&self.file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
-        self.keys.each_batch(&mut output, |output, keys| {
+        self.keys.each_batch(reader.key_rules(&self.file)?, &mut output, |output, keys| {
             keys.iter().try_for_each(|key| {
                 let copies = reader.count(key.key)?;
                 at_least += u64::from(copies == highest);

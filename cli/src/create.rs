@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::arguments::LockArgs;
 use super::creation::{Shape, refused};
 use super::failure::Failure;
+use super::field::RuleArgs;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
@@ -42,11 +43,15 @@ pub(super) struct Create {
     capacity: Option<u64>,
 
     /// Make it like this filter, so that the two can be merged: same seed, slots, regions at creation and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS, conflicts_with = "capacity")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS)]
+    #[arg(conflicts_with_all = ["capacity", "trim", "ignore_case"])]
     like: Option<PathBuf>,
 
     #[command(flatten)]
     shape: Shape,
+
+    #[command(flatten)]
+    rules: RuleArgs,
 
     /// Replace an existing filter, and forget its keys
     #[arg(long)]
@@ -89,7 +94,7 @@ impl Create {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let options = match &self.like {
             Some(other) => Options::like(&Reader::open(other)?)?,
-            None => self.shape.options(self.capacity.unwrap_or_default()),
+            None => self.rules.apply(self.shape.options(self.capacity.unwrap_or_default())),
         };
         let options = self.lock.apply(options).force(self.force);
         let plan = options.plan().map_err(|error| refused(&self.file, error))?;

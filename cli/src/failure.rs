@@ -22,6 +22,15 @@ pub(super) enum Failure {
     #[error(transparent)]
     Store(gowk::store::Error),
 
+    #[error("{}: takes keys by rules that this gowk does not know; use a newer gowk", file.display())]
+    UnknownRules { file: PathBuf },
+
+    #[error(
+        "{}: takes keys by other rules (--trim, --ignore-case) than {}; look into them one after the other",
+        file.display(), other.display()
+    )]
+    OtherRules { file: PathBuf, other: PathBuf },
+
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 

@@ -1,4 +1,4 @@
-//! Keys that are not the whole line: a field of a record, or the line without what does not matter in it.
+//! Keys that are not the whole line: a field of a record, or the trimmed, case-folded line.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use clap::{Args, ValueEnum};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use gowk::keys::{Batch, LONGEST};
+use gowk::{KeyRules, Options};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
@@ -26,13 +27,34 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "null"])]
     json_field: Option<String>,
 
-    /// Keys are without the ASCII white space around them, a CR at the end of a line too
+    /// Those of the filter.
+    #[arg(skip)]
+    rules: KeyRules,
+}
+
+/// What a key is: fixed when a filter is created.
+#[derive(Args, Clone)]
+pub(super) struct RuleArgs {
+    /// Keys are without the ASCII white space around them, a CR at the end of a line too. A filter keeps this from its
+    /// creation on, as it does --ignore-case: later runs follow it, and contradicting it is an error
     #[arg(long)]
     trim: bool,
 
     /// Keys that differ in upper and lower case are one: of the letters A to Z, or of all that Unicode has
     #[arg(short, long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "ascii")]
     ignore_case: Option<Case>,
+}
+
+impl RuleArgs {
+    /// Asks for a filter or store with these rules, if any are given.
+    pub(super) fn apply(&self, options: Options) -> Options {
+        let ignore_case = self.ignore_case.map(|case| match case {
+            Case::Ascii => gowk::Case::Ascii,
+            Case::Unicode => gowk::Case::Unicode,
+        });
+        let rules = KeyRules { trim: self.trim, ignore_case };
+        if rules.is_plain() { options } else { options.key_rules(rules) }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,19 +80,14 @@ pub(super) struct Keyed {
 }
 
 impl FieldArgs {
-    /// Whether keys are whole lines, as they are.
-    pub(super) fn is_plain(&self) -> bool {
-        self.csv.is_none() && self.json_field.is_none() && !self.trim && self.ignore_case.is_none()
+    /// For a filter with these rules.
+    pub(super) fn with(self, rules: KeyRules) -> Self {
+        Self { rules, ..self }
     }
 
-    /// The key as it counts.
-    pub(super) fn normal<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
-        let key = if self.trim { key.trim_ascii() } else { key };
-        match (self.ignore_case, str::from_utf8(key)) {
-            (None, _) => key.into(),
-            (Some(Case::Unicode), Ok(text)) => text.to_lowercase().into_bytes().into(),
-            (Some(_), _) => key.to_ascii_lowercase().into(),
-        }
+    /// Whether keys are whole lines, as they are.
+    pub(super) fn is_plain(&self) -> bool {
+        self.csv.is_none() && self.json_field.is_none() && self.rules.is_plain()
     }
 }
 
@@ -152,7 +169,7 @@ impl<'a> Fields<'a> {
     }
 
     fn push(&self, key: &[u8], record: &[u8], line: u64, keyed: &mut Keyed) {
-        keyed.keys.push(&self.args.normal(key));
+        keyed.keys.push(&self.args.rules.normal(key));
         keyed.records.push(record);
         keyed.lines.push(line);
     }

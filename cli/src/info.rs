@@ -202,6 +202,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
         ("kind", kind.to_owned()),
+        ("keys are taken", key_rules(info)),
         ("created for", made_for),
         ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
         ("last written", time(times.written)),
@@ -295,4 +296,9 @@ fn doublings(info: &Info) -> Vec<String> {
         )
     }));
     lines
+}
+
+/// What a key is.
+pub(super) fn key_rules(info: &Info) -> String {
+    info.key_rules.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
 }

@@ -27,7 +27,7 @@ use super::output::{self, Output};
 use super::quantity;
 use super::refused::Refusals;
 use super::stop::Stop;
-use super::store::{Given, StoreArgs};
+use super::store::{self, Given, StoreArgs};
 use pace::Pace;
 
 /// The longest that a key waits for its commit. There is no number of keys unless one is given: a commit writes each page
@@ -105,10 +105,11 @@ impl IntakeArgs {
         output.check_beside(file)?;
         let prints = insert.is_some_and(|insert| insert.prints);
         let bar = pace::bar(insert.is_some() && !self.json && self.keys.is_stream(), prints);
+        let options = self.keys.rules.apply(options);
         let writer = open(self.lock.apply(options).growth_progress(pace::of_growth(&bar)))?;
         let refused = insert.and_then(|insert| insert.refused.as_deref());
         let refusals = Refusals::open(refused, &self.keys, file, self.json)?;
-        let source = self.keys.start()?;
+        let source = self.keys.start(store::known(writer.info()?.key_rules, file)?)?;
         let pace = Pace::new(bar, &source);
         let stats = insert.is_some_and(|insert| insert.stats || pace.is_shown());
         let mut feed = source.feed;

@@ -20,7 +20,7 @@ use super::outcome::Outcome;
 pub(super) use dedup::dedup;
 pub(super) use info::print as print_info;
 pub(super) use intake::{Given, StoreArgs, TokenArgs, insert, remove};
-pub(super) use reader::{AnyReader, copy};
+pub(super) use reader::{AnyReader, copy, known};
 pub(super) use verify::verify;
 
 /// Create stores, list their versions, and vacuum them

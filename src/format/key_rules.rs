@@ -66,7 +66,8 @@ impl KeyRules {
     /// The inverse of `encode`.
     pub(crate) fn decode(text: &[u8]) -> Option<Self> {
         let cases = [None, Some(Case::Ascii), Some(Case::Unicode)];
-        let all = [false, true].into_iter().flat_map(|trim| cases.map(|ignore_case| Self { trim, ignore_case }));
+        let all =
+            [false, true].into_iter().flat_map(|trim| cases.map(|ignore_case| Self { trim, ignore_case }));
         all.into_iter().find(|rules| rules.encode().as_bytes() == text)
     }
 

@@ -44,18 +44,20 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seed>, D::Error> {
 }
 
 impl Creation {
+    /// The kind that is asked for, if one is.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.kind.map(|kind| match kind {
+            RawKind::Set => Kind::Set,
+            RawKind::Counting => Kind::Counting,
+        })
+    }
+
     /// How the filter is created, on top of how it is to be opened.
     pub(super) fn apply(&self, mut options: Options) -> Options {
         options = options.growth(match self.growth {
             RawGrowth::Auto => Growth::Auto,
             RawGrowth::Never => Growth::Never,
         });
-        if let Some(kind) = self.kind {
-            options = options.kind(match kind {
-                RawKind::Set => Kind::Set,
-                RawKind::Counting => Kind::Counting,
-            });
-        }
         if let Some(keys) = self.capacity {
             options = options.capacity(keys);
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::creation::Creation;
 use super::rules::{Format, Rules};
+use crate::{KeyRules, Options};
 
 /// A job file, checked; nothing that it names has been looked at yet.
 ///
@@ -35,6 +36,17 @@ pub struct Job {
 }
 
 impl Job {
+    /// Asks for a filter or store of the job's kind and rules, where it says any.
+    pub(super) fn asked(&self, options: Options) -> Options {
+        let options = self.creation.kind().into_iter().fold(options, Options::kind);
+        if self.rules.key.is_plain() { options } else { options.key_rules(self.rules.key) }
+    }
+
+    /// The job, taking keys as its filter says.
+    pub(super) fn following(&self, key: KeyRules) -> Self {
+        Self { rules: Rules { key, ..self.rules.clone() }, ..self.clone() }
+    }
+
     /// The job's name, under which the filter remembers it.
     pub fn name(&self) -> &str {
         &self.name
@@ -95,7 +107,7 @@ mod tests {
         assert_eq!((job.every_keys.get(), job.every), (1_000_000, Duration::from_secs(10)));
         assert_eq!((job.separator(), job.output()), (b'\n', None));
         assert_eq!(job.rules.max_key_length, LONGEST);
-        assert!(!job.rules.trim && !job.rules.skip_empty);
+        assert!(job.rules.key.is_plain() && !job.rules.skip_empty);
         assert_eq!(Job::parse(LEAST, "nightly.toml").unwrap().filter(), Path::new("f"));
     }
 

@@ -86,7 +86,7 @@ impl Reading {
             let (is_key, is_end) = (matches!(found, Some(Found::Key { .. })), found.is_none());
             match found {
                 Some(Found::Key { key, record }) => {
-                    batch.push(key);
+                    batch.push(&self.job.rules.key.normal(key));
                     kept.iter_mut().for_each(|kept| kept.push(record));
                 }
                 Some(Found::Skipped(Skip::Empty)) => skipped.empty += 1,

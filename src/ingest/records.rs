@@ -6,11 +6,12 @@ use super::error::Error;
 use super::jsonl::Jsonl;
 use super::lines::{Found, Skip, line};
 use super::rules::{Format, Rules};
+use crate::KeyRules;
 
 /// Finds the records of one input.
 pub(super) struct Records {
     kind: Kind,
-    trim: bool,
+    rules: KeyRules,
     skip_empty: bool,
     max_key_length: usize,
     lines: u64,
@@ -33,8 +34,8 @@ impl Records {
                 Kind::Csv(Box::new(Csv::new(column, *delimiter, *header, content, position)?))
             }
         };
-        let Rules { trim, skip_empty, max_key_length, .. } = *rules;
-        Ok(Self { kind, trim, skip_empty, max_key_length, lines: position.lines })
+        let Rules { key, skip_empty, max_key_length, .. } = *rules;
+        Ok(Self { kind, rules: key, skip_empty, max_key_length, lines: position.lines })
     }
 
     /// The next record; `None` at the end.
@@ -52,7 +53,7 @@ impl Records {
             Kind::Csv(csv) => csv.next(content)?,
         };
         let Some(Found::Key { key, record }) = found else { return Ok(found) };
-        let key = if self.trim { key.trim_ascii() } else { key };
+        let key = if self.rules.trim { key.trim_ascii() } else { key };
         Ok(Some(if self.skip_empty && key.is_empty() {
             Found::Skipped(Skip::Empty)
         } else if key.len() > self.max_key_length {

@@ -2,11 +2,14 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::{Case, KeyRules};
+
 /// How keys are found in an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
     pub(super) format: Format,
-    pub(super) trim: bool,
+    /// Those of the filter, once it is opened; before, those that the job asks for.
+    pub(super) key: KeyRules,
     pub(super) skip_empty: bool,
     pub(super) max_key_length: usize,
 }
@@ -41,8 +44,13 @@ impl Rules {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Self { format, trim, skip_empty, max_key_length } = self;
-        let mut bytes = vec![u8::from(*trim), u8::from(*skip_empty)];
+        let Self { format, key, skip_empty, max_key_length } = self;
+        let case = match key.ignore_case {
+            None => 0,
+            Some(Case::Ascii) => 2,
+            Some(Case::Unicode) => 4,
+        };
+        let mut bytes = vec![u8::from(key.trim) | case, u8::from(*skip_empty)];
         bytes.extend((*max_key_length as u64).to_le_bytes());
         match format {
             Format::Lines(separator) => bytes.extend([0, *separator]),
@@ -81,6 +89,8 @@ mod tests {
         for (input, flags, most, rest) in [
             ("", [0, 0], most, &b"\0\n"[..]),
             ("format = 'nul'\ntrim = true", [1, 0], most, b"\0\0"),
+            ("trim = true\nignore_case = 'ascii'", [3, 0], most, b"\0\n"),
+            ("ignore_case = 'unicode'", [4, 0], most, b"\0\n"),
             ("skip_empty = true\nmax_key_length = 258", [0, 1], [2, 1, 0, 0, 0, 0, 0, 0], b"\0\n"),
             ("format = 'csv'\nfield = 'url'", [0, 0], most, b"\x01,\x01\x01url"),
             ("format = 'csv'\nfield = 3\ndelimiter = ';'", [0, 0], most, b"\x01;\0\0\x02\0\0\0\0\0\0\0"),

@@ -72,14 +72,13 @@ impl<'a> Ingest<'a> {
     /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
     pub fn plan(&self) -> Result<Plan, Error> {
         own::check_outputs(self.job)?;
-        let metadata = target::metadata(self.job, &self.options)?;
+        let found = target::metadata(self.job, &self.options)?;
+        let filter_exists = found.is_some();
+        let (metadata, rules) = found.unwrap_or((Metadata::default(), self.job.rules.key));
         let inputs = inputs::all(self.job)?;
-        let cursor = match &metadata {
-            Some(metadata) => self.cursor(metadata, &inputs)?.0,
-            None => self.cursor(&Metadata::default(), &inputs)?.0,
-        };
+        let (cursor, _) = self.cursor(&metadata, &inputs)?;
         let [output, refused] = self.outputs(&cursor)?;
-        let tasks = plan::tasks(self.job, &cursor, inputs)?;
+        let tasks = plan::tasks(&self.job.following(rules), &cursor, inputs)?;
         self.check_header(&tasks, output.as_ref())?;
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
@@ -87,7 +86,7 @@ impl<'a> Ingest<'a> {
         };
         Ok(Plan {
             inputs: tasks.into_iter().map(planned).collect(),
-            filter_exists: metadata.is_some(),
+            filter_exists,
             output: output.and_then(|begin| Some((self.job.output()?, begin.length()))),
             refused: refused.and_then(|begin| Some((self.job.refused()?, begin.length()))),
         })
@@ -107,7 +106,7 @@ impl<'a> Ingest<'a> {
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
         let target = Target::open(self.job, &self.options)?;
-        let metadata = target.metadata()?;
+        let (metadata, job) = (target.metadata()?, &self.job.following(target.key_rules(self.job)?));
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
@@ -120,7 +119,7 @@ impl<'a> Ingest<'a> {
                 return Err(error);
             }
         };
-        let tasks: Arc<[Task]> = plan::tasks(self.job, &cursor, inputs)?.into();
+        let tasks: Arc<[Task]> = plan::tasks(job, &cursor, inputs)?.into();
         let header = self.check_header(&tasks, new.as_ref())?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         // Without work nothing is written, so there is nothing new to remember of an output that was taken away.
@@ -138,7 +137,7 @@ impl<'a> Ingest<'a> {
         let outputs = [open(new, header)?, open(refused, None)?];
         let outputs = if is_writing { outputs } else { [None, None] };
         let is_claimed = is_known && before == (cursor.output, cursor.refused);
-        let mut engine = Engine::new(self.job, target, cursor, outputs, tasks);
+        let mut engine = Engine::new(job, target, cursor, outputs, tasks);
         // The first word is given as soon as the filter is ours.
         let _ = engine.tell(None, watch);
         if !is_claimed {

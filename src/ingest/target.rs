@@ -12,7 +12,7 @@ use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
 use super::job::Job;
 use crate::store::{Committed, Store, Token, Update, Version};
-use crate::{Batches, Info, Inserted, Metadata, Options, Writer};
+use crate::{Batches, Info, Inserted, KeyRules, Metadata, Options, Writer};
 
 pub(super) enum Target {
     Filter(Box<Writer>),
@@ -47,21 +47,30 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// What the filter or store of a job remembers of jobs; `None` where there is neither.
-pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<Metadata>, Error> {
+/// What the filter or store of a job remembers of jobs, and what a key is there; `None` where there is neither.
+pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<(Metadata, KeyRules)>, Error> {
+    let options = &job.asked(options.clone());
     if Store::is_at(&job.filter) {
-        return Ok(Some(metadata_of(&Store::open_with(&job.filter, options)?.newest()?)));
+        let store = Store::open_with(&job.filter, options)?;
+        return Ok(Some((metadata_of(&store.newest()?), store.description().key_rules)));
     }
     match options.read(&job.filter) {
-        Ok(reader) => Ok(Some(reader.metadata()?)),
+        Ok(reader) => Ok(Some((reader.metadata()?, known(job, reader.info()?.key_rules)?))),
         Err(crate::Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
+/// The rules of a filter, where this build knows them.
+fn known(job: &Job, rules: Option<KeyRules>) -> Result<KeyRules, Error> {
+    let (path, wanted) = (&job.filter, job.rules.key);
+    Ok(rules.ok_or_else(|| crate::Error::KeyRules { path: path.clone(), found: None, wanted })?)
+}
+
 impl Target {
     /// Opens the filter or the store, or creates a filter where there is neither.
     pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
+        let options = &job.asked(options.clone());
         if Store::is_at(&job.filter) {
             let store = Store::open_with(&job.filter, options)?;
             let update = Some(store.update()?);
@@ -107,6 +116,14 @@ impl Target {
     /// Whether keys are committed only when a run ends.
     pub(super) const fn commits_at_the_end(&self) -> bool {
         matches!(self, Self::Store(_))
+    }
+
+    /// What a key is there.
+    pub(super) fn key_rules(&self, job: &Job) -> Result<KeyRules, Error> {
+        match self {
+            Self::Filter(writer) => known(job, writer.info()?.key_rules),
+            Self::Store(target) => Ok(target.store.description().key_rules),
+        }
     }
 
     /// What it remembers of jobs.

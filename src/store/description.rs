@@ -118,7 +118,8 @@ impl Description {
         let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
         let options =
             Options::new().capacity(capacity).seed(self.seed.get()).hash(self.hash).growth(self.growth);
-        let options = options.kind(self.kind).key_rules(self.key_rules).shard(shard.into(), self.shards.into());
+        let options =
+            options.kind(self.kind).key_rules(self.key_rules).shard(shard.into(), self.shards.into());
         let options = match self.requested_false_positive_rate {
             Some(rate) => options.false_positive_rate(rate),
             None => options.slots_per_bucket(self.slots_per_bucket),

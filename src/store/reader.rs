@@ -189,7 +189,14 @@ impl StoreReader {
     pub fn filter_info(&self) -> Result<Info> {
         let own = &self.store.description;
         let (identity, policy) = own.options(0).design(self.store.path())?;
-        let facts = Facts { identity, policy, counts: Counts::default(), commit: 0, journal_length: 0, key_rules: Some(own.key_rules) };
+        let facts = Facts {
+            identity,
+            policy,
+            counts: Counts::default(),
+            commit: 0,
+            journal_length: 0,
+            key_rules: Some(own.key_rules),
+        };
         let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
         for shard in self.version().shards.keys() {
             let Some(filter) = self.shard(*shard)? else { continue };

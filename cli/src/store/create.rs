@@ -9,6 +9,7 @@ use gowk::{Options, Reader};
 use super::super::bar::Bar;
 use super::super::creation::Shape;
 use super::super::failure::Failure;
+use super::super::field::RuleArgs;
 use super::super::outcome::Outcome;
 use super::super::quantity;
 
@@ -35,11 +36,14 @@ pub(super) struct Create {
     /// Divide this filter into the shards; the store answers as the filter does. It has the filter's seed and limits
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["capacity", "counting", "false_positive_rate", "slots_per_bucket", "seed", "growth"])]
-    #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate"])]
+    #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate", "trim", "ignore_case"])]
     from: Option<PathBuf>,
 
     #[command(flatten)]
     shape: Shape,
+
+    #[command(flatten)]
+    rules: RuleArgs,
 }
 
 impl Create {
@@ -51,7 +55,7 @@ impl Create {
             let progress = &mut |done, all| bar.tell(done, all);
             Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
         } else {
-            let options = self.shape.options(self.capacity.unwrap_or_default());
+            let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));
             let named = |error| match error {
                 gowk::store::Error::Filter(error @ gowk::Error::Option { .. }) => {
                     Failure::Creation { file: self.store.clone(), error }

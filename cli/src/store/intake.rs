@@ -145,7 +145,7 @@ impl<'a> Intake<'a> {
         let output = Output::standard(given.keys.separator())?;
         let prints = given.insert.is_some_and(|insert| insert.prints);
         let bar = pace::bar(given.insert.is_some() && !given.json && given.keys.is_stream(), prints);
-        let options = given.options.clone().growth_progress(pace::of_growth(&bar));
+        let options = given.keys.rules.apply(given.options.clone()).growth_progress(pace::of_growth(&bar));
         let store = Store::open_with(given.store, &options)?;
         let token = given.token.and_then(|given| given.token.clone());
         let (base, token) = match place(&store, token.as_ref())? {
@@ -168,7 +168,7 @@ impl<'a> Intake<'a> {
         mut self,
         mut take: impl FnMut(&mut Update, &[Key<'_>], &mut Output) -> Result<Taken, Failure>,
     ) -> Result<Outcome, Failure> {
-        let source = self.given.keys.start()?;
+        let source = self.given.keys.start(self.store.description().key_rules)?;
         let mut pace = Pace::new(self.bar.clone(), &source);
         let mut feed = source.feed;
         let stop = Stop::listen(feed.waker())?;

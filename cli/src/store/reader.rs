@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gowk::store::{Store, StoreReader};
-use gowk::{Key, Lookup, Options, Reader, SlotsPerBucket};
+use gowk::store::{Description, Store, StoreReader};
+use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 
 use super::super::bar::Bar;
 use super::super::failure::Failure;
@@ -12,14 +12,14 @@ use super::super::outcome::Outcome;
 /// What a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
-    Store(SlotsPerBucket, Box<StoreReader>),
+    Store(Box<Description>, Box<StoreReader>),
 }
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         if super::is_store(path) {
             let store = Store::open_with(path, options)?;
-            return Ok(Self::Store(store.description().slots_per_bucket, Box::new(store.read()?)));
+            return Ok(Self::Store(Box::new(*store.description()), Box::new(store.read()?)));
         }
         Ok(Self::Filter(options.read(path)?))
     }
@@ -31,10 +31,18 @@ impl AnyReader {
         }
     }
 
+    /// What a key is there.
+    pub(in super::super) fn key_rules(&self, file: &Path) -> Result<KeyRules, Failure> {
+        match self {
+            Self::Filter(reader) => known(reader.info()?.key_rules, file),
+            Self::Store(store, _) => Ok(store.key_rules),
+        }
+    }
+
     pub(in super::super) fn slots_per_bucket(&self) -> Result<SlotsPerBucket, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.info()?.slots_per_bucket),
-            Self::Store(slots, _) => Ok(*slots),
+            Self::Store(store, _) => Ok(store.slots_per_bucket),
         }
     }
 
@@ -44,6 +52,11 @@ impl AnyReader {
             Self::Store(_, reader) => Ok(reader.count(key)?),
         }
     }
+}
+
+/// The rules of a filter, where this build knows them.
+pub(in super::super) fn known(rules: Option<KeyRules>, file: &Path) -> Result<KeyRules, Failure> {
+    rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
 }
 
 /// Joins the newest version of a store into one filter.

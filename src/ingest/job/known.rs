@@ -23,7 +23,20 @@ pub(super) const KNOWN: [(&str, &[&str]); 5] = [
             "max_false_positive_rate",
         ],
     ),
-    ("input", &["paths", "format", "field", "header", "delimiter", "trim", "skip_empty", "max_key_length"]),
+    (
+        "input",
+        &[
+            "paths",
+            "format",
+            "field",
+            "header",
+            "delimiter",
+            "trim",
+            "ignore_case",
+            "skip_empty",
+            "max_key_length",
+        ],
+    ),
     ("commit", &["every_keys", "every_seconds"]),
     ("output", &["new_keys", "records", "refused"]),
 ];

@@ -11,11 +11,11 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::{Job, known};
-use crate::SlotsPerBucket;
 use crate::ingest::creation::Creation;
 use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules};
 use crate::keys::LONGEST;
+use crate::{Case, KeyRules, SlotsPerBucket};
 
 /// Bytes that a job file may have.
 const LONGEST_JOB: u64 = 1 << 20;
@@ -47,9 +47,17 @@ struct RawInput {
     delimiter: Option<Spanned<String>>,
     #[serde(default)]
     trim: bool,
+    ignore_case: Option<RawCase>,
     #[serde(default)]
     skip_empty: bool,
     max_key_length: Option<Spanned<u64>>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawCase {
+    Ascii,
+    Unicode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -194,7 +202,12 @@ impl RawInput {
                 .filter(|length| (1..=LONGEST).contains(length))
                 .ok_or(wrong("max_key_length", given, "from 1 to 16_777_216"))?,
         };
-        Ok(Rules { format, trim: self.trim, skip_empty: self.skip_empty, max_key_length })
+        let ignore_case = self.ignore_case.map(|case| match case {
+            RawCase::Ascii => Case::Ascii,
+            RawCase::Unicode => Case::Unicode,
+        });
+        let key = KeyRules { trim: self.trim, ignore_case };
+        Ok(Rules { format, key, skip_empty: self.skip_empty, max_key_length })
     }
 
     fn format(&self) -> Result<Format, Misfit> {
