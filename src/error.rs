@@ -245,8 +245,8 @@ pub enum Error {
 
     /// The filter is not of the kind that the call, or the options, need.
     #[error(
-        "{}: is a {found}, but {op} needs a {}; create another filter for that, {}",
-        path.display(), wanted, made_by(*wanted)
+        "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} `Options::counting`",
+        path.display(), if *wanted == Kind::Counting { "with" } else { "without" }
     )]
     Kind {
         /// The filter file.
@@ -646,12 +646,6 @@ pub enum GrowthRefusal {
     Regions(u64),
 }
 
-const fn made_by(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Set => "without `--counting` (`Options::counting`)",
-        Kind::Counting => "with `--counting` (`Options::counting`)",
-    }
-}
 
 /// Adds the path and the operation to an I/O error.
 pub(crate) trait IoContext<T> {

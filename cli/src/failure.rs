@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use gowk::keys::LONGEST;
-use gowk::{Error, GrowthRefusal};
+use gowk::{Error, GrowthRefusal, Kind};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -175,6 +175,12 @@ impl fmt::Display for WithRemedy<'_> {
                 "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, let \
                  it grow with `gowk set --growth auto`, or create a larger filter",
                 path.display()
+            ),
+            Error::Kind { path, found, wanted, op } => write!(
+                f,
+                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} --counting",
+                path.display(),
+                if *wanted == Kind::Counting { "with" } else { "without" }
             ),
             Error::Damaged { path, region, page } => write!(
                 f,
