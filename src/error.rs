@@ -646,7 +646,6 @@ pub enum GrowthRefusal {
     Regions(u64),
 }
 
-
 /// Adds the path and the operation to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, path: &Path, op: &'static str) -> Result<T>;
