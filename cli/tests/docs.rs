@@ -1,0 +1,158 @@
+//! Invariants checked, of the pages that users read:
+//!
+//! 1. Every command of `README.md` and `docs/` runs, in the order of its page, with the exit status and the files that the
+//!    page promises. Commands of cargo and pip are left to continuous integration, and are no others than those below.
+//! 2. The README is short enough to be read: below 900 words.
+//! 3. The words of its table are verbs of the tool, calls of the library and methods of the Python package.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What continuous integration runs.
+const BUILDS: [&str; 5] = [
+    "gunzip -c examples/urls.txt.gz | cargo run --release -- dedup seen.gowk | wc -l",
+    "cargo test --release",
+    "cargo install --path cli",
+    "pip install ./python",
+    "cargo add gowk --path .",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+/// The commands of all `sh` blocks of a page, without their comments.
+fn commands(text: &str) -> Vec<String> {
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let lines = blocks.flat_map(str::lines).map(|line| line.split("  #").next().unwrap().trim().to_owned());
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+/// Runs the commands of a page in one folder, each as a shell does.
+fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
+    let tool = PathBuf::from(env!("CARGO_BIN_EXE_gowk"));
+    let path = format!("{}:{}", tool.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let all = commands(&page(page_name));
+    assert!(!all.is_empty(), "{page_name} has no commands");
+    let mut done = Vec::new();
+    for command in all {
+        if BUILDS.contains(&command.as_str()) {
+            continue;
+        }
+        assert!(
+            !command.contains("cargo") && !command.contains("pip"),
+            "{page_name}: nobody runs `{command}`"
+        );
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .env("PATH", &path)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        done.push((command, output.status.code().unwrap(), text));
+    }
+    done
+}
+
+fn write(folder: &Path, name: &str, lines: &[&str]) {
+    fs::write(folder.join(name), lines.join("\n") + "\n").unwrap();
+}
+
+fn lines_of(folder: &Path, name: &str) -> usize {
+    fs::read_to_string(folder.join(name)).unwrap().lines().count()
+}
+
+#[test]
+fn the_commands_of_the_readme_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::copy(root().join("examples/urls.txt.gz"), folder.join("urls.gz")).unwrap();
+    fs::copy(root().join("examples/urls.txt.gz"), folder.join("urls.job.gz")).unwrap();
+    write(folder, "urls.txt", &["https://example.org/", "https://example.com/"]);
+    write(folder, "pages.csv", &["id,url", "1,https://example.org/new", "2,https://example.org/new"]);
+    write(folder, "reports.txt", &["spam", "eggs", "spam"]);
+    write(folder, "cleared.txt", &["eggs"]);
+    let job = fs::read_to_string(root().join("examples/ingest.toml")).unwrap();
+    fs::write(folder.join("job.toml"), job).unwrap();
+    for (command, status, message) in run("README.md", folder) {
+        // `check` says by its status that it found none of the two keys.
+        let expected = i32::from(command.starts_with("gowk check"));
+        assert_eq!(status, expected, "{command}: {message}");
+    }
+    let new = lines_of(folder, "new.txt");
+    assert!((12_380..=12_428).contains(&new), "{new}");
+    assert_eq!(lines_of(folder, "new-118.txt"), 2);
+}
+
+#[test]
+fn the_commands_of_the_pages_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let tool = |arguments: &[&str]| {
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_gowk")).args(arguments).current_dir(folder).status().unwrap();
+        assert!(status.success(), "{arguments:?}");
+    };
+    for name in ["new.gowk", "live.gowk"] {
+        tool(&["create", name, "--capacity", "1000"]);
+    }
+    tool(&["insert", "new.gowk", "key"]);
+    for (command, status, message) in run("docs/operating.md", folder) {
+        assert_eq!(status, 0, "{command}: {message}");
+    }
+    tool(&["check", "live.gowk", "key"]);
+    for name in ["docs/choosing.md", "docs/performance.md"] {
+        assert_eq!(commands(&page(name)), [""; 0], "{name}: nobody runs these");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let words = page("README.md").split_whitespace().count();
+    assert!(words < 900, "{words} words");
+}
+
+/// The cells of the table of verbs, by column.
+fn words_of_the_table() -> Vec<Vec<String>> {
+    let text = page("README.md");
+    let (_, table) = text.split_once("## The same words everywhere\n\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| row.trim_matches('|').split('|').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.map(cells).collect();
+    assert!(rows.len() >= 4, "{rows:?}");
+    let words = |cell: &String| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    (0..rows[0].len()).map(|column| rows.iter().flat_map(|row| words(&row[column])).collect()).collect()
+}
+
+#[test]
+fn the_words_of_the_table_are_those_of_each_surface() {
+    let columns = words_of_the_table();
+    let [rust, tool, python, spark, _job] = columns.as_slice() else { panic!("{columns:?}") };
+    let library = ["src/write/writer.rs", "src/write/batches.rs", "src/read/lookup.rs"].map(page).concat();
+    for word in rust {
+        assert!(library.contains(&format!("fn {word}")), "the library has no `{word}`");
+    }
+    let help = Command::new(env!("CARGO_BIN_EXE_gowk")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for word in tool {
+        assert!(
+            help.lines().any(|line| line.trim_start().starts_with(&format!("{word} "))),
+            "the tool has no `{word}`"
+        );
+    }
+    let stubs = page("python/gowk/_gowk.pyi");
+    for word in python {
+        let name = if word == "in" { "__contains__" } else { word };
+        assert!(stubs.contains(&format!("def {name}(")), "Python has no `{word}`");
+    }
+    let store = page("python/gowk/spark/_store.py");
+    for word in spark {
+        assert!(store.contains(&format!("    def {word}(")), "Spark has no `{word}`");
+    }
+}
