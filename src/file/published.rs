@@ -101,7 +101,7 @@ impl PublishedFile {
         let geometry = checkpoint.identity.geometry;
         let map = Map::shared(&file, geometry).at(&files.data, "map")?;
         let live = Live::map(&file, &files.data, geometry)?;
-        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into());
+        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into())?;
         Ok(Self {
             files,
             disk,
