@@ -103,6 +103,11 @@ impl Pages {
         self.touched.contains(id)
     }
 
+    /// Notes that a page was read by a system call and found intact.
+    pub(super) fn found_intact(&self, id: PageId) {
+        self.touched.insert(id);
+    }
+
     /// Has a page verified again before its next use.
     pub(super) fn forget(&self, id: PageId) {
         self.touched.forget(id);
