@@ -975,13 +975,15 @@ class Store:
             "slots": is_within(2, 7),
             "capacity": is_within(1, MAX_NUMBER),
             "growth": lambda value: value in ("auto", "never"),
-        }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part})
+        }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part, "divided": lambda value: value is True})
         found = (VERSION_NAME.fullmatch(name) for name in os.listdir(os.path.join(root, "versions")))
         numbers = sorted(int(name.group(1)) for name in found if name)
         if not numbers:
             raise Refused("%s: holds no version" % os.path.join(root, "versions"))
         self.versions = [self.version(number) for number in numbers]
         self.newest = self.versions[-1]
+        if fields.get("divided") and numbers[-1] == 1:
+            raise Refused("%s: its creation out of a filter was not finished" % root)
         self.filters = {}
 
     def version(self, number):

@@ -395,7 +395,7 @@ impl Options {
                 expected: "from 0 on, and below the number of shards",
             });
         }
-        let geometry = Geometry { slots, base_regions, generation: 0, shard: self.shard };
+        let geometry = Geometry::new(slots, base_regions, 0, self.shard).map_err(|_| too_large())?;
         if let Some(limit) = self.max_file_size
             && geometry.file_length() > limit
         {

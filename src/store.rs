@@ -98,7 +98,8 @@ impl Store {
     /// Opens a store. Of the options those count that say how its filters are read and written, such as
     /// [`threads`](Options::threads), [`verify`](Options::verify) and [`on_damage`](Options::on_damage).
     ///
-    /// Fails with [`Error::NotAStore`] where there is none, and with whatever is wrong with its `store.toml`.
+    /// Fails with [`Error::NotAStore`] where there is none, with [`Error::Unfinished`] where
+    /// [`create_from`](Self::create_from) has not come to its end, and with whatever is wrong with its `store.toml`.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         history::open(path.as_ref(), options)
     }

@@ -314,6 +314,10 @@ fn what_does_not_fit_together_is_refused_by_what_differs_and_nothing_is_made() {
     let path = |name: &str| dir.path().join(name);
     let refused = seven.divide_to(&[path("a"), path("b"), path("c")], &mut QUIET.clone());
     assert!(matches!(refused, Err(Error::Indivisible { regions: 1, parts: 3, .. })), "{refused:?}");
+    let even = make("even", Options::new().capacity(50_000));
+    let refused = even.divide_to(&[path("a"), path("b"), path("c")], &mut QUIET.clone());
+    assert!(matches!(refused, Err(Error::Indivisible { regions: 2, parts: 3, .. })), "{refused:?}");
+    assert!(["a", "b", "c", "a-lock"].iter().all(|name| !path(name).exists()));
     assert!(matches!(
         seven.divide_to::<&Path>(&[], &mut QUIET.clone()),
         Err(Error::Indivisible { parts: 0, .. })

@@ -51,13 +51,16 @@ pub(crate) struct LiveCopy {
 #[derive(Debug)]
 pub(crate) struct Live<M = MapMut> {
     memory: M,
+    /// By which a failed reservation finds its reason; `None` for memory without a file.
+    file: Option<File>,
     path: PathBuf,
 }
 
 impl Live {
     pub(crate) fn map(file: &File, path: &Path, geometry: Geometry) -> Result<Self> {
         let memory = MapMut::shared(file, LIVE, geometry.sums() - LIVE).at(path, "map")?;
-        Ok(Self { memory, path: path.to_owned() })
+        let file = Some(file.try_clone().at(path, "map")?);
+        Ok(Self { memory, file, path: path.to_owned() })
     }
 
     /// Tells readers to look at the path before they answer, or tells them that they need not.
@@ -194,7 +197,14 @@ impl<M: SharedMemory> Live<M> {
     }
 
     fn reserve_bytes(&self, bytes: Range<u64>) -> Result<()> {
-        self.memory.reserve(bytes.start as usize..bytes.end as usize).at(&self.path, "write")
+        let reserve = || self.memory.reserve(bytes.start as usize..bytes.end as usize);
+        let Err(error) = reserve() else { return Ok(()) };
+        let Some(file) = &self.file else { return Err(error).at(&self.path, "write") };
+        // The system has one answer for a full medium and for a block that it cannot read, perhaps one beside these
+        // that it reads together with them. A read tells which, and brings in these alone.
+        let mut read = vec![0; (bytes.end - bytes.start) as usize];
+        file.read_exact_at(&mut read, LIVE + bytes.start).at(&self.path, "read")?;
+        reserve().at(&self.path, "write")
     }
 }
 
@@ -267,6 +277,17 @@ pub(crate) trait LiveHead {
     fn is_still(&self, epoch: u64) -> bool {
         Self::fence(Ordering::Acquire);
         self.epoch() == epoch
+    }
+
+    /// One look: its outcome, and the epoch if nothing was being applied during it. `None` while a flag is set.
+    #[inline]
+    fn glance<T>(&self, look: impl FnOnce() -> T) -> Option<(T, Option<u64>)> {
+        let epoch = self.epoch();
+        if self.flagged() {
+            return None;
+        }
+        let outcome = look();
+        Some((outcome, self.was_settled(epoch).then_some(epoch)))
     }
 
     /// Whether nothing was being applied from when `epoch` was loaded until now.

@@ -10,7 +10,7 @@
 //! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
 //! 5. A file whose presence is held has a living writer, whatever its name and its lock file say: nobody recovers it, and
 //!    nobody else writes to it.
-//! 6. No wait for the gate is without end.
+//! 6. No wait for the gate is without end, and nobody holds it for a time that grows with the file, but to recover it.
 //!
 //! Crash cases: an owner that dies frees gate, writer lock and presence in any order. Its file still says that it is in
 //! use, and the next to open it recovers.
@@ -97,7 +97,16 @@ pub(crate) fn open_writer(
     verify: Verify,
     wait: Duration,
 ) -> Result<OpenedToWrite> {
-    poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))
+    let opened = poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))?;
+    // Without the gate: it takes as long as the file is large, and others may open the file meanwhile.
+    if verify == Verify::Eager
+        && let Err(error) = opened.published.verify_all()
+    {
+        // Nothing was changed. If this fails, the next opening recovers the file, which changes nothing either.
+        let _ = opened.published.set_in_use(false);
+        return Err(error);
+    }
+    Ok(opened)
 }
 
 fn try_open_writer(
@@ -132,9 +141,6 @@ fn try_open_writer(
     let mut journal = None;
     if published.needs_recovery()? {
         journal = Some(recover(&mut published)?);
-    }
-    if verify == Verify::Eager {
-        published.verify_all()?;
     }
     let Some(lock) = lock.try_into_exclusive(&files.lock)? else {
         return Ok(Attempt::StartOver);
@@ -369,3 +375,5 @@ fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;

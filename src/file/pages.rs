@@ -1,11 +1,14 @@
 //! Pages as they are read through a map: each is compared with its checksum before it is first used.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::format::{BUCKETS_PER_PAGE, Geometry, Identity, PAGE, PAGES_PER_REGION, Page, PageId, Sealer};
 use crate::options::Verify;
 use crate::system::{Map, Paging};
@@ -59,22 +62,23 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// The pages of the file at `path`, mapped. With [`Verify::Never`] they are taken for intact.
-    pub(crate) fn new(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Self {
+    pub(crate) fn new(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Result<Self> {
         let geometry = identity.geometry;
         let paging = Paging::new(geometry.file_length());
         if paging.larger_than_memory {
             map.expect_random_reads();
         }
-        let touched = Touched::none_of(geometry.pages(), verify);
+        let touched = Touched::none_of(geometry.pages(), verify).at(&path, "take memory for the pages of")?;
         let (addresses, sealer) = (Addresses::new(geometry), Sealer::new(identity));
-        Self { map, addresses, sealer, touched, paging, path }
+        Ok(Self { map, addresses, sealer, touched, paging, path })
     }
 
     /// The pages of the same file in memory of this process.
-    pub(crate) fn moved_to(&self, memory: Map, verify: Verify) -> Self {
+    pub(crate) fn moved_to(&self, memory: Map, verify: Verify) -> Result<Self> {
         let touched = Touched::none_of(memory.regions() * u64::from(PAGES_PER_REGION), verify);
+        let touched = touched.at(&self.path, "take memory for the pages of")?;
         let (sealer, path) = (self.sealer.clone(), self.path.clone());
-        Self { map: memory, addresses: self.addresses, sealer, touched, paging: Paging::none(), path }
+        Ok(Self { map: memory, addresses: self.addresses, sealer, touched, paging: Paging::none(), path })
     }
 
     /// The path of the file.
@@ -97,6 +101,11 @@ impl Pages {
     #[inline]
     pub(crate) fn is_intact(&self, id: PageId) -> bool {
         self.touched.contains(id)
+    }
+
+    /// Notes that a page was read by a system call and found intact.
+    pub(super) fn found_intact(&self, id: PageId) {
+        self.touched.insert(id);
     }
 
     /// Has a page verified again before its next use.
@@ -188,15 +197,18 @@ struct Touched {
 }
 
 impl Touched {
-    fn none(pages: u64) -> Self {
+    /// The number of pages is what the file says of itself: one that is all holes may claim 2^36. So the bits come from
+    /// memory that the system hands out as zeros, which takes room only where a bit is set.
+    fn none(pages: u64) -> io::Result<Self> {
         let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
-        Self { bits: (0..words).map(|_| AtomicU64::new(0)).collect(), left: AtomicU64::new(pages) }
+        let bits = AtomicU64::new_vec_zeroed(words).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Self { bits, left: AtomicU64::new(pages) })
     }
 
     /// None, or all where nothing is to be verified.
-    fn none_of(pages: u64, verify: Verify) -> Self {
+    fn none_of(pages: u64, verify: Verify) -> io::Result<Self> {
         match verify {
-            Verify::Never => Self::all(),
+            Verify::Never => Ok(Self::all()),
             Verify::FirstTouch | Verify::Eager => Self::none(pages),
         }
     }
@@ -242,23 +254,4 @@ impl Touched {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn touched_pages_are_remembered_one_by_one_until_all_are() {
-        let touched = Touched::none(130);
-        for page in (0..130).rev().map(PageId) {
-            assert!(!touched.contains(page));
-            touched.insert(page);
-            touched.insert(page);
-            assert!(touched.contains(page));
-        }
-        assert!(touched.contains(PageId(0)) && Touched::all().contains(PageId(1 << 40)));
-        touched.forget(PageId(65));
-        touched.forget(PageId(65));
-        assert!(!touched.is_complete() && !touched.contains(PageId(65)) && touched.contains(PageId(66)));
-        touched.insert(PageId(65));
-        assert!(touched.is_complete());
-    }
-}
+mod tests;

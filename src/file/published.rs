@@ -101,7 +101,7 @@ impl PublishedFile {
         let geometry = checkpoint.identity.geometry;
         let map = Map::shared(&file, geometry).at(&files.data, "map")?;
         let live = Live::map(&file, &files.data, geometry)?;
-        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into());
+        let pages = Pages::new(map, &checkpoint.identity, verify, files.data.as_path().into())?;
         Ok(Self {
             files,
             disk,
@@ -160,8 +160,22 @@ impl PublishedFile {
         Ok(intact)
     }
 
+    /// Compares all pages with their checksums. System calls read them: a page that the medium cannot give back is
+    /// damaged, where a load from the map would end the process.
     pub(super) fn verify_all(&self) -> Result<()> {
-        (0..self.checkpoint.identity.geometry.pages()).map(PageId).try_for_each(|id| self.pages.verify(id))
+        let (medium, mut words) = (self.medium(), [0; BUCKETS_PER_REGION as usize]);
+        for region in (0..self.checkpoint.identity.geometry.regions()).map(|region| RegionId(region as u32)) {
+            let sums = medium.region(region, &mut words);
+            let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+            for ((number, page), sum) in (0..).zip(pages).zip(sums) {
+                let id = PageId::new(region, number);
+                if sum.is_none_or(|sum| self.pages.sealer.crc(id, page) != sum) {
+                    return Err(self.pages.damaged(id));
+                }
+                self.pages.found_intact(id);
+            }
+        }
+        Ok(())
     }
 
     /// Reads a region with the changes in it. Its pages are verified, unless that was done before.

@@ -10,12 +10,12 @@ use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use super::layout::{
-    Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, SLOT_BYTES, SLOT_CRC_AT,
-    SUPERBLOCK, VERSION,
+    Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, OutOfBounds, SLOT_BYTES,
+    SLOT_CRC_AT, SUPERBLOCK, VERSION,
 };
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
-use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, MAX_REGIONS, Shard, SlotsPerBucket};
+use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, Shard, SlotsPerBucket};
 use crate::error::{Error, Expected, Result};
 
 /// The two slots of a file as read, not yet believed.
@@ -223,22 +223,9 @@ impl<'a> Sealed<'a> {
         let slots = SlotsPerBucket::new(raw.slots.get())
             .ok_or_else(|| field(path, "n", raw.slots.get().into(), Expected::Between(2, 7)))?;
         let (base_regions, generation) = (raw.base_regions.get(), raw.generation.get());
-        if base_regions == 0 || base_regions > MAX_REGIONS {
-            return Err(field(path, "n0", base_regions, Expected::Between(1, MAX_REGIONS)));
-        }
-        let most = (MAX_REGIONS / base_regions).ilog2();
-        if generation > most {
-            return Err(field(path, "g", generation.into(), Expected::Between(0, most.into())));
-        }
         let shard = Shard { of: raw.shards.get(), number: raw.shard.get() };
-        let most = MAX_REGIONS / (base_regions << generation);
-        if shard.of == 0 || shard.of > most {
-            return Err(field(path, "shards", shard.of, Expected::Between(1, most)));
-        }
-        if shard.number >= shard.of {
-            return Err(field(path, "shard", shard.number, Expected::Between(0, shard.of - 1)));
-        }
-        let geometry = Geometry { slots, base_regions, generation, shard };
+        let geometry = Geometry::new(slots, base_regions, generation, shard)
+            .map_err(|OutOfBounds { field: name, found, expected }| field(path, name, found, expected))?;
         for (name, found, expected) in [
             ("live", raw.live, LIVE),
             ("sums", raw.sums, geometry.sums()),

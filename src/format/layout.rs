@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Shard, SlotsPerBucket, Span};
-use crate::error::{Error, Result};
+use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, MAX_REGIONS, RegionId, Shard, SlotsPerBucket, Span};
+use crate::error::{Error, Expected, Result};
 
 /// The first bytes of every filter file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
@@ -53,7 +53,8 @@ const fn align(value: u64, to: u64) -> u64 {
     value.div_ceil(to) * to
 }
 
-/// The numbers that fix where everything lies, and which keys belong there.
+/// The numbers that fix where everything lies, and which keys belong there. Only [`new`](Self::new) makes one, so its
+/// numbers are always within their bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
     pub(crate) slots: SlotsPerBucket,
@@ -61,9 +62,38 @@ pub(crate) struct Geometry {
     pub(crate) base_regions: u64,
     pub(crate) generation: u32,
     pub(crate) shard: Shard,
+    checked: (),
+}
+
+/// A number that no geometry can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OutOfBounds {
+    /// Its name in the specification.
+    pub(crate) field: &'static str,
+    pub(crate) found: u64,
+    pub(crate) expected: Expected,
 }
 
 impl Geometry {
+    /// Checks the numbers in the order of `format-spec/README.md`, section 5.6. None of them is shifted before it is
+    /// known that no bit is lost.
+    pub(crate) fn new(
+        slots: SlotsPerBucket,
+        base_regions: u64,
+        generation: u32,
+        shard: Shard,
+    ) -> std::result::Result<Self, OutOfBounds> {
+        let within = |field, found: u64, (low, high): (u64, u64)| {
+            let expected = Expected::Between(low, high);
+            if (low..=high).contains(&found) { Ok(()) } else { Err(OutOfBounds { field, found, expected }) }
+        };
+        within("n0", base_regions, (1, MAX_REGIONS))?;
+        within("g", generation.into(), (0, (MAX_REGIONS / base_regions).ilog2().into()))?;
+        within("shards", shard.of, (1, MAX_REGIONS / (base_regions << generation)))?;
+        within("shard", shard.number, (0, shard.of - 1))?;
+        Ok(Self { slots, base_regions, generation, shard, checked: () })
+    }
+
     pub(crate) const fn regions(self) -> u64 {
         self.base_regions << self.generation
     }

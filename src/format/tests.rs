@@ -207,12 +207,7 @@ pub(crate) fn superblock() -> Superblock {
         identity: Identity {
             uuid: *b"sixteen bytes...",
             hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
-            geometry: Geometry {
-                slots: SlotsPerBucket::Four,
-                base_regions: 3,
-                generation: 2,
-                shard: Shard { of: 7, number: 5 },
-            },
+            geometry: Geometry::new(SlotsPerBucket::Four, 3, 2, Shard { of: 7, number: 5 }).unwrap(),
         },
         policy: Policy {
             growth: Growth::Auto,
@@ -359,7 +354,7 @@ fn every_part_of_the_file_lies_where_the_table_says() {
             (1, 32),
             (MAX_REGIONS, 0),
         ] {
-            let geometry = Geometry { slots, base_regions, generation, shard: Shard::WHOLE };
+            let geometry = Geometry::new(slots, base_regions, generation, Shard::WHOLE).unwrap();
             let regions = base_regions * (1 << generation);
             let sums = value(&formula("checksum table", 1), &[("R", regions)]);
             let names = [("R", regions), ("sums", sums)];
@@ -538,8 +533,7 @@ fn a_page_is_sealed_over_what_the_table_lists() {
 fn widths_and_capacities_are_those_of_the_table() {
     let ours = SlotsPerBucket::ALL.into_iter().rev().map(|slots| {
         let regions = slots.regions_for(50_000_000).unwrap();
-        let length =
-            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
+        let length = Geometry::new(slots, regions, 0, Shard::WHOLE).unwrap().file_length();
         let (bits, index_bits) = with_width!(slots, W => (W::BITS, W::INDEX_BITS));
         assert_eq!(1 << index_bits, BUCKETS_PER_REGION);
         [
@@ -956,7 +950,8 @@ fn a_slot_with_any_bit_flipped_is_not_believed() {
 #[test]
 fn a_filter_doubles_up_to_the_last_region_there_may_be() {
     let doubled = |base_regions, generation| {
-        Geometry { slots: SlotsPerBucket::Four, base_regions, generation, shard: Shard::WHOLE }
+        Geometry::new(SlotsPerBucket::Four, base_regions, generation, Shard::WHOLE)
+            .unwrap()
             .doubled()
             .map(Geometry::regions)
     };
@@ -1080,8 +1075,7 @@ fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
     let bytes_a_key = [5.01, 2.97, 2.16, 1.70, 1.40, 1.20];
     for (slots, expected) in SlotsPerBucket::ALL.into_iter().zip(bytes_a_key) {
         let regions = slots.regions_for(50_000_000).unwrap_or(0);
-        let bytes =
-            Geometry { slots, base_regions: regions, generation: 0, shard: Shard::WHOLE }.file_length();
+        let bytes = Geometry::new(slots, regions, 0, Shard::WHOLE).unwrap().file_length();
         let actual = bytes as f64 / 50e6;
         assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }

@@ -31,7 +31,7 @@ impl View {
                 of_keys.store(self.reader, Ordering::SeqCst);
             }
             of_hashes.store(self.reader, Ordering::SeqCst);
-            // Whoever leaves the view says so before it closes the shortcut, which may just have been opened again.
+            // `leave` may have run since the lookup began, and closed the shortcut before it was opened here.
             if self.is_left() {
                 self.leave();
             }

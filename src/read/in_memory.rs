@@ -81,6 +81,6 @@ impl View {
         let superblock =
             Superblock { commit: before.commit, counts: before.counts, metadata, ..self.superblock };
         let memory = Map::of_memory(memory, geometry).at(self.pages.path(), "take memory for")?;
-        Ok(Ok(self.moved_to(memory, superblock)))
+        self.moved_to(memory, superblock).map(Ok)
     }
 }

@@ -111,16 +111,18 @@ impl View {
             return None;
         }
         let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
-        let epoch = head.epoch();
-        if head.flagged() || self.is_left() {
+        let look = || {
+            let both = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
+            (both, self.is_left())
+        };
+        let (([first, second], left), calm) = head.glance(look)?;
+        if left {
             return None;
         }
-        let [first, second] = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
-        let settled = head.was_settled(epoch);
-        if settled {
+        if let Some(epoch) = calm {
             self.found_calm(epoch);
         }
-        Some(Glance { first, second, query: place.fingerprint, settled })
+        Some(Glance { first, second, query: place.fingerprint, settled: calm.is_some() })
     }
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {

@@ -96,7 +96,7 @@ impl View {
         let mut view = Self {
             inode,
             reader: 0,
-            pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into()),
+            pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into())?,
             source: None,
             outdated_at: None,
             replayed: None,
@@ -127,9 +127,9 @@ impl View {
     }
 
     /// The view of a verified copy in memory, which nobody changes.
-    pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Self {
-        let pages = self.pages.moved_to(memory, Verify::Never);
-        Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self }
+    pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Result<Self> {
+        let pages = self.pages.moved_to(memory, Verify::Never)?;
+        Ok(Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self })
     }
 
     pub(super) fn of_reader(self, number: u64) -> Self {
@@ -174,7 +174,7 @@ impl View {
             memory.set_half(addresses.sum_of(id), change.crc);
         }
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
-        let pages = self.pages.moved_to(memory, options.verify);
+        let pages = self.pages.moved_to(memory, options.verify)?;
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 

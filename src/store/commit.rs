@@ -170,7 +170,7 @@ impl Store {
             },
         };
         let _ = disk.remove(&draft);
-        if !outcome.at(&path, "link")? {
+        if !outcome.map_err(|source| Error::of_link(&path, source))? {
             return Ok(None);
         }
         // Protects: the name of the version, before anybody is told of it.
@@ -254,5 +254,5 @@ pub(super) fn publish(disk: &dyn Disk, text: &str, draft: &Path, path: &Path) ->
         Err(error) => Err(error),
     };
     let _ = disk.remove(draft);
-    Ok(outcome.at(path, "link")?)
+    outcome.map_err(|source| Error::of_link(path, source))
 }

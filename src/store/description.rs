@@ -40,6 +40,8 @@ pub struct Description {
     pub max_file_size: Option<u64>,
     /// The expected rate beyond which a shard does not double; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
+    /// Whether the store was made by dividing a filter: see [`Store::create_from`](super::Store::create_from).
+    pub divided: bool,
 }
 
 /// The fields as they are in the file, none of them checked.
@@ -62,6 +64,8 @@ struct Raw {
     max_file_size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    divided: Option<bool>,
 }
 
 impl Description {
@@ -85,6 +89,7 @@ impl Description {
             growth: policy.growth,
             max_file_size: (policy.max_file_size != 0).then_some(policy.max_file_size),
             max_false_positive_rate: (policy.max_rate != 0.0).then_some(policy.max_rate),
+            divided: false,
         };
         // All that can be wrong with a shard is told now.
         description.options(0).design(path)?;
@@ -105,6 +110,7 @@ impl Description {
             growth: growth_name(self.growth).to_owned(),
             max_file_size: self.max_file_size,
             max_rate: self.max_false_positive_rate,
+            divided: self.divided.then_some(true),
         };
         text::encode(path, &raw)
     }
@@ -194,6 +200,9 @@ impl Raw {
         if let Some(rate) = self.max_rate.filter(|rate| !rate_is_right(Some(*rate))) {
             return Err(field("max_rate", rate.to_string(), "above 0 and below 1"));
         }
+        if self.divided == Some(false) {
+            return Err(field("divided", "false".to_owned(), "true, or absent"));
+        }
         let description = Description {
             uuid,
             shards: self.shards,
@@ -207,6 +216,7 @@ impl Raw {
             growth,
             max_file_size: self.max_file_size,
             max_false_positive_rate: self.max_rate,
+            divided: self.divided.is_some(),
         };
         // So that no shard is found to be impossible when its first key comes.
         match description.options(0).design(path) {
@@ -236,8 +246,11 @@ mod tests {
         ] {
             for shards in [1, 3, 65_536] {
                 let description = Description::design(path(), shards, &options).unwrap();
-                let text = description.encode(path()).unwrap();
-                assert_eq!(Description::decode(path(), text.as_bytes()).unwrap(), description);
+                for divided in [false, true] {
+                    let description = Description { divided, ..description };
+                    let text = description.encode(path()).unwrap();
+                    assert_eq!(Description::decode(path(), text.as_bytes()).unwrap(), description);
+                }
             }
         }
         for shards in [0, 65_537] {
@@ -260,10 +273,11 @@ mod tests {
             growth: "auto".to_owned(),
             max_file_size: None,
             max_rate: None,
+            divided: None,
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 14] = [
+        let wrong: [(&str, Change); 15] = [
             ("keys", |raw| raw.keys = "upper".to_owned()),
             ("kind", |raw| raw.kind = "bag".to_owned()),
             ("uuid", |raw| raw.uuid.push('0')),
@@ -278,6 +292,7 @@ mod tests {
             ("growth", |raw| raw.growth = "AUTO".to_owned()),
             ("max_file_size", |raw| raw.max_file_size = Some(0)),
             ("max_rate", |raw| raw.max_rate = Some(1.0)),
+            ("divided", |raw| raw.divided = Some(false)),
         ];
         for (name, change) in wrong {
             let mut raw = raw();

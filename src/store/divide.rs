@@ -7,6 +7,7 @@ use super::commit::{Change, Committed};
 use super::description::Description;
 use super::error::{Error, Result};
 use super::files::Name;
+use super::history;
 use super::sealed::Sealed;
 use super::version::FIRST;
 use crate::error::IoContext;
@@ -17,7 +18,9 @@ impl Store {
     /// Creates a store of so many shards that answers as `filter` does, false positives included: see
     /// [`Reader::divide_to`]. The filter must be a whole one, not a shard.
     ///
-    /// If this fails after the store was created, the store is empty; calling it again goes on.
+    /// If this fails, or its process ends, after the folder was made, [`open`](Self::open) refuses the store by
+    /// [`Error::Unfinished`]; calling this again goes on. A filter that cannot be divided so is refused before anything is
+    /// made.
     pub fn create_from(
         path: impl AsRef<Path>,
         shards: u32,
@@ -32,16 +35,18 @@ impl Store {
             let expected = "a filter of all keys";
             return Err(crate::Error::Option { option: "the filter to divide", found, expected }.into());
         }
+        filter.check_divisible(shards.into())?;
         let mut like = Options::like(filter)?;
         like.disk = options.disk.clone();
         // Each file keeps its part of the filter's limit. No shard will ever be created anew.
-        let description = Description { max_file_size: None, ..Description::design(path, shards, &like)? };
+        let description = Description::design(path, shards, &like)?;
+        let description = Description { max_file_size: None, divided: true, ..description };
         let store = match Self::create_described(path, description, options) {
             Err(Error::Exists { path }) => {
-                let store = Self::open_with(&path, options)?;
+                let store = history::open_unfinished(&path, options)?;
                 let found = store.description;
                 let same = Description { uuid: found.uuid, ..description } == found;
-                if !same || store.newest()?.number != FIRST {
+                if !same || !store.is_unfinished()? {
                     return Err(Error::Exists { path });
                 }
                 store

@@ -1,6 +1,8 @@
 //! What can be wrong with a store. Each message is one line that names the file, the place and the remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::ErrorKind;
 
@@ -34,6 +36,30 @@ pub enum Error {
     Exists {
         /// The folder.
         path: PathBuf,
+    },
+
+    /// The store was being made out of a filter, and its keys have not come into it.
+    #[error(
+        "{}: its creation out of a filter was not finished, so that it holds no key; run the same creation again, or \
+         remove the folder",
+        path.display()
+    )]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// The file system refuses the second name of a file by which each version of a store is published.
+    #[error(
+        "{}: cannot link: {source}; a store publishes its versions by link(2), which this file system refuses; create the \
+         store on one that has hard links",
+        path.display()
+    )]
+    NoLinks {
+        /// The name that was to be linked.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
     },
 
     /// A store has no version at all.
@@ -226,8 +252,22 @@ impl Error {
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
             Self::Misfit { .. } => ErrorKind::Invalid,
+            Self::Unfinished { .. } => ErrorKind::Foreign,
+            Self::NoLinks { .. } => ErrorKind::Io,
             Self::Unknown { .. } => ErrorKind::Unknown,
             Self::Busy { .. } => ErrorKind::Busy,
         }
+    }
+
+    /// Why a link failed. File systems without hard links have several ways to say so; EPERM is the one of POSIX. EACCES
+    /// is about rights.
+    pub(super) fn of_link(path: &Path, source: std::io::Error) -> Self {
+        let path = path.to_owned();
+        let errno = source.raw_os_error().map(Errno::from_raw_os_error);
+        let refused = matches!(errno, Some(Errno::PERM | Errno::MLINK | Errno::XDEV));
+        if refused || source.kind() == std::io::ErrorKind::Unsupported {
+            return Self::NoLinks { path, source };
+        }
+        crate::Error::Io { path, op: "link", source }.into()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::text::{from_hex, hex};
@@ -55,10 +54,7 @@ impl Files {
 
 /// The names in a folder.
 pub(super) fn names(folder: &Path) -> Result<Vec<OsString>> {
-    let entries = folder.read_dir().at(folder, "list")?;
-    let names: io::Result<Vec<OsString>> =
-        entries.map(|entry| entry.map(|entry| entry.file_name())).collect();
-    names.at(folder, "list")
+    crate::system::names(folder).at(folder, "list")
 }
 
 fn version_number(name: &str) -> Option<u64> {

@@ -12,7 +12,7 @@ use super::Store;
 use super::description::Description;
 use super::error::{Error, Result};
 use super::files::Files;
-use super::version::Version;
+use super::version::{FIRST, Version};
 use crate::Options;
 use crate::error::IoContext;
 
@@ -22,6 +22,15 @@ const ATTEMPTS: u32 = 100;
 const LONGEST: u64 = 1 << 28;
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
+    let store = open_unfinished(path, options)?;
+    if store.is_unfinished()? {
+        return Err(Error::Unfinished { path: store.files.root });
+    }
+    Ok(store)
+}
+
+/// The same, also of a store into which the filter that it is made of has not come.
+pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let root = match path.canonicalize() {
         Err(error) if is_absent(&error) => return Err(Error::NotFound { path: path.to_owned() }),
         outcome => outcome.at(path, "open the folder")?,
@@ -57,6 +66,11 @@ fn needs_no_sync(error: &io::Error) -> bool {
 }
 
 impl Store {
+    /// Whether the store is made out of a filter, whose keys have not come into it.
+    pub(super) fn is_unfinished(&self) -> Result<bool> {
+        Ok(self.description.divided && self.newest_number()? == Some(FIRST))
+    }
+
     /// The highest number of a version. A network file system may show a listing of a while ago, so the numbers above
     /// it are asked for by name.
     pub(super) fn newest_number(&self) -> Result<Option<u64>> {

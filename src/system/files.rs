@@ -1,7 +1,9 @@
 //! The names of a filter's files, and what identifies a file whatever its name.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +78,23 @@ pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
     }
 }
 
+/// The names in a folder, in no order.
+///
+/// Not by `std::fs::read_dir`: that panics where closing the folder fails, which says nothing of the names that were
+/// read.
+pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    use rustix::fs::{Dir, Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Vec::new();
+    for entry in Dir::new(rustix::io::retry_on_intr(|| open(folder, flags, Mode::empty()))?)? {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. When a doubling puts a new file
 /// under the name outside, the mount still shows the old one; and journal and lock file do not lie beside it.
 #[cfg(target_os = "linux")]
@@ -113,4 +132,23 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_a_folder_are_listed_and_nothing_else_is_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut expected: Vec<OsString> = (0..1000).map(|number| format!("{number}").into()).collect();
+        expected.push(OsStr::from_bytes(b"..\xff").to_owned());
+        expected.iter().for_each(|name| drop(File::create_new(dir.path().join(name)).unwrap()));
+        let mut found = names(dir.path()).unwrap();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(names(&dir.path().join("0")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(names(&dir.path().join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

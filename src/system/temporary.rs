@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::disk::Disk;
-use super::files::{Files, Inode};
+use super::files::{Files, Inode, names};
 use super::lock::Presence;
 use super::random::random;
 use super::rights::{self, Rights};
@@ -93,11 +93,8 @@ impl Files {
             let number = u64::from_str_radix(digits, 16).ok()?;
             (digits == format!("{number:016x}")).then_some(number)
         };
-        let named = |entry: io::Result<std::fs::DirEntry>| {
-            let entry = entry.ok()?;
-            Some((number(entry.file_name().as_encoded_bytes())?, entry.path()))
-        };
-        Ok(self.dir.read_dir()?.filter_map(named).collect())
+        let named = |name: OsString| Some((number(name.as_encoded_bytes())?, self.dir.join(name)));
+        Ok(names(&self.dir)?.into_iter().filter_map(named).collect())
     }
 
     /// Removes the temporary files of writers that died. Only for the holder of the writer lock.

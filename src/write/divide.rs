@@ -29,26 +29,50 @@ struct Cut {
 }
 
 impl Cut {
+    /// The way to cut the filter at `path`. Fails where no number of doublings makes equal parts, or where the regions
+    /// would be too many.
+    fn of(path: &Path, geometry: Geometry, parts: u64) -> Result<Self> {
+        let regions = geometry.regions();
+        let cut = Self::new(geometry, parts).ok_or_else(|| Error::Indivisible {
+            path: path.to_owned(),
+            regions,
+            parts,
+        })?;
+        if cut.regions * parts > geometry.shard.most_regions() {
+            let reason = GrowthRefusal::Regions(MAX_REGIONS);
+            return Err(Error::Growth { path: path.to_owned(), reason });
+        }
+        Ok(cut)
+    }
+
     /// `None` where no number of doublings makes equal parts.
     fn new(geometry: Geometry, parts: u64) -> Option<Self> {
         let regions = geometry.regions();
-        let doublings = (0..=u64::BITS).find_map(|doublings| {
-            let all = regions.checked_shl(doublings).filter(|all| *all <= MAX_REGIONS)?;
-            all.is_multiple_of(parts).then_some((doublings, all / parts))
-        });
-        let (doublings, regions) = doublings?;
+        // No more doublings than the format has room for: further ones would shift bits out, and 0 regions can be
+        // divided by any number.
+        let most = (MAX_REGIONS / regions).checked_ilog2()?;
+        let doublings = (0..=most).find(|doublings| (regions << doublings).is_multiple_of(parts))?;
+        let regions = (regions << doublings) / parts;
         let generation = (geometry.generation + doublings).min(regions.trailing_zeros());
         Some(Self { parts, doublings, regions, generation })
     }
 
-    fn geometry(self, of: Geometry, part: u64) -> Geometry {
-        let shard = Shard { of: of.shard.of * self.parts, number: of.shard.number * self.parts + part };
-        let base_regions = self.regions >> self.generation;
-        Geometry { base_regions, generation: self.generation, shard, ..of }
+    /// The geometry of one part; `None` if there is no such part.
+    fn geometry(self, of: Geometry, part: u64) -> Option<Geometry> {
+        let number = of.shard.number.checked_mul(self.parts)?.checked_add(part)?;
+        let shard = Shard { of: of.shard.of.checked_mul(self.parts)?, number };
+        Geometry::new(of.slots, self.regions >> self.generation, self.generation, shard).ok()
     }
 }
 
 impl Reader {
+    /// Fails as [`divide_to`](Self::divide_to) would where the filter cannot be divided into so many parts.
+    #[cfg(feature = "store")]
+    pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
+        let view = self.view()?;
+        Cut::of(self.path(), view.superblock.identity.geometry, parts).map(drop)
+    }
+
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
     ///
     /// Of a whole filter, the first destination gets shard 0 of k; of shard s of S, it gets shard `s * k` of `S * k`.
@@ -98,30 +122,23 @@ impl Reader {
         let (before, metadata) = copy?;
         let geometry = view.superblock.identity.geometry;
         let parts = destinations.len() as u64;
-        let indivisible =
-            || Error::Indivisible { path: self.path().to_owned(), regions: geometry.regions(), parts };
-        if parts == 0 {
-            return Err(indivisible());
-        }
-        let cut = Cut::new(geometry, parts).ok_or_else(indivisible)?;
-        if cut.regions * parts > geometry.shard.most_regions() {
-            let reason = GrowthRefusal::Regions(MAX_REGIONS);
-            return Err(Error::Growth { path: self.path().to_owned(), reason });
-        }
+        let cut = Cut::of(self.path(), geometry, parts)?;
+        let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();
+        let geometries = geometries.ok_or_else(|| Error::Indivisible {
+            path: self.path().to_owned(),
+            regions: geometry.regions(),
+            parts,
+        })?;
         let options = Options::new();
         let files: Vec<Files> =
             destinations.iter().map(|path| Files::new(path.as_ref())).collect::<Result<_>>()?;
-        check_room(&files, &*options.disk, cut.geometry(geometry, 0))?;
+        check_room(files.iter().zip(&geometries), &*options.disk)?;
         let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
         let mut totals = Totals::new(&before.counts);
         let policy = divided(view.superblock.policy, parts);
         let mut writers = Vec::new();
-        for (part, files) in (0..).zip(files) {
-            let identity = Identity {
-                uuid: new_uuid(&files.data)?,
-                geometry: cut.geometry(geometry, part),
-                ..view.superblock.identity
-            };
+        for ((part, files), geometry) in (0..).zip(files).zip(geometries) {
+            let identity = Identity { uuid: new_uuid(&files.data)?, geometry, ..view.superblock.identity };
             let all = cut.regions * parts;
             let progress = &mut |done, _| progress(part * cut.regions + done, all);
             let fill = |files: &Files| {
@@ -177,10 +194,10 @@ fn write_part(
     Ok((file, counts))
 }
 
-/// Fails unless the file systems of all destinations have room for as many files of this geometry.
-fn check_room(files: &[Files], disk: &dyn Disk, geometry: Geometry) -> Result<()> {
+/// Fails unless the file systems of all destinations have room for the files there.
+fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: &dyn Disk) -> Result<()> {
     let mut by_device: BTreeMap<u64, (&Files, u64)> = BTreeMap::new();
-    for files in files {
+    for (files, geometry) in files {
         let device = files.dir.metadata().at(&files.dir, "look at")?.dev();
         by_device.entry(device).or_insert((files, 0)).1 += geometry.file_length();
     }
@@ -222,5 +239,74 @@ impl Totals {
         };
         let Counts { inserted, removed, .. } = self.all;
         Counts { inserted: share(inserted), removed: share(removed), ..found }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuckoo::SlotsPerBucket;
+
+    /// A geometry of so many regions that has doubled as often as these allow.
+    fn of(regions: u64, shard: Shard) -> impl Iterator<Item = Geometry> {
+        (0..=regions.trailing_zeros()).map(move |generation| {
+            Geometry::new(SlotsPerBucket::Four, regions >> generation, generation, shard).unwrap()
+        })
+    }
+
+    /// How often the regions have to double, in wide numbers: until they have all twos of `parts`, if they have its
+    /// odd factor.
+    fn doublings(regions: u64, parts: u64) -> Option<u32> {
+        let missing = parts.trailing_zeros().saturating_sub(regions.trailing_zeros());
+        let odd = parts >> parts.trailing_zeros();
+        let fits = u128::from(regions) << missing <= u128::from(MAX_REGIONS);
+        (regions.is_multiple_of(odd) && fits).then_some(missing)
+    }
+
+    fn check(geometry: Geometry, parts: u64, numbers: impl Iterator<Item = u64>) {
+        let regions = geometry.regions();
+        let cut = Cut::new(geometry, parts);
+        assert_eq!(cut.map(|cut| cut.doublings), doublings(regions, parts), "{regions} into {parts}");
+        let Some(cut) = cut else { return };
+        assert_eq!(u128::from(cut.regions) * u128::from(parts), u128::from(regions) << cut.doublings);
+        if cut.regions * parts > geometry.shard.most_regions() {
+            assert!(Cut::of(Path::new("f"), geometry, parts).is_err());
+            return;
+        }
+        for part in numbers {
+            let found = cut.geometry(geometry, part).unwrap();
+            assert_eq!(found.regions(), cut.regions);
+            assert!(found.generation <= geometry.generation + cut.doublings);
+            let Shard { of, number } = geometry.shard;
+            assert_eq!(found.shard, Shard { of: of * parts, number: number * parts + part });
+        }
+        assert_eq!(cut.geometry(geometry, parts * (geometry.shard.of - geometry.shard.number)), None);
+    }
+
+    #[test]
+    fn regions_are_cut_into_equal_parts_or_not_at_all() {
+        for regions in 1..=64 {
+            for parts in 1..=64 {
+                for shard in [Shard::WHOLE, Shard { of: 3, number: 2 }] {
+                    of(regions, shard).for_each(|geometry| check(geometry, parts, 0..parts));
+                }
+            }
+            of(regions, Shard::WHOLE).for_each(|geometry| assert_eq!(Cut::new(geometry, 0), None));
+        }
+    }
+
+    #[test]
+    fn no_more_regions_are_asked_for_than_the_format_has() {
+        let most = MAX_REGIONS;
+        for regions in [most, most - 1, most / 2, most / 2 + 1, most / 2 - 1, most / 3, (1 << 31) - (1 << 16)]
+        {
+            for parts in [1, 2, 3, 5, 64, 65_535, 65_536, most / 2, most - 1, most] {
+                of(regions, Shard::WHOLE)
+                    .for_each(|geometry| check(geometry, parts, [0, parts - 1].into_iter()));
+            }
+        }
+        let half = of(most / 2, Shard { of: 2, number: 1 }).next().unwrap();
+        assert!(Cut::of(Path::new("f"), half, 2).is_ok());
+        assert!(matches!(Cut::of(Path::new("f"), half, most), Err(Error::Growth { .. })));
     }
 }

@@ -177,13 +177,14 @@ fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
         });
     }
     let shard = Shard { of: of / count, number: number / count };
+    let too_many = || Error::Growth { path: first.to_owned(), reason: GrowthRefusal::Regions(MAX_REGIONS) };
     let all = regions * count;
     if all > shard.most_regions() {
-        return Err(Error::Growth { path: first.to_owned(), reason: GrowthRefusal::Regions(MAX_REGIONS) });
+        return Err(too_many());
     }
     // The most doublings that any of them has behind it, as far as the regions can be halved so often.
     let generation = generation.min(all.trailing_zeros());
-    Ok(Geometry { slots: geometry.slots, base_regions: all >> generation, generation, shard })
+    Geometry::new(geometry.slots, all >> generation, generation, shard).map_err(|_| too_many())
 }
 
 /// All entries of the parts, none of which may have two values.

@@ -7,6 +7,7 @@ mod thorough;
 
 mod answers;
 mod crash;
+mod divided;
 mod errors;
 mod images;
 mod processes;

@@ -105,8 +105,38 @@ def over_nfs(machine):
         system("exportfs", "-u", f"127.0.0.1:{exported}")
 
 
+def where_links_are_refused(machine):
+    """As on FAT, which POSIX has say EPERM."""
+    need("strace")
+    store = os.path.join(machine.folder("store-without-links"), "s")
+    refuse = ("strace", "-f", "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EPERM")
+    result = machine.gowk("store", "create", store, "--shards", "2", "--capacity", "1000", wrapper=refuse).expect(2)
+    result.says("link(2)", "hard links")
+    if "permissions" in result.err:
+        raise Wrong(f"a wrong remedy: {result.err}")
+    machine.gowk("info", store).expect(2)
+    return "the need is named"
+
+
+def where_close_fails(machine):
+    """A network file system may report at a close that it lost the connection. What was read is right all the same."""
+    need("strace")
+    store = os.path.join(machine.folder("store-with-failing-closes"), "s")
+    works(machine, plainly, store)
+    # Of the folders that are listed: the loader of programs needs to close its own files.
+    folders = (part for name in ("versions", "shards/0000", "incoming") for part in ("-P", os.path.join(store, name)))
+    fail = ("strace", "-f", "-o", "/dev/null", *folders, "-e", "trace=close", "-e", "inject=close:error=EIO")
+    machine.gowk("info", store, wrapper=fail).expect(0).says("version")
+    machine.gowk("insert", store, "x", wrapper=fail).expect(0)
+    machine.gowk("store", "vacuum", store, "--grace", "0", wrapper=fail).expect(0)
+    machine.gowk("check", store, "x").expect(0)
+    return "no close is relied on"
+
+
 CASES = [
     ("store where every lock fails", without_locks),
+    ("store where links are refused", where_links_are_refused),
+    ("store where closing a folder fails", where_close_fails),
     ("store in a folder mounted read-only", read_only),
     ("store on a full disk", on_a_full_disk),
     ("store over NFS", over_nfs),

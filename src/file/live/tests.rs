@@ -13,7 +13,8 @@
 //! 2. Counters are those of one commit.
 //! 3. A private replay that the file has left behind answers nothing.
 //! 4. A lookup that meets no writer, or one that has finished, comes to an end.
-//! 5. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
+//! 5. A glance (`settled.rs`) never reports such a key absent either while it says that it counts.
+//! 6. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -160,7 +161,7 @@ impl LiveRead for Memory {
 }
 
 fn live(memory: &Memory) -> Live<Memory> {
-    Live { memory: memory.clone(), path: PathBuf::new() }
+    Live { memory: memory.clone(), file: None, path: PathBuf::new() }
 }
 
 fn commit(number: u64) -> LiveCopy {
@@ -198,8 +199,7 @@ fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
 
 /// A look that finds out, if it can, at which epoch the file is calm, and tells the shortcut.
 fn find_calm(memory: &Memory, calm: &AtomicU64) {
-    let epoch = memory.epoch();
-    if !memory.flagged() && memory.was_settled(epoch) {
+    if let Some((_, Some(epoch))) = memory.glance(|| ()) {
         calm.store(epoch, Ordering::Release);
     }
 }
@@ -256,6 +256,26 @@ fn a_key_that_a_commit_moves_is_never_absent() {
         |memory| apply(memory, 2, &[FIRST], [0, KEY]),
         |memory| assert_ne!(lookup(memory, FIRST, 2), Some(false)),
     );
+}
+
+#[test]
+fn a_glance_that_counts_never_finds_a_key_absent_that_a_commit_moves() {
+    let counted = std::sync::Arc::new(Mutex::new(BTreeSet::new()));
+    let noted = counted.clone();
+    explore(
+        None,
+        Memory::new,
+        |memory| apply(memory, 2, &[FIRST], [0, KEY]),
+        move |memory| {
+            let Some((found, epoch)) = memory.glance(|| memory.contains(FIRST)) else {
+                panic!("no flag is set");
+            };
+            assert!(found || epoch.is_none(), "absent in epoch {epoch:?}");
+            noted.lock().unwrap().insert(epoch);
+        },
+    );
+    // Before the commit, during it, and after it.
+    assert_eq!(*counted.lock().unwrap(), BTreeSet::from([Some(4), None, Some(6)]));
 }
 
 #[test]
@@ -455,4 +475,25 @@ fn lookups_come_to_an_end() {
         set_flag(&memory, POISONED);
         assert_eq!(lookup(&memory, FIRST, u32::MAX), None);
     });
+}
+
+/// The system answers EFAULT, which says nothing of the reason, for a page behind the end of the file as for one that it
+/// cannot read.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_read_is_not_called_a_full_disk() {
+    use crate::error::Error;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let file = File::create_new(&path).unwrap();
+    file.set_len(LIVE + 4 * PAGE).unwrap();
+    let memory = MapMut::shared(&file, LIVE, 4 * PAGE).unwrap();
+    let live = Live { memory, file: Some(file.try_clone().unwrap()), path };
+    assert!(live.reserve_bytes(3 * PAGE..3 * PAGE + 8).is_ok());
+    file.set_len(LIVE + PAGE).unwrap();
+    assert!(live.reserve_bytes(8..16).is_ok());
+    match live.reserve_bytes(3 * PAGE..3 * PAGE + 8) {
+        Err(Error::Io { op: "read", source, .. }) => assert_eq!(source.kind(), io::ErrorKind::UnexpectedEof),
+        outcome => panic!("{outcome:?}"),
+    }
 }

@@ -55,6 +55,8 @@ enum Step {
     SetBusy,
     SetIdle,
     DropGate,
+    /// An open writer verifies all pages, and gives up if one is damaged.
+    VerifyAll,
     /// What an open writer does next.
     Choose,
     Append,
@@ -100,6 +102,7 @@ const READ: usize = 4;
 const RECOVER: usize = 5;
 const LOOKUP: usize = 6;
 const START_OVER: usize = 7;
+const GIVE_UP: usize = 8;
 
 fn programs() -> Programs {
     let recovery = [
@@ -117,7 +120,7 @@ fn programs() -> Programs {
     Programs(vec![
         with_recovery(
             &[Open, GateExclusive, LockShared, Compare, SyncFolder],
-            &[DropLock, LockExclusive, SetBusy, DropGate, Choose],
+            &[DropLock, LockExclusive, SetBusy, DropGate, VerifyAll, Choose],
         ),
         vec![Append, MakeOdd, ApplyPart, ApplyAll, MakeEven, Acknowledge, Choose],
         vec![MakeFile, Supersede, Rename, ResetJournal, Acknowledge, Choose],
@@ -136,6 +139,7 @@ fn programs() -> Programs {
         with_recovery(&[Open, GateExclusive, LockShared, Compare], &[SetIdle, DropLock, DropGate, Open]),
         vec![Begin, Look],
         vec![DropLock, DropGate, Open],
+        vec![SetIdle, DropLock, End],
     ])
 }
 
@@ -390,6 +394,11 @@ impl World {
             SetBusy => next.inode(inode).busy = true,
             SetIdle => next.inode(inode).busy = false,
             DropGate => next.gates[usize::from(inode)].free(me),
+            VerifyAll => {
+                let mut damaged = next;
+                to(&mut damaged, GIVE_UP);
+                return Ok(vec![next, damaged]);
+            }
             Choose => return Ok(self.choices(index, inode)),
             Append => next.journal.last = process.commit,
             ApplyPart => next.inode(inode).torn = true,
@@ -562,8 +571,8 @@ fn no_order_of_steps_and_deaths_breaks_an_invariant() {
 
 /// The programs with one step left out, or two neighbours swapped.
 fn changed() -> Vec<(String, Programs)> {
-    const NAMES: [&str; 8] =
-        ["write", "commit", "publish", "close", "read", "recover", "lookup", "start over"];
+    const NAMES: [&str; 9] =
+        ["write", "commit", "publish", "close", "read", "recover", "lookup", "start over", "give up"];
     let mut changed = Vec::new();
     for (number, name) in NAMES.iter().enumerate() {
         let program = &programs().0[number];
@@ -590,7 +599,7 @@ fn changed() -> Vec<(String, Programs)> {
 
 /// Of the changes, those that break an invariant without a power cut. The others lose what protects from power cuts
 /// (the syncs, the rewritten journal, the state), what another step protects too, or only time.
-const BREAKING: [&str; 37] = [
+const BREAKING: [&str; 38] = [
     "write: without GateExclusive",
     "write: without LockShared",
     "write: without Compare",
@@ -628,6 +637,7 @@ const BREAKING: [&str; 37] = [
     "recover: RedoPart before MakeOdd",
     "recover: ResetJournal before Superblocks",
     "recover: without SetIdle",
+    "give up: without DropLock",
 ];
 
 #[test]
@@ -645,7 +655,7 @@ fn removing_or_swapping_steps_breaks_an_invariant() {
 /// What the first process of this world calls the disk for, alone, with the state of gate and writer lock then; an
 /// open writer does what `choices` say.
 fn calls_of(mut world: World, choices: &[usize]) -> Vec<String> {
-    let (programs, mut choices, mut told) = (programs(), choices.iter(), Vec::new());
+    let (programs, mut choices, mut told) = (programs(), choices.iter().peekable(), Vec::new());
     let state = |lock: Lock| match lock {
         Lock { exclusive: 1.., .. } => "exclusive",
         Lock { shared: 1.., .. } => "shared",
@@ -656,7 +666,11 @@ fn calls_of(mut world: World, choices: &[usize]) -> Vec<String> {
         let (gate, lock) = (state(world.gates[usize::from(world.name)]), state(world.lock));
         told.extend(calls(step).iter().map(|call| format!("{call}: gate {gate}, lock {lock}")));
         let next = world.after(0, &programs).unwrap();
-        let chosen = (step == Choose).then(|| choices.next().copied().unwrap_or(CLOSE));
+        let chosen = match step {
+            Choose => Some(choices.next().copied().unwrap_or(CLOSE)),
+            VerifyAll => Some(choices.next_if_eq(&&GIVE_UP).copied().unwrap_or(WRITE)),
+            _ => None,
+        };
         let is_chosen = |next: &&World| chosen.is_none_or(|p| next.processes[0].unwrap().program == p as u8);
         world = *next.iter().find(is_chosen).unwrap();
     }
@@ -794,5 +808,16 @@ fn the_real_code_takes_the_steps_of_the_programs() {
         writer.commit().unwrap();
         writer.close().unwrap();
         assert_eq!(probe.told(), calls_of(world(true, journaled), &[PUBLISH, COMMIT, CLOSE]));
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    for (files, journaled) in filters(dir.path()).iter().zip([0, 1]) {
+        let end = files.data.metadata().unwrap().len();
+        let file = OpenOptions::new().write(true).open(&files.data).unwrap();
+        SystemDisk.write_at(&file, b"damage", end - 6).unwrap();
+        let probe = Probe::new(files);
+        let outcome = with(&probe).verify(Verify::Eager).open_existing(&files.data);
+        assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+        assert_eq!(probe.told(), calls_of(world(true, journaled), &[GIVE_UP]));
     }
 }

@@ -91,3 +91,22 @@ fn it_takes_no_keys_where_the_caller_hashes() {
     assert_eq!(view.contains_hash_in_line(view.reader, hash), Some(true));
     assert_eq!(view.contains_in_line(view.reader, KEY), None);
 }
+
+#[test]
+fn a_lookup_that_ends_after_the_view_was_left_does_not_open_it_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    drop(filter(&path, Options::new().capacity(100_000)));
+    let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
+    let view = reader.view().unwrap();
+    look(&reader);
+    assert_eq!(view.contains_in_line(view.reader, KEY), Some(true));
+    let calm = view.shortcut.calm.load(std::sync::atomic::Ordering::Acquire);
+    view.leave();
+    assert_eq!(view.contains_in_line(view.reader, KEY), None);
+    // The end of a lookup that found the epoch calm before.
+    view.found_calm(calm);
+    assert_eq!(view.contains_in_line(view.reader, KEY), None);
+    assert_eq!(view.contains_hash_in_line(view.reader, reader.hash(KEY).unwrap()), None);
+    assert_eq!(view.count_in_line(view.reader, KEY), None);
+}

@@ -1,0 +1,86 @@
+//! Invariants checked: a writer's lock is that of the name of its lock file, whoever removes the file while the writer
+//! opens; and a writer that verifies all pages when it opens keeps nobody else from opening the file.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::options::Options;
+use crate::system::SystemDisk;
+
+/// A closed filter with a key.
+fn filter(dir: &Path) -> Files {
+    let path = dir.join("f");
+    let mut writer = Options::new().capacity(1000).create(&path).unwrap();
+    writer.insert(b"a").unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    Files::new(&path).unwrap()
+}
+
+/// Removes the lock file in the first sync of the folder: after a writer has taken its lock, and before it converts it.
+#[derive(Debug)]
+struct Removing {
+    lock: PathBuf,
+    times: AtomicU32,
+}
+
+impl Disk for Removing {
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.times.fetch_add(1, Ordering::SeqCst) == 0 {
+            std::fs::remove_file(&self.lock)?;
+        }
+        SystemDisk.sync_dir(dir)
+    }
+}
+
+#[test]
+fn a_lock_file_removed_before_the_lock_is_converted_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = filter(dir.path());
+    let disk = Arc::new(Removing { lock: files.lock.clone(), times: AtomicU32::new(0) });
+    let writer = Options::new().disk(disk.clone()).open_existing(&files.data).unwrap();
+    assert!(disk.times.load(Ordering::SeqCst) > 1, "it started over");
+    let named = File::open(&files.lock).unwrap();
+    assert!(
+        fs2::FileExt::try_lock_shared(&named).is_err(),
+        "the writer holds the lock of the file with the name"
+    );
+    drop(writer);
+    assert!(fs2::FileExt::try_lock_exclusive(&named).is_ok());
+}
+
+/// Has a reader open the file, look up a key and close, while a writer reads the first page of the regions.
+#[derive(Debug)]
+struct Beside {
+    files: Files,
+    data: u64,
+    opened: AtomicU32,
+}
+
+impl Disk for Beside {
+    fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        if offset == self.data {
+            let gate = File::open(&self.files.data)?;
+            assert!(fs2::FileExt::try_lock_exclusive(&gate).is_ok(), "the gate is held");
+            drop(gate);
+            assert!(Options::new().read(&self.files.data).unwrap().contains(b"a").unwrap());
+            self.opened.fetch_add(1, Ordering::SeqCst);
+        }
+        SystemDisk.read_at(file, bytes, offset)
+    }
+}
+
+#[test]
+fn others_open_the_file_while_a_writer_verifies_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = filter(dir.path());
+    let data = Options::new().read(&files.data).unwrap().view().unwrap().superblock.identity.geometry.data();
+    let disk = Arc::new(Beside { files: files.clone(), data, opened: AtomicU32::new(0) });
+    let options = Options::new().verify(Verify::Eager).disk(disk.clone());
+    let mut writer = options.open_existing(&files.data).unwrap();
+    assert_eq!(disk.opened.load(Ordering::SeqCst), 1);
+    writer.insert(b"b").unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+}
