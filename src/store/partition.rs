@@ -38,7 +38,7 @@ impl Store {
     #[inline]
     pub fn hash(&self, key: impl AsRef<[u8]>) -> Result<KeyHash> {
         let hash = self.description.hasher().hash(key.as_ref());
-        Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.files.root.clone() })?)
+        Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }
 
     /// Divides keys, at most 2^32 of them, by shard.
