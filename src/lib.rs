@@ -112,6 +112,7 @@
 //! | repair | giving up damaged pages, so that what is left never answers "absent" wrongly |
 //! | store | a folder of sealed filters, one for each shard, under *versions*; its *description* says what was fixed when it was created |
 //! | version | which file each shard of a store has, at one moment; all of them are its *history* |
+//! | token | an application's name and a number, with which a commit to a store happens at most once |
 //! | update | changes to shards of a store, in working copies that one commit publishes |
 //! | vacuum | removing versions of a store that nobody needs any more, and what updates have left |
 //! | feed | a thread that reads keys ahead, each *batch* cut out of *lines*; a *clock* says when to commit them |

@@ -106,7 +106,10 @@ impl Store {
             let limits = self.limits(&newest, vacuum);
             let Some(staying) = self.staying(limits, &newest)? else { continue };
             // What an earlier vacuum has said and not done needs no further version.
-            if limits == known || !self.would_remove(&newest, limits, &staying)? {
+            if limits == known {
+                break (staying, known);
+            }
+            if !self.would_remove(&newest, limits, &staying)? {
                 let Some(staying) = self.staying(known, &newest)? else { continue };
                 break (staying, known);
             }
