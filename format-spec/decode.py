@@ -922,6 +922,8 @@ def toml_of(path):
         raise Refused("a store needs Python 3.11 or later")
     with open(path, "rb") as file:
         text = file.read()
+    if len(text) >= 1 << 28:
+        raise Refused("%s: longer than a text may be" % path)
     body, seal = text[:-19], text[-19:]  # 10 bytes, 8 digits and a newline
     if seal != b"# crc32 = %08x\n" % zlib.crc32(body):
         raise Refused("%s: its checksum does not match" % path)
@@ -951,6 +953,10 @@ def is_within(low, high):
 
 def is_text(value):
     return isinstance(value, str)
+
+
+def is_text_within(longest):
+    return lambda value: is_text(value) and len(value.encode()) <= longest
 
 
 def is_uuid(value):
@@ -984,6 +990,11 @@ class Store:
         self.newest = self.versions[-1]
         if fields.get("divided") and numbers[-1] == 1:
             raise Refused("%s: its creation out of a filter was not finished" % root)
+        # 9: versions that stay
+        bases = {done["base"] for done in self.newest.get("token", ())}
+        for number in sorted(bases.union(range(self.newest["first"], self.newest["number"]))):
+            if number not in numbers:
+                raise Refused("%s: version %d is missing, and should stay" % (root, number))
         self.filters = {}
 
     def version(self, number):
@@ -994,7 +1005,7 @@ class Store:
             "number": is_within(number, number),
             "id": is_uuid,
             "time": is_within(0, MAX_NUMBER),
-            "operation": is_text,
+            "operation": is_text_within(256),
             "base": is_within(0, number - 1),
             "first": is_within(1, number),
             "fence": is_within(0, number),
@@ -1007,11 +1018,15 @@ class Store:
         check_fields(path, table, required, optional)
         for done in table.get("token", ()):
             check_fields(path, done, {
-                "application": is_text,
+                "application": is_text_within(1024),
                 "number": is_within(0, MAX_NUMBER),
                 "version": is_within(2, number),
-                "base": is_within(0, done.get("version", 1) - 1),
-            }, {"state": is_text})
+                "base": is_within(1, done.get("version", 1) - 1),
+            }, {"state": is_text_within(1 << 20)})
+        tokens = table.get("token", ())
+        strings = sum(len(done["application"].encode()) + len(done.get("state", "").encode()) for done in tokens)
+        if len(tokens) > 65536 or strings > 1 << 24:
+            raise Refused("%s: its tokens are more than a version may have" % path)
         for shard in table.get("shard", ()):
             check_fields(path, shard, {
                 "shard": is_within(0, self.fields["shards"] - 1),

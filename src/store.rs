@@ -44,12 +44,15 @@ mod divide;
 mod error;
 mod files;
 mod history;
+#[cfg(test)]
+mod interrupted;
 mod join;
 #[cfg(test)]
 mod model;
 mod partition;
 mod reader;
 mod sealed;
+mod storage;
 mod text;
 mod update;
 mod vacuum;
@@ -69,13 +72,13 @@ pub use vacuum::{Vacuum, Vacuumed};
 pub use version::{Done, ShardFile, Version};
 
 use crate::Options;
-use crate::disk::Disk;
-use files::Files;
+use storage::{Folder, Storage};
 
 /// A folder of filters under versions. Clones are cheap; all methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
-    files: Files,
+    root: PathBuf,
+    storage: Arc<dyn Storage>,
     description: Description,
     options: Options,
     /// See [`Store::copies`].
@@ -106,13 +109,12 @@ impl Store {
 
     /// Whether a folder is a store, as far as its names tell.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        let files = Files::new(path.as_ref().to_owned());
-        files.description.is_file() && files.versions.is_dir()
+        Folder::is_store(path.as_ref())
     }
 
     /// Its folder, by its canonical path.
     pub fn path(&self) -> &Path {
-        &self.files.root
+        &self.root
     }
 
     /// What it is: fixed when it was created.
@@ -122,7 +124,7 @@ impl Store {
 
     /// Where the file of a shard is that a version names.
     pub fn file_path(&self, shard: u32, file: &ShardFile) -> PathBuf {
-        self.files.shard(shard, &file.name)
+        self.path_of(&files::shard(shard, &file.name))
     }
 
     /// Reads the copies of files of shards that are in this folder, under the files' own names, in place of the files:
@@ -133,7 +135,8 @@ impl Store {
         self
     }
 
-    fn disk(&self) -> &Arc<dyn Disk> {
-        &self.options.disk
+    /// What errors call the object of this name.
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.root.join(name)
     }
 }

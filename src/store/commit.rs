@@ -15,15 +15,15 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 use std::time::SystemTime;
 
 use super::Store;
 use super::error::{Error, Result};
-use super::files::Name;
+use super::files::{self, Name, VERSIONS};
 use super::sealed::Sealed;
-use super::version::{Done, ShardFile, Version};
-use crate::disk::Disk;
+use super::storage::{Unpublished, publish};
+use super::text::LONGEST;
+use super::version::{Done, FIRST, ShardFile, Version};
 use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
@@ -31,11 +31,11 @@ use crate::system::new_uuid;
 /// An idempotency token: a commit with it happens once, however often it is tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Who commits: any name. The tokens of one application come one after the other.
+    /// Who commits: any name of at most 1,024 bytes. The tokens of one application come one after the other.
     pub application: String,
     /// Higher than that of the application's token before.
     pub number: u64,
-    /// What the application wants to find again with its last token; may be empty.
+    /// What the application wants to find again with its last token: at most 2^20 bytes, possibly none.
     pub state: String,
 }
 
@@ -51,7 +51,7 @@ impl Token {
 pub struct Change {
     /// The number of the version that the update was made on.
     pub base: u64,
-    /// What it is, in a word, for the log: `insert`.
+    /// What it is, in a word, for the log: `insert`. At most 256 bytes.
     pub operation: String,
     /// What makes the commit happen once.
     pub token: Option<Token>,
@@ -75,11 +75,11 @@ impl Store {
     ///
     /// If other versions have come since the base, they stay: the changes are put on top of them, unless one of them
     /// has changed the same shard ([`Error::Conflict`]). [`Error::Expired`] says that the base is so old that a vacuum
-    /// has given the update up. [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
+    /// has given the update up. Nothing is published that a reader would refuse ([`Error::Invalid`]). [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
     /// that it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
-        let (root, mut seen) = (&self.files.root, change.base);
+        let (root, mut seen) = (&self.root, change.base);
         loop {
             let newest = self.newest()?;
             if let Some(done) = change.already(&newest) {
@@ -101,7 +101,7 @@ impl Store {
     /// That each sealed shard belongs into this commit, and that its file is there.
     fn check_sealed(&self, change: &Change) -> Result<()> {
         let misfit = |what, found: String, expected: String| Error::Misfit {
-            path: self.files.root.clone(),
+            path: self.root.clone(),
             what,
             found,
             expected,
@@ -127,8 +127,8 @@ impl Store {
     }
 
     fn check_base(&self, change: &Change, newest: &Version) -> Result<()> {
-        let (path, base) = (self.files.root.clone(), change.base);
-        if base > newest.number {
+        let (path, base) = (self.root.clone(), change.base);
+        if base < FIRST || base > newest.number {
             return Err(Error::NoSuchVersion { path, number: base, newest: newest.number });
         }
         let since = |sealed: &Sealed| newest.shards.get(&sealed.shard).map_or(0, |file| file.since);
@@ -139,8 +139,11 @@ impl Store {
             return Err(Error::Expired { path, base, fence: newest.fence });
         }
         for sealed in &change.sealed {
-            let path = self.files.shard(sealed.shard, &sealed.name());
-            let length = path.metadata().at(&path, "look at")?.len();
+            let name = files::shard(sealed.shard, &sealed.name());
+            let path = self.path_of(&name);
+            let gone = || io::ErrorKind::NotFound.into();
+            let length = self.storage.length(&name)?.ok_or_else(gone).at(&path, "look at");
+            let length = length.map_err(|error| self.given_up(base, error.into()))?;
             if length != sealed.bytes {
                 let (found, expected) = (length.to_string(), sealed.bytes.to_string());
                 return Err(Error::WrongFile { path, what: "length", found, expected });
@@ -149,37 +152,55 @@ impl Store {
         Ok(())
     }
 
+    /// The text of a version, which a reader would take: it is read back before it is published.
+    pub(super) fn text_of(&self, version: &Version) -> Result<String> {
+        let path = self.path_of(&files::version(version.number));
+        let invalid = |field, found, expected| {
+            let path = self.root.clone();
+            Error::Invalid { path, field, found, expected }
+        };
+        let refused = |error| match error {
+            Error::Field { field, found, expected, .. } => invalid(field, found, expected),
+            error => error,
+        };
+        version.check(&path, &self.description).map_err(refused)?;
+        let text = version.encode(&path, self.description.uuid)?;
+        if text.len() as u64 >= LONGEST {
+            return Err(invalid(
+                "text",
+                format!("{} bytes long", text.len()),
+                format!("below {LONGEST} bytes"),
+            ));
+        }
+        let read = Version::decode(&path, text.as_bytes(), version.number, &self.description);
+        let read = read.map_err(refused)?;
+        if (Version { time: read.time, ..version.clone() }) != read {
+            return Err(invalid("text", "another version".to_owned(), "read as it was written".to_owned()));
+        }
+        Ok(text)
+    }
+
     /// Publishes a version on top of `newest`; `None` if another one got the number.
     pub(super) fn try_publish(&self, version: Version, newest: u64) -> Result<Option<Version>> {
-        let disk = &**self.disk();
-        let path = self.files.version(version.number);
-        let text = version.encode(&path, self.description.uuid)?;
-        let draft = self.files.incoming.join(Name { base: newest, uuid: version.id }.draft());
-        write_draft(disk, &draft, &text)?;
-        // Looked at again now that the draft is there: a vacuum that has removed versions before now has published one
-        // that is seen here, and a vacuum that removes some later removes the draft first.
-        let outcome =
-            if self.newest_number()? == Some(newest) { disk.link(&draft, &path) } else { Err(taken()) };
-        let outcome = match outcome {
-            Ok(()) => Ok(true),
-            // A network file system may report the failure of a repeated call whose first try succeeded.
-            Err(error) => match self.load(version.number)? {
-                Some(found) => Ok(found.id == version.id),
-                None if is_taken(&error) || is_gone(&error) => Ok(false),
-                None => Err(error),
-            },
-        };
-        let _ = disk.remove(&draft);
-        if !outcome.map_err(|source| Error::of_link(&path, source))? {
-            return Ok(None);
-        }
-        // Protects: the name of the version, before anybody is told of it.
-        let synced = disk.sync_dir(&self.files.versions).at(&self.files.versions, "sync");
-        synced.map_err(|source| Error::Unknown {
-            path: self.files.root.clone(),
+        let name = files::version(version.number);
+        let text = self.text_of(&version)?;
+        let draft = files::incoming(&Name { base: newest, uuid: version.id }.draft());
+        let unknown = |source| Error::Unknown {
+            path: self.root.clone(),
             version: version.number,
             source: Box::new(source),
-        })?;
+        };
+        // Looked at again now that the draft is there: a vacuum that has removed versions before now has published one
+        // that is seen here, and a vacuum that removes some later removes the draft first.
+        let mut due = || Ok(self.newest_number(newest)? == Some(newest));
+        match publish(&*self.storage, &name, &draft, text.as_bytes(), &mut due) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(Unpublished::Failed(error)) => return Err(error),
+            Err(Unpublished::Unknown(error)) => return Err(unknown(error)),
+        }
+        // Protects: the name of the version, before anybody is told of it.
+        self.storage.settle(VERSIONS).map_err(unknown)?;
         Ok(Some(version))
     }
 }
@@ -192,7 +213,7 @@ impl Change {
     }
 
     /// The version that has these changes on top of `newest`.
-    fn on(&self, newest: &Version, id: [u8; 16]) -> Version {
+    pub(super) fn on(&self, newest: &Version, id: [u8; 16]) -> Version {
         let number = newest.number + 1;
         let mut next = Version {
             number,
@@ -219,40 +240,4 @@ impl Change {
         }
         next
     }
-}
-
-fn taken() -> io::Error {
-    io::ErrorKind::AlreadyExists.into()
-}
-
-fn is_taken(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::AlreadyExists
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-}
-
-/// Writes a new file and syncs it.
-fn write_draft(disk: &dyn Disk, draft: &Path, text: &str) -> Result<()> {
-    let file = disk.create(draft, 0o666).at(draft, "create")?;
-    let written = disk.write_at(&file, text.as_bytes(), 0).at(draft, "write");
-    // Protects: the text, before it has the name under which it is read.
-    let synced = written.and_then(|()| disk.sync(&file).at(draft, "sync"));
-    if synced.is_err() {
-        let _ = disk.remove(draft);
-    }
-    Ok(synced?)
-}
-
-/// Gives a text its name in one step; false if that name is taken.
-pub(super) fn publish(disk: &dyn Disk, text: &str, draft: &Path, path: &Path) -> Result<bool> {
-    write_draft(disk, draft, text)?;
-    let outcome = match disk.link(draft, path) {
-        Ok(()) => Ok(true),
-        Err(error) if is_taken(&error) => Ok(false),
-        Err(error) => Err(error),
-    };
-    let _ = disk.remove(draft);
-    outcome.map_err(|source| Error::of_link(path, source))
 }

@@ -6,11 +6,10 @@ use super::Store;
 use super::commit::{Change, Committed};
 use super::description::Description;
 use super::error::{Error, Result};
-use super::files::Name;
+use super::files::{Name, incoming};
 use super::history;
 use super::sealed::Sealed;
 use super::version::FIRST;
-use crate::error::IoContext;
 use crate::system::new_uuid;
 use crate::{Options, Reader};
 
@@ -61,8 +60,7 @@ impl Store {
     fn fill_from(&self, filter: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let base = FIRST;
         let shards = 0..self.description.shards;
-        let path =
-            |_| Ok(self.files.incoming.join(Name { base, uuid: new_uuid(&self.files.root)? }.filter()));
+        let path = |_| Ok(self.path_of(&incoming(&Name { base, uuid: new_uuid(&self.root)? }.filter())));
         let paths: Vec<PathBuf> = shards.clone().map(path).collect::<Result<_>>()?;
         filter.divide_to(&paths, progress)?;
         let sealed = shards.zip(&paths).map(|(shard, path)| self.take_in(shard, base, path));
@@ -77,17 +75,14 @@ impl Store {
 
     /// Moves a closed filter to its place.
     fn take_in(&self, shard: u32, base: u64, path: &Path) -> Result<Sealed> {
-        let disk = &**self.disk();
         let info = self.options.clone().sealed(true).read(path)?.info()?;
         for suffix in ["-journal", "-lock"] {
             let mut beside = path.as_os_str().to_owned();
             beside.push(suffix);
             // If it stays, it does no harm, and a vacuum removes it.
-            let _ = disk.remove(Path::new(&beside));
+            let _ = self.options.disk.remove(Path::new(&beside));
         }
         let name = Name { base, uuid: info.uuid };
-        let place = self.files.shard(shard, &name);
-        disk.rename(path, &place, true).at(&place, "rename")?;
-        self.sealed(shard, name, &info)
+        self.sealed(shard, name, path, &info)
     }
 }

@@ -212,7 +212,23 @@ pub enum Error {
         expected: String,
     },
 
-    /// A commit failed, and nobody knows whether its version is durable.
+    /// A commit would make a version that readers refuse.
+    #[error(
+        "{}: nothing was committed, as readers would refuse the version: `{field}` would be {found}, not {expected}",
+        path.display()
+    )]
+    Invalid {
+        /// The store.
+        path: PathBuf,
+        /// The field's name in the specification; `text` for the whole.
+        field: &'static str,
+        /// What it would be.
+        found: String,
+        /// What it may be.
+        expected: String,
+    },
+
+    /// A commit failed, and nobody knows whether its version is there and durable.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",
@@ -225,6 +241,19 @@ pub enum Error {
         version: u64,
         /// What failed.
         source: Box<crate::Error>,
+    },
+
+    /// A version that is to stay is not there, so that a vacuum cannot know which files it names.
+    #[error(
+        "{}: missing, although version {newest} says that it stays; nothing was removed; if the file system shows changes \
+         late, vacuum again, otherwise restore the file from a copy of the store",
+        path.display()
+    )]
+    MissingVersion {
+        /// The file of the version.
+        path: PathBuf,
+        /// The number of the newest version.
+        newest: u64,
     },
 
     /// Versions came and went faster than they could be read.
@@ -249,9 +278,10 @@ impl Error {
             | Self::Text { .. }
             | Self::Field { .. }
             | Self::MissingFile { .. }
+            | Self::MissingVersion { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
-            Self::Misfit { .. } => ErrorKind::Invalid,
+            Self::Misfit { .. } | Self::Invalid { .. } => ErrorKind::Invalid,
             Self::Unfinished { .. } => ErrorKind::Foreign,
             Self::NoLinks { .. } => ErrorKind::Io,
             Self::Unknown { .. } => ErrorKind::Unknown,

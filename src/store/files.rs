@@ -1,65 +1,50 @@
-//! The names of a store's folders and files (`format-spec/STORE.md`, section 2).
+//! The names of a store's folders and files, below the store (`format-spec/STORE.md`, section 2).
 
-use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 use super::text::{from_hex, hex};
-use crate::error::{IoContext, Result};
 
 /// Digits that numbers of versions are padded to, so that names sort as numbers do.
 const DIGITS: usize = 12;
 /// The highest number that a version can have: the highest that a TOML integer holds.
 pub(super) const MAX_VERSION: u64 = i64::MAX as u64;
 
-/// The folders of a store.
-#[derive(Clone, Debug)]
-pub(super) struct Files {
-    pub(super) root: PathBuf,
-    pub(super) description: PathBuf,
-    pub(super) versions: PathBuf,
-    pub(super) shards: PathBuf,
-    pub(super) incoming: PathBuf,
+pub(super) const DESCRIPTION: &str = "store.toml";
+pub(super) const VERSIONS: &str = "versions";
+pub(super) const SHARDS: &str = "shards";
+pub(super) const INCOMING: &str = "incoming";
+
+/// The name of a version in the folder of versions.
+fn version_file(number: u64) -> String {
+    format!("{number:0DIGITS$}.toml")
 }
 
-impl Files {
-    pub(super) fn new(root: PathBuf) -> Self {
-        Self {
-            description: root.join("store.toml"),
-            versions: root.join("versions"),
-            shards: root.join("shards"),
-            incoming: root.join("incoming"),
-            root,
-        }
-    }
-
-    pub(super) fn version(&self, number: u64) -> PathBuf {
-        self.versions.join(format!("{number:0DIGITS$}.toml"))
-    }
-
-    pub(super) fn shard_folder(&self, shard: u32) -> PathBuf {
-        self.shards.join(format!("{shard:04}"))
-    }
-
-    pub(super) fn shard(&self, shard: u32, name: &Name) -> PathBuf {
-        self.shard_folder(shard).join(name.filter())
-    }
-
-    /// The numbers of all versions that a listing shows, in no order.
-    pub(super) fn version_numbers(&self) -> Result<Vec<u64>> {
-        let names = names(&self.versions)?;
-        Ok(names.iter().filter_map(|name| version_number(name.to_str()?)).collect())
-    }
+pub(super) fn version(number: u64) -> String {
+    format!("{VERSIONS}/{}", version_file(number))
 }
 
-/// The names in a folder.
-pub(super) fn names(folder: &Path) -> Result<Vec<OsString>> {
-    crate::system::names(folder).at(folder, "list")
+/// The name in the folder of versions behind which a listing begins that is to have this version and all after it. Names
+/// sort as numbers do only while they have as many digits.
+pub(super) fn listed_from(number: u64) -> String {
+    const LONGER: u64 = 10_u64.pow(DIGITS as u32);
+    if number == 0 || number >= LONGER { String::new() } else { version_file(number - 1) }
 }
 
-fn version_number(name: &str) -> Option<u64> {
+pub(super) fn shard_folder(shard: u32) -> String {
+    format!("{SHARDS}/{shard:04}")
+}
+
+pub(super) fn shard(shard: u32, name: &Name) -> String {
+    format!("{}/{}", shard_folder(shard), name.filter())
+}
+
+pub(super) fn incoming(file: &str) -> String {
+    format!("{INCOMING}/{file}")
+}
+
+pub(super) fn version_number(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".toml")?.parse().ok()?;
-    (format!("{number:0DIGITS$}.toml") == name && number <= MAX_VERSION).then_some(number)
+    (version_file(number) == name && number <= MAX_VERSION).then_some(number)
 }
 
 /// What a file is called that an update has made: by the number of the version that the update is based on, and a
@@ -112,8 +97,9 @@ mod tests {
             assert_eq!(Name::of_filter(&name.filter()), Some(name));
             let longer = format!("{name}.gowk-lock");
             assert_eq!(Name::begin_of(&longer), Some((name, ".gowk-lock")));
-            let number = Files::new(PathBuf::new()).version(base);
-            assert_eq!(version_number(number.file_name().unwrap().to_str().unwrap()), Some(base));
+            assert_eq!(version_number(&version_file(base)), Some(base));
+            assert!(listed_from(base) < version_file(base));
+            assert!(base < 2 || listed_from(base) >= version_file(base - 1) || listed_from(base).is_empty());
         }
         let uuid = "abababababababababababababababab";
         for wrong in [

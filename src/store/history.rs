@@ -2,29 +2,28 @@
 //!
 //! There is no pointer to the newest version that would have to be kept true: it is the one with the highest number.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::Store;
 use super::description::Description;
 use super::error::{Error, Result};
-use super::files::Files;
+use super::files::{DESCRIPTION, VERSIONS, listed_from, version, version_number};
+use super::storage::{Folder, Storage};
 use super::version::{FIRST, Version};
 use crate::Options;
-use crate::error::IoContext;
+use crate::error::{Error as FilterError, IoContext};
 
 /// How often the newest version is looked for again, where it was removed before it could be read.
 const ATTEMPTS: u32 = 100;
-/// Bytes that `store.toml` and version files may have.
-const LONGEST: u64 = 1 << 28;
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     let store = open_unfinished(path, options)?;
     if store.is_unfinished()? {
-        return Err(Error::Unfinished { path: store.files.root });
+        return Err(Error::Unfinished { path: store.root });
     }
     Ok(store)
 }
@@ -35,31 +34,21 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
         Err(error) if is_absent(&error) => return Err(Error::NotFound { path: path.to_owned() }),
         outcome => outcome.at(path, "open the folder")?,
     };
-    let files = Files::new(root);
-    let Some(bytes) = read(&files.description)? else { return Err(Error::NotAStore { path: files.root }) };
-    let description = Description::decode(&files.description, &bytes)?;
-    options.check_kind(&files.root, description.kind)?;
-    options.check_key_rules(&files.root, Some(description.key_rules))?;
-    Ok(Store { files, description, options: options.clone(), copies: None })
+    let storage = Arc::new(Folder::new(root.clone(), options.disk.clone()));
+    let Some(bytes) = storage.get(DESCRIPTION)? else { return Err(Error::NotAStore { path: root }) };
+    let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
+    options.check_kind(&root, description.kind)?;
+    options.check_key_rules(&root, Some(description.key_rules))?;
+    Ok(Store { root, storage, description, options: options.clone(), copies: None })
 }
 
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// All of a file; `None` if it is not there.
-fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Err(error) if is_absent(&error) => return Ok(None),
-        outcome => outcome.at(path, "open")?,
-    };
-    let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes).at(path, "read")?;
-    Ok(Some(bytes))
-}
-
 /// Whether a sync of a folder failed because this process may not do it, or the file system knows no such call.
-fn needs_no_sync(error: &io::Error) -> bool {
+fn needs_no_sync(error: &FilterError) -> bool {
+    let FilterError::Io { source: error, .. } = error else { return false };
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     error.kind() == io::ErrorKind::PermissionDenied
         || matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ROFS))
@@ -68,45 +57,54 @@ fn needs_no_sync(error: &io::Error) -> bool {
 impl Store {
     /// Whether the store is made out of a filter, whose keys have not come into it.
     pub(super) fn is_unfinished(&self) -> Result<bool> {
-        Ok(self.description.divided && self.newest_number()? == Some(FIRST))
+        Ok(self.description.divided && self.newest_number(FIRST)? == Some(FIRST))
     }
 
-    /// The highest number of a version. A network file system may show a listing of a while ago, so the numbers above
-    /// it are asked for by name.
-    pub(super) fn newest_number(&self) -> Result<Option<u64>> {
-        let Some(mut newest) = self.files.version_numbers()?.into_iter().max() else { return Ok(None) };
-        loop {
-            let next = self.files.version(newest.saturating_add(1));
-            if !next.try_exists().at(&next, "look for")? {
-                return Ok(Some(newest));
-            }
+    /// The numbers of all versions from this one on that a listing shows, ascending.
+    pub(super) fn listed(&self, from: u64) -> Result<Vec<u64>> {
+        let names = self.storage.list(VERSIONS, &listed_from(from))?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| version_number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The highest number of a version, if that is `from` or higher. A network file system may show a listing of a while
+    /// ago, so the numbers above it are asked for by name.
+    pub(super) fn newest_number(&self, from: u64) -> Result<Option<u64>> {
+        let Some(mut newest) = self.listed(from)?.pop() else { return Ok(None) };
+        while self.storage.length(&version(newest.saturating_add(1)))?.is_some() {
             newest += 1;
         }
+        Ok(Some(newest))
     }
 
     /// The version of this number; `None` if it is not there.
     pub(super) fn load(&self, number: u64) -> Result<Option<Version>> {
-        let path = self.files.version(number);
-        let Some(bytes) = read(&path)? else { return Ok(None) };
-        Version::decode(&path, &bytes, number, &self.description).map(Some)
+        let name = version(number);
+        let Some(bytes) = self.storage.get(&name)? else { return Ok(None) };
+        Version::decode(&self.path_of(&name), &bytes, number, &self.description).map(Some)
     }
 
     /// The newest version. Fails with [`Error::NoVersions`] if there is none, and with whatever is wrong with the file
     /// of the newest one.
     pub fn newest(&self) -> Result<Version> {
         for _ in 0..ATTEMPTS {
-            let Some(number) = self.newest_number()? else { continue };
+            let Some(number) = self.newest_number(FIRST)? else { continue };
             // Otherwise a vacuum has removed it, and then there is a newer one.
             let Some(version) = self.load(number)? else { continue };
             // Protects: the name of the version. What is done on its account must not find it undone by a power cut.
-            match self.disk().sync_dir(&self.files.versions) {
+            match self.storage.settle(VERSIONS) {
                 Err(error) if needs_no_sync(&error) => {}
-                outcome => outcome.at(&self.files.versions, "sync")?,
+                outcome => outcome?,
             }
             return Ok(version);
         }
-        let path = self.files.versions.clone();
-        Err(if self.newest_number()?.is_none() { Error::NoVersions { path } } else { Error::Busy { path } })
+        let path = self.path_of(VERSIONS);
+        Err(if self.newest_number(FIRST)?.is_none() {
+            Error::NoVersions { path }
+        } else {
+            Error::Busy { path }
+        })
     }
 
     /// The version of this number; [`Error::NoSuchVersion`] if it was vacuumed or never made.
@@ -119,14 +117,12 @@ impl Store {
 
     pub(super) fn no_such_version(&self, number: u64) -> Result<Error> {
         let newest = self.newest()?.number;
-        Ok(Error::NoSuchVersion { path: self.files.root.clone(), number, newest })
+        Ok(Error::NoSuchVersion { path: self.root.clone(), number, newest })
     }
 
     /// All versions that there are, the oldest first.
     pub fn log(&self) -> Result<Vec<Version>> {
-        let mut numbers = self.files.version_numbers()?;
-        numbers.sort_unstable();
-        let versions = numbers.into_iter().filter_map(|number| self.load(number).transpose());
+        let versions = self.listed(FIRST)?.into_iter().filter_map(|number| self.load(number).transpose());
         versions.collect()
     }
 
@@ -134,19 +130,29 @@ impl Store {
     /// commit was based, or the newest if it was not made.
     ///
     /// A retry that judges by this version gets the first attempt's answers. If the number was left out
-    /// by the application, this is the version before its next token. Fails with [`Error::NoSuchVersion`] if
-    /// the version was vacuumed.
+    /// by the application, this is the version before its next token. The version before its last token is always there;
+    /// fails with [`Error::NoSuchVersion`] if one before an earlier token was vacuumed.
     pub fn before(&self, application: &str, number: u64) -> Result<Version> {
-        let newest = self.newest()?;
         let at_or_after =
             |version: &Version| version.tokens.get(application).filter(|done| done.number >= number).cloned();
-        let Some(mut done) = at_or_after(&newest) else { return Ok(newest) };
-        while done.number > number {
-            match at_or_after(&self.version(done.version - 1)?) {
-                Some(earlier) => done = earlier,
-                None => break,
+        let mut newest = self.newest()?;
+        loop {
+            let Some(mut done) = at_or_after(&newest) else { return Ok(newest) };
+            while done.number > number {
+                match at_or_after(&self.version(done.version - 1)?) {
+                    Some(earlier) => done = earlier,
+                    None => break,
+                }
             }
+            if let Some(base) = self.load(done.base)? {
+                return Ok(base);
+            }
+            // If a commit with a later token came meanwhile, a vacuum may have taken the base of this one.
+            let now = self.newest()?;
+            if now.number == newest.number {
+                return Err(self.no_such_version(done.base)?);
+            }
+            newest = now;
         }
-        self.version(done.base)
     }
 }

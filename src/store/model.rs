@@ -6,16 +6,17 @@
 //!
 //! Invariants checked, in every state that can be reached:
 //!
-//! 1. Every version that is there names files that are there, but for those below what a vacuum has published.
+//! 1. Every version that is to stay is there, and names files that are there: those from what a vacuum has published on,
+//!    and the base of each application's last token. Each token here is of an application of its own.
 //! 2. What was acknowledged is in the newest version; a commit that was refused is in none.
 //! 3. A version has everything of the one before it, but for the shards that it changes itself.
 //! 4. No token is in two versions.
 //! 5. A reader finds the files of its version, or is told that it was vacuumed.
 //! 6. From every state, all processes that live can come to their ends, and a last vacuum then leaves exactly the newest
-//!    version and the files that it names.
+//!    version, the bases of its tokens, and the files that these name.
 //!
-//! That the model is of this code: the real code makes the very calls to the disk that the programs name, in their
-//! order. That the model can fail: each of a list of changes to the programs violates an invariant.
+//! That the model is of this code: the real code makes the very calls to the storage and the disk that the programs
+//! name, in their order. That the model can fail: each of a list of changes to the programs violates an invariant.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -25,7 +26,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::files::Name;
+use super::files::{Name, incoming};
+use super::storage::watched::{Verdict, Watched};
 use super::{Change, Store};
 use crate::Options;
 use crate::disk::{Disk, SystemDisk};
@@ -47,6 +49,8 @@ enum Step {
     CheckConflict,
     /// Ends, told so, if the base is below the fence.
     CheckFence,
+    /// Reads the versions that stay; starts over if one is gone.
+    ReadStaying,
     Draft,
     /// Starts over if there is a newer version.
     ListAgain,
@@ -66,17 +70,21 @@ enum Step {
 }
 use Step::*;
 
-/// The calls to the disk that the real code makes in a step.
+/// The calls to the storage and the disk that the real code makes in a step.
 const fn calls(step: Step) -> &'static [&'static str] {
     match step {
-        // Of whoever reads the newest version.
-        Load => &["sync versions"],
+        List | ListAgain => &["list versions", "measure version"],
+        // The second call is one of whoever reads the newest version.
+        Load => &["get version", "sync versions"],
+        CheckFence => &["measure file"],
+        // The listings are of what could be removed.
+        ReadStaying => &["get version", "list versions", "list shards", "list incoming"],
         Draft => &["create draft", "write draft", "sync draft"],
         Link => &["link draft"],
         DropDraft => &["remove draft", "sync versions"],
-        SweepDrafts => &["remove draft", "sync incoming"],
-        SweepVersions => &["remove version"],
-        SweepFiles => &["remove file"],
+        SweepDrafts => &["list incoming", "remove draft", "sync incoming"],
+        SweepVersions => &["list versions", "remove version"],
+        SweepFiles => &["list shards", "remove file", "list incoming"],
         _ => &[],
     }
 }
@@ -105,7 +113,19 @@ fn programs() -> Programs {
             Acknowledge,
             End,
         ],
-        vec![List, Load, Draft, ListAgain, Link, DropDraft, SweepDrafts, SweepVersions, SweepFiles, End],
+        vec![
+            List,
+            Load,
+            ReadStaying,
+            Draft,
+            ListAgain,
+            Link,
+            DropDraft,
+            SweepDrafts,
+            SweepVersions,
+            SweepFiles,
+            End,
+        ],
         vec![List, Load, Look, End],
     ])
 }
@@ -113,6 +133,7 @@ fn programs() -> Programs {
 /// Versions that there can be; number 0 is none.
 const VERSIONS: usize = 8;
 const SHARDS: usize = 2;
+const TOKENS: usize = 3;
 /// Files of all updates together; file 0 is none.
 const FILES: usize = 6;
 
@@ -126,6 +147,19 @@ struct Version {
     /// Bits of the tokens that it has, and of the one that it made.
     tokens: u8,
     made: u8,
+    /// The base of each token that it has.
+    bases: [u8; TOKENS],
+}
+
+impl Version {
+    fn keeps(&self, number: u8) -> bool {
+        number >= self.first || self.bases.contains(&number)
+    }
+
+    /// Bits of the files that it names.
+    fn named(&self) -> u8 {
+        self.files.iter().fold(0, |all, file| all | 1 << file)
+    }
 }
 
 /// What a process is and does. All share a form, so that a world is small.
@@ -141,6 +175,8 @@ struct Process {
     newest: u8,
     /// The version that was loaded.
     loaded: Version,
+    /// Of a vacuum: bits of the files that stay.
+    staying: u8,
     /// The version that its draft was built on; 0 is none.
     draft: u8,
     /// Updates that may still be begun anew.
@@ -201,7 +237,10 @@ impl World {
         let newest = self.newest();
         let now = self.version(newest).ok_or("there is no version")?;
         for number in 1..=newest {
-            let Some(version) = self.version(number).filter(|_| number >= now.first) else { continue };
+            if !now.keeps(number) {
+                continue;
+            }
+            let version = self.version(number).ok_or_else(|| format!("version {number} is gone"))?;
             for file in version.files.into_iter().filter(|file| *file > 0) {
                 if self.files[usize::from(file)].is_none() {
                     return Err(format!("version {number} names a file that is gone"));
@@ -245,7 +284,7 @@ impl World {
         me.at += 1;
         let start_over = |me: &mut Process| {
             me.at = program.iter().position(|step| *step == List).unwrap_or_default() as u8;
-            (me.newest, me.loaded, me.draft) = (0, Version::default(), 0);
+            (me.newest, me.loaded, me.staying, me.draft) = (0, Version::default(), 0, 0);
         };
         let newest = self.newest();
         match step {
@@ -276,6 +315,20 @@ impl World {
             }
             CheckConflict if process.loaded.since[usize::from(process.shard)] > process.base => refused(me),
             CheckFence if process.base < process.loaded.fence => refused(me),
+            ReadStaying => {
+                for number in (1..=process.newest)
+                    .filter(|number| *number == process.newest || process.loaded.bases.contains(number))
+                {
+                    match self.version(number) {
+                        Some(version) => me.staying |= version.named(),
+                        None if newest == process.newest => return Err("a version is gone".to_owned()),
+                        None => {
+                            start_over(me);
+                            break;
+                        }
+                    }
+                }
+            }
             Draft => me.draft = process.newest,
             ListAgain if newest != process.newest => start_over(me),
             Link => {
@@ -308,16 +361,16 @@ impl World {
                     .for_each(|other| other.draft = 0);
             }
             SweepVersions => {
-                let first = usize::from(process.newest) + 1;
-                if let Some(number) = (1..first).find(|number| self.versions[*number].is_some()) {
-                    next.versions[number] = None;
+                let goes =
+                    |number: &u8| self.version(*number).is_some() && !process.loaded.bases.contains(number);
+                if let Some(number) = (1..=process.newest).find(goes) {
+                    next.versions[usize::from(number)] = None;
                     me.at -= 1;
                 }
             }
             SweepFiles => {
                 let goes = |(file, base): (usize, Option<(u8, u8)>)| {
-                    base.is_some_and(|(base, _)| base <= process.newest)
-                        && !process.loaded.files.contains(&(file as u8))
+                    base.is_some_and(|(base, _)| base <= process.newest) && process.staying >> file & 1 == 0
                 };
                 if let Some(file) = (1..FILES).find(|file| goes((*file, self.files[*file]))) {
                     next.files[file] = None;
@@ -325,9 +378,9 @@ impl World {
                 }
             }
             Look => {
-                let first = self.version(newest).map_or(0, |version| version.first);
+                let stays = self.version(newest).is_some_and(|version| version.keeps(process.newest));
                 let missing = process.loaded.files[usize::from(process.shard)];
-                if missing > 0 && self.files[usize::from(missing)].is_none() && first <= process.newest {
+                if missing > 0 && self.files[usize::from(missing)].is_none() && stays {
                     return Err("a reader misses a file, and is not told why".to_owned());
                 }
                 // The other shard is looked into later.
@@ -366,6 +419,7 @@ impl Process {
             file: 0,
             newest: 0,
             loaded: Version::default(),
+            staying: 0,
             draft: 0,
             left,
             ended: false,
@@ -382,6 +436,7 @@ impl Process {
             version.files[usize::from(self.shard)] = self.file;
             version.since[usize::from(self.shard)] = number;
             version.tokens |= self.token;
+            version.bases[self.token.trailing_zeros() as usize] = self.base;
         }
         version
     }
@@ -460,10 +515,16 @@ fn last_vacuum(mut world: World, programs: &Programs) -> Outcome<()> {
     }
     let now = world.version(world.newest()).unwrap_or_default();
     let files = (1..FILES).filter(|file| world.files[*file].is_some());
-    let stray = files.filter(|file| !now.files.contains(&(*file as u8))).count();
+    let bases = (1..world.newest()).filter(|number| now.bases.contains(number));
+    let (mut staying, mut all) = (now.named(), 1);
+    for base in bases {
+        staying |= world.version(base).unwrap_or_default().named();
+        all += 1;
+    }
+    let stray = files.filter(|file| staying >> file & 1 == 0).count();
     let versions = world.versions.iter().flatten().count();
     let left = world.processes.iter().flatten().any(|process| process.draft > 0);
-    if stray > 0 || versions != 1 || left {
+    if stray > 0 || versions != all || left {
         return Err(format!("a vacuum left {stray} files, {versions} versions, a draft {drafts}, {left}"));
     }
     Ok(())
@@ -520,7 +581,7 @@ fn changed() -> Vec<(String, Programs)> {
 
 /// Of the changes, those that break an invariant without a power cut. The others change the order of looks at what is
 /// loaded already, or leave out what another step protects too.
-const BREAKING: [&str; 26] = [
+const BREAKING: [&str; 27] = [
     "commit: without Seal",
     "commit: without Load",
     "commit: without CheckToken",
@@ -537,6 +598,7 @@ const BREAKING: [&str; 26] = [
     "commit: DropDraft before Link",
     "vacuum: without List",
     "vacuum: without Load",
+    "vacuum: without ReadStaying",
     "vacuum: without Draft",
     "vacuum: without ListAgain",
     "vacuum: without Link",
@@ -561,14 +623,15 @@ fn removing_or_swapping_steps_breaks_an_invariant() {
     }
 }
 
-/// What a program calls the disk for.
+/// What a program calls the storage and the disk for.
 fn calls_of(program: usize) -> Vec<&'static str> {
     let mut told: Vec<&str> = programs().0[program].iter().flat_map(|step| calls(*step)).copied().collect();
     told.dedup();
     told
 }
 
-/// Writes down what it is called for, as `calls_of` does.
+/// Writes down what it is called for, as `calls_of` does. What only reads is written down above it, where a storage is
+/// called.
 #[derive(Debug, Default)]
 struct Probe(Mutex<Vec<String>>);
 
@@ -629,7 +692,7 @@ fn the_real_code_takes_the_steps_of_the_programs() {
     update.insert_batch(&[b"b"]).unwrap();
     let (base, sealed) = (update.base().number, update.seal().unwrap());
     let left = Name { base: 1, uuid: [1; 16] };
-    std::fs::write(store.files.incoming.join(left.draft()), b"left by a dead committer").unwrap();
+    std::fs::write(store.path_of(&incoming(&left.draft())), b"left by a dead committer").unwrap();
 
     let probe = Arc::new(Probe::default());
     let told = || {
@@ -637,7 +700,14 @@ fn the_real_code_takes_the_steps_of_the_programs() {
         told.dedup();
         told
     };
-    let store = Store::open_with(store.path(), &Options::new().disk(probe.clone())).unwrap();
+    let mut store = Store::open_with(store.path(), &Options::new().disk(probe.clone())).unwrap();
+    let above = probe.clone();
+    store.storage = Arc::new(Watched::new(store.storage, move |call| {
+        if ["list", "get", "measure"].iter().any(|reads| call.starts_with(reads)) {
+            above.0.lock().unwrap().push(call.to_owned());
+        }
+        Verdict::Made
+    }));
     let change = Change { base, operation: "insert".to_owned(), token: None, sealed };
     store.commit(&change).unwrap();
     assert_eq!(told(), calls_of(COMMIT));

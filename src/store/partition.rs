@@ -43,7 +43,7 @@ impl Store {
     #[inline]
     fn hash_of<K: Key>(&self, key: &K) -> Result<KeyHash> {
         let hash = key.hash(self.description.hasher());
-        Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.files.root.clone() })?)
+        Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }
 
     /// Divides keys, at most 2^32 of them, by shard.

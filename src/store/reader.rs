@@ -86,7 +86,7 @@ impl Store {
         let reader = match options.read(&path) {
             Err(FilterError::NotFound { .. }) => {
                 let (path, gone) = (path, version.number);
-                let is_vacuumed = self.newest()?.first > gone;
+                let is_vacuumed = !self.newest()?.keeps(gone);
                 let vacuumed = Error::Vacuumed { path: path.clone(), version: gone };
                 return Err(if is_vacuumed { vacuumed } else { Error::MissingFile { path, version: gone } });
             }

@@ -11,6 +11,8 @@ use super::error::{Error, Result};
 /// The format of `store.toml` and of version files.
 pub(super) const FORMAT: u64 = 1;
 
+/// Bytes that `store.toml` and version files may have.
+pub(super) const LONGEST: u64 = 1 << 28;
 /// What stands before the checksum in the last line.
 const SEAL: &str = "# crc32 = ";
 /// The last line: that, eight hexadecimal digits, and its end.

@@ -4,22 +4,18 @@
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
-use super::files::Name;
+use super::files::{self, INCOMING, Name};
 use super::partition::{Partition, divided};
 use super::sealed::Sealed;
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
-use crate::disk::Disk;
-use crate::error::IoContext;
 use crate::system::new_uuid;
 use crate::{Batches as _, Error as FilterError, Info, Key, KeyHash, Writer};
 
@@ -27,8 +23,6 @@ use crate::{Batches as _, Error as FilterError, Info, Key, KeyHash, Writer};
 const BLOCK: usize = 1 << 22;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
-/// Bytes that are copied at a time.
-const PIECE: usize = 1 << 20;
 
 /// Changes to a store, made on one version of it: seen by nobody until they are [committed](Self::commit).
 ///
@@ -172,7 +166,8 @@ impl Update {
         let drafts: Vec<_> = (0..).zip(drafts).filter_map(|(shard, draft)| Some((shard, draft?))).collect();
         let (all, done) = (drafts.len() as u64, Mutex::new(0));
         let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
-            let sealed = draft.seal(&store, &base, shard).map_err(|error| store.given_up(&base, error))?;
+            let sealed =
+                draft.seal(&store, &base, shard).map_err(|error| store.given_up(base.number, error))?;
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
@@ -191,8 +186,13 @@ impl Update {
         }
         let (store, base) = (self.store.clone(), self.base.number);
         let mut change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
-        if let Some(done) = change.already(&store.newest()?) {
+        let newest = store.newest()?;
+        if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
+        }
+        // A token or word that cannot be published is told before any shard is sealed.
+        if base <= newest.number {
+            store.text_of(&change.on(&newest, newest.id))?;
         }
         change.sealed = self.seal()?;
         store.commit(&change)
@@ -210,8 +210,9 @@ fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
 impl Draft {
     /// A working copy of a shard, as it is in a version.
     fn open(store: &Store, base: &Version, scratch: Option<&Path>, shard: u32) -> Result<Self> {
-        let name = Name { base: base.number, uuid: new_uuid(&store.files.incoming)? };
-        let path = scratch.unwrap_or(&store.files.incoming).join(name.filter());
+        let incoming = store.path_of(INCOMING);
+        let name = Name { base: base.number, uuid: new_uuid(&incoming)? };
+        let path = scratch.unwrap_or(&incoming).join(name.filter());
         let source = base.shards.get(&shard).map(|file| store.open_shard(base, shard, file)).transpose()?;
         let own = &store.options;
         let mut options =
@@ -224,39 +225,26 @@ impl Draft {
     fn seal(self, store: &Store, base: &Version, shard: u32) -> Result<Sealed> {
         let Self { name, path, writer } = self;
         let info = writer.seal()?;
-        let disk = &**store.disk();
-        let place = store.files.shard(shard, &name);
-        match disk.rename(&path, &place, true) {
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                let near = store.files.incoming.join(name.filter());
-                copy(disk, &path, &near)?;
-                let _ = disk.remove(&path);
-                disk.rename(&near, &place, true).at(&place, "rename")?;
-            }
-            outcome => outcome.at(&place, "rename")?,
-        }
         debug_assert_eq!(name, Name { base: base.number, uuid: info.uuid });
-        store.sealed(shard, name, &info)
+        store.sealed(shard, name, &path, &info)
     }
 }
 
 impl Store {
-    /// Why an update failed to be sealed: because a vacuum has given it up, and has perhaps removed its working copies, if
-    /// one has.
-    fn given_up(&self, base: &Version, error: Error) -> Error {
+    /// Why a file of an update is not there: because a vacuum has given the update up, and has perhaps removed its files,
+    /// if one has.
+    pub(super) fn given_up(&self, base: u64, error: Error) -> Error {
         match self.newest() {
-            Ok(Version { fence, .. }) if fence > base.number => {
-                Error::Expired { path: self.files.root.clone(), base: base.number, fence }
+            Ok(Version { fence, .. }) if fence > base => {
+                Error::Expired { path: self.root.clone(), base, fence }
             }
             _ => error,
         }
     }
 
-    /// What a file that has got its place in the folder of its shard is committed by.
-    pub(super) fn sealed(&self, shard: u32, name: Name, info: &Info) -> Result<Sealed> {
-        let folder = self.files.shard_folder(shard);
-        // Protects: the name of the file, before a version names it.
-        self.disk().sync_dir(&folder).at(&folder, "sync")?;
+    /// Gives a finished file its place in the store; says what it is committed by.
+    pub(super) fn sealed(&self, shard: u32, name: Name, path: &Path, info: &Info) -> Result<Sealed> {
+        self.storage.put_file(&files::shard(shard, &name), path)?;
         Ok(Sealed {
             store: self.description.uuid,
             shard,
@@ -268,22 +256,4 @@ impl Store {
             rate: info.expected_false_positive_rate,
         })
     }
-}
-
-/// Copies a file to another file system, and syncs the copy.
-fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> Result<()> {
-    let source = File::open(from).at(from, "open")?;
-    let length = source.metadata().at(from, "look at")?.len();
-    let target = disk.create(to, 0o666).at(to, "create")?;
-    let mut piece = vec![0; PIECE];
-    let mut offset = 0;
-    while offset < length {
-        let size = usize::try_from(length - offset).unwrap_or(PIECE).min(PIECE);
-        let piece = piece.get_mut(..size).unwrap_or_default();
-        disk.read_at(&source, piece, offset).at(from, "read")?;
-        disk.write_at(&target, piece, offset).at(to, "write")?;
-        offset += size as u64;
-    }
-    // Protects: all of the copy, before it has its name in the store.
-    Ok(disk.sync(&target).at(to, "sync")?)
 }

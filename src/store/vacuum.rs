@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. Nothing is removed before a version says so: its `first` and its `fence` are the lowest numbers of versions that
-//!    stay, and that updates may be based on.
+//!    stay, and that updates may be based on. The bases of its tokens stay too, so that retries find them.
 //! 2. Drafts are removed before versions: see `commit.rs`.
 //! 3. A file is removed only if no version that stays names it, and if the update that made it cannot be committed.
 //!
@@ -11,15 +11,15 @@
 //! below what the newest one says, and so its files are known to be gone.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::Store;
+#[cfg(doc)]
+use super::Token;
 use super::error::{Error, Result};
-use super::files::{Name, names};
+use super::files::{self, INCOMING, Name};
+use super::storage::Storage;
 use super::version::{FIRST, Version};
-use crate::disk::Disk;
-use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
 
@@ -81,81 +81,112 @@ struct Limits {
     fence: u64,
 }
 
+/// What a vacuum leaves.
+struct Staying {
+    /// Versions that the last tokens of applications are based on.
+    bases: BTreeSet<u64>,
+    /// What these versions name, and all from the first limit on.
+    files: BTreeSet<(u32, Name)>,
+}
+
 impl Store {
     /// Removes versions that are not to be kept, files that only they name, and what updates have left that can no
     /// longer be committed.
     ///
     /// Readers of a version that was removed get [`Error::Vacuumed`] at the next shard that they have not opened yet, and
     /// updates that are based on one get [`Error::Expired`]. Nothing is removed if a version that stays cannot be read.
+    ///
+    /// The version that each application's last commit with a [`Token`] was based on stays, whatever its age, so that a
+    /// retry is judged as the first attempt was. A commit with a higher token, even of no change, gives it free.
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         let mut told = Vacuumed::default();
-        let (limits, kept) = loop {
+        let (staying, sweep) = loop {
             let newest = self.newest()?;
-            let limits = self.limits(&newest, vacuum)?;
             let known = Limits { first: newest.first, fence: newest.fence };
-            let kept = self.kept(known.first.max(limits.first), newest.number)?;
+            let limits = self.limits(&newest, vacuum);
+            let Some(staying) = self.staying(limits, &newest)? else { continue };
+            // What an earlier vacuum has said and not done needs no further version.
+            if limits == known {
+                break (staying, known);
+            }
+            if !self.would_remove(&newest, limits, &staying)? {
+                let Some(staying) = self.staying(known, &newest)? else { continue };
+                break (staying, known);
+            }
             let next = Version {
                 number: newest.number + 1,
-                id: new_uuid(&self.files.root)?,
+                id: new_uuid(&self.root)?,
                 time: SystemTime::now(),
                 operation: VACUUM.to_owned(),
                 base: newest.number,
-                first: known.first.max(limits.first),
-                fence: known.fence.max(limits.fence),
+                first: limits.first,
+                fence: limits.fence,
                 ..newest.clone()
             };
-            let next_limits = Limits { first: next.first, fence: next.fence };
-            // What an earlier vacuum has said and not done needs no further version.
-            if next_limits == known || !self.would_remove(&newest, next_limits, &kept)? {
-                break (known, self.kept(known.first, newest.number)?);
-            }
             if let Some(next) = self.try_publish(next, newest.number)? {
                 told.version = Some(next.number);
-                break (next_limits, kept);
+                break (staying, limits);
             }
         };
-        self.sweep(limits, &kept, &mut told)?;
-        events::store_vacuumed(&self.files.root, told.versions, told.files, told.bytes);
+        self.sweep(sweep, &staying, &mut told)?;
+        events::store_vacuumed(&self.root, told.versions, told.files, told.bytes);
         Ok(told)
     }
 
-    /// Which versions and updates are to stay, by their number and age.
-    fn limits(&self, newest: &Version, vacuum: &Vacuum) -> Result<Limits> {
+    /// Which versions and updates are to stay, by their number and age. Neither limit is lower than in `newest`.
+    fn limits(&self, newest: &Version, vacuum: &Vacuum) -> Limits {
         // The vacuum's own version will be the newest, and the one before it is superseded then.
         let own = newest.number + 1;
-        let now = SystemTime::now();
-        // A clock that was set back makes versions of the future; they are not old.
-        let is_old = |next: &Version| now.duration_since(next.time).is_ok_and(|age| age >= vacuum.grace);
-        let mut fence = if vacuum.grace.is_zero() { own } else { newest.number };
-        let mut next = newest.clone();
-        // Versions are made one after the other, so once one was superseded long enough ago, so were those before it.
-        while fence == next.number && fence > newest.first && !is_old(&next) {
-            fence -= 1;
-            match self.load(fence)? {
-                Some(version) => next = version,
-                None => break,
-            }
-        }
+        let fence = if vacuum.grace.is_zero() { own } else { self.lowest_not_old(newest, vacuum.grace) };
         let kept = own.saturating_sub(vacuum.keep.max(1)) + 1;
-        Ok(Limits { first: fence.min(kept).max(FIRST), fence })
+        Limits { first: fence.min(kept).max(newest.first), fence: fence.max(newest.fence) }
     }
 
-    /// The names of all files that versions from `first` on name, as far as `newest`.
-    fn kept(&self, first: u64, newest: u64) -> Result<BTreeSet<(u32, Name)>> {
-        let mut kept = BTreeSet::new();
-        for number in first.min(newest)..=newest {
-            // One that is gone was removed by another vacuum, and its files may go too.
-            let Some(version) = self.load(number)? else { continue };
-            kept.extend(version.shards.iter().map(|(shard, file)| (*shard, file.name)));
+    /// The lowest number of a version that no later one has superseded a grace ago. Times of versions ascend; one that
+    /// does not, or that is still to come, is that of a wrong clock, and makes no version old.
+    fn lowest_not_old(&self, newest: &Version, grace: Duration) -> u64 {
+        let now = SystemTime::now();
+        let (mut lowest, mut latest) = (newest.first, SystemTime::UNIX_EPOCH);
+        for number in newest.first..=newest.number {
+            // If it stays and cannot be read, the vacuum is told so when it asks for its files.
+            let Ok(Some(Version { time, .. })) = self.load(number) else { continue };
+            let Some(age) = now.duration_since(time).ok().filter(|_| time >= latest) else { continue };
+            if age < grace {
+                break;
+            }
+            (lowest, latest) = (number, time);
         }
-        Ok(kept)
+        lowest
+    }
+
+    /// The versions that stay, and the files that they name; `None` if another vacuum has removed one meanwhile.
+    fn staying(&self, limits: Limits, newest: &Version) -> Result<Option<Staying>> {
+        let bases: BTreeSet<u64> = newest.bases().collect();
+        let mut files = BTreeSet::new();
+        // The version that this vacuum makes names what the newest one names.
+        let first = limits.first.min(newest.number);
+        for number in bases.iter().copied().filter(|base| *base < first).chain(first..=newest.number) {
+            let Some(version) = self.load(number)? else {
+                let is_newest = self.newest_number(newest.number)? == Some(newest.number);
+                let (path, newest) = (self.path_of(&files::version(number)), newest.number);
+                return if is_newest { Err(Error::MissingVersion { path, newest }) } else { Ok(None) };
+            };
+            files.extend(version.shards.iter().map(|(shard, file)| (*shard, file.name)));
+        }
+        Ok(Some(Staying { bases, files }))
+    }
+
+    /// The versions that a listing shows and that may be removed, ascending.
+    fn removable(&self, limits: Limits, staying: &Staying) -> Result<Vec<u64>> {
+        let mut numbers = self.listed(FIRST)?;
+        numbers.retain(|number| *number < limits.first && !staying.bases.contains(number));
+        Ok(numbers)
     }
 
     /// Whether there is anything to be removed. The one version that the last vacuum had to leave is not worth another.
-    fn would_remove(&self, newest: &Version, limits: Limits, kept: &BTreeSet<(u32, Name)>) -> Result<bool> {
-        let below = self.files.version_numbers()?.into_iter().filter(|number| *number < limits.first).count();
-        let mut removes = below > usize::from(newest.operation == VACUUM);
-        self.each_leftover(limits, kept, &mut |_| {
+    fn would_remove(&self, newest: &Version, limits: Limits, staying: &Staying) -> Result<bool> {
+        let mut removes = self.removable(limits, staying)?.len() > usize::from(newest.operation == VACUUM);
+        self.each_leftover(limits, staying, &mut |_| {
             removes = true;
             Ok(())
         })?;
@@ -166,25 +197,25 @@ impl Store {
     fn each_leftover(
         &self,
         limits: Limits,
-        kept: &BTreeSet<(u32, Name)>,
-        found: &mut dyn FnMut(&Path) -> Result<()>,
+        staying: &Staying,
+        found: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<u64> {
         let mut foreign = 0;
         for shard in 0..self.description.shards {
-            let folder = self.files.shard_folder(shard);
-            for file in names(&folder)? {
-                match file.to_str().and_then(Name::of_filter) {
-                    Some(name) if name.base < limits.fence && !kept.contains(&(shard, name)) => {
-                        found(&folder.join(&file))?;
+            let folder = files::shard_folder(shard);
+            for file in self.storage.list(&folder, "")? {
+                match Name::of_filter(&file) {
+                    Some(name) if name.base < limits.fence && !staying.files.contains(&(shard, name)) => {
+                        found(&format!("{folder}/{file}"))?;
                     }
                     Some(_) => {}
                     None => foreign += 1,
                 }
             }
         }
-        for file in names(&self.files.incoming)? {
-            match file.to_str().and_then(Name::begin_of) {
-                Some((name, _)) if name.base < limits.fence => found(&self.files.incoming.join(&file))?,
+        for file in self.storage.list(INCOMING, "")? {
+            match Name::begin_of(&file) {
+                Some((name, _)) if name.base < limits.fence => found(&files::incoming(&file))?,
                 Some(_) => {}
                 None => foreign += 1,
             }
@@ -193,29 +224,26 @@ impl Store {
     }
 
     /// Removes what the newest version says may go.
-    fn sweep(&self, limits: Limits, kept: &BTreeSet<(u32, Name)>, told: &mut Vacuumed) -> Result<()> {
-        let disk = &**self.disk();
-        for file in names(&self.files.incoming)? {
-            let draft = file.to_str().and_then(Name::begin_of).filter(|(_, rest)| *rest == ".toml");
+    fn sweep(&self, limits: Limits, staying: &Staying, told: &mut Vacuumed) -> Result<()> {
+        let storage = &*self.storage;
+        for file in storage.list(INCOMING, "")? {
+            let draft = Name::begin_of(&file).filter(|(_, rest)| *rest == ".toml");
             if draft.is_some_and(|(name, _)| name.base < limits.fence) {
-                remove(disk, &self.files.incoming.join(&file), told)?;
+                remove(storage, &files::incoming(&file), told)?;
                 told.files += 1;
             }
         }
         // Protects: the numbers of versions. A draft that came back could be linked to a number that was removed.
-        disk.sync_dir(&self.files.incoming).at(&self.files.incoming, "sync")?;
-        let mut old = self.files.version_numbers()?;
-        old.retain(|number| *number < limits.first);
+        storage.settle(INCOMING)?;
         // Ascending: whoever lists them meanwhile, and misses one, does not take an older one for the newest.
-        old.sort_unstable();
-        for number in old {
-            remove(disk, &self.files.version(number), told)?;
+        for number in self.removable(limits, staying)? {
+            remove(storage, &files::version(number), told)?;
             told.versions += 1;
         }
         let mut files = 0;
-        told.foreign = self.each_leftover(limits, kept, &mut |path| {
+        told.foreign = self.each_leftover(limits, staying, &mut |name| {
             files += 1;
-            remove(disk, path, told)
+            remove(storage, name, told)
         })?;
         told.files += files;
         Ok(())
@@ -223,14 +251,10 @@ impl Store {
 }
 
 /// Removes a file; another vacuum may have done so.
-fn remove(disk: &dyn Disk, path: &Path, told: &mut Vacuumed) -> Result<()> {
-    let bytes = path.symlink_metadata().map_or(0, |metadata| metadata.len());
-    match disk.remove(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        outcome => {
-            outcome.at(path, "remove").map_err(Error::from)?;
-            told.bytes += bytes;
-            Ok(())
-        }
-    }
+fn remove(storage: &dyn Storage, name: &str, told: &mut Vacuumed) -> Result<()> {
+    told.bytes += storage.delete(name)?.unwrap_or_default();
+    Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,7 +67,7 @@ pub struct Version {
     pub operation: String,
     /// The number of the version that the changes were made on.
     pub base: u64,
-    /// The lowest number of a version that a vacuum may have left.
+    /// All versions from this number on are there, and the base of each token.
     pub first: u64,
     /// Updates that are based on versions below this cannot be committed any more.
     pub fence: u64,
@@ -78,6 +78,16 @@ pub struct Version {
 }
 
 impl Version {
+    /// The versions that the last token of each application is based on. They stay for as long as this is the newest.
+    pub(super) fn bases(&self) -> impl Iterator<Item = u64> {
+        self.tokens.values().map(|done| done.base)
+    }
+
+    /// Whether a version of a lower number is there while this is the newest.
+    pub(super) fn keeps(&self, number: u64) -> bool {
+        number >= self.first || self.bases().any(|base| base == number)
+    }
+
     /// Entries in all shards.
     pub fn entries(&self) -> u64 {
         self.shards.values().map(|shard| shard.entries).fold(0, u64::saturating_add)
@@ -134,6 +144,13 @@ struct RawShard {
 /// The number of the version that a store begins with. It is the same for whoever creates the store, and so it does
 /// not name it.
 pub(super) const FIRST: u64 = 1;
+/// Bytes of an operation, of the name of an application, and of the state that it keeps.
+const MAX_OPERATION: usize = 256;
+const MAX_APPLICATION: usize = 1024;
+const MAX_STATE: usize = 1 << 20;
+/// Applications, and bytes of their names and states together.
+const MAX_TOKENS: usize = 65_536;
+const MAX_STRINGS: usize = 1 << 24;
 /// The operation of that version.
 pub(super) const CREATE: &str = "create";
 
@@ -154,6 +171,15 @@ impl Version {
     }
 
     pub(super) fn encode(&self, path: &Path, store: [u8; 16]) -> Result<String> {
+        text::encode(path, &self.raw(store))
+    }
+
+    /// That a reader would take it.
+    pub(super) fn check(&self, path: &Path, store: &Description) -> Result<()> {
+        self.raw(store.uuid).check(path, self.number, store).map(drop)
+    }
+
+    fn raw(&self, store: [u8; 16]) -> Raw {
         let time = self.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let tokens = self.tokens.iter().map(|(application, done)| RawToken {
             application: application.clone(),
@@ -171,7 +197,7 @@ impl Version {
             rate: file.expected_false_positive_rate,
             since: file.since,
         });
-        let raw = Raw {
+        Raw {
             store: (self.number != FIRST).then(|| hex(&store)),
             number: self.number,
             id: hex(&self.id),
@@ -182,8 +208,7 @@ impl Version {
             fence: self.fence,
             tokens: tokens.collect(),
             shards: shards.collect(),
-        };
-        text::encode(path, &raw)
+        }
     }
 
     /// The version of this number that the bytes of a file hold.
@@ -200,6 +225,14 @@ impl Checker<'_> {
     fn refuse(&self, field: &'static str, found: impl ToString, expected: impl Into<String>) -> Error {
         let (found, expected) = (found.to_string(), expected.into());
         Error::Field { path: self.0.to_owned(), field, found, expected }
+    }
+
+    /// That a string is not too long.
+    fn short(&self, field: &'static str, found: &str, longest: usize) -> Result<()> {
+        if found.len() <= longest {
+            return Ok(());
+        }
+        Err(self.refuse(field, format!("{} bytes long", found.len()), format!("at most {longest} bytes")))
     }
 
     /// That a number lies between two others.
@@ -228,10 +261,24 @@ impl Raw {
         let id = from_hex(&self.id).ok_or_else(|| fields.refuse("id", &self.id, digits))?;
         let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.time));
         let time = time.ok_or_else(|| fields.refuse("time", self.time, "a time that this system knows"))?;
+        fields.short("operation", &self.operation, MAX_OPERATION)?;
+        if self.tokens.len() > MAX_TOKENS {
+            let found = format!("{} of them", self.tokens.len());
+            return Err(fields.refuse("token", found, format!("at most {MAX_TOKENS}")));
+        }
+        let strings: usize =
+            self.tokens.iter().map(|token| token.application.len() + token.state.len()).sum();
+        if strings > MAX_STRINGS {
+            let found = format!("{strings} bytes in all, with the names of applications");
+            return Err(fields.refuse("token.state", found, format!("at most {MAX_STRINGS} bytes")));
+        }
         let mut tokens = BTreeMap::new();
         for RawToken { application, number: of, version, base, state } in self.tokens {
+            fields.short("token.application", &application, MAX_APPLICATION)?;
+            fields.short("token.state", &state, MAX_STATE)?;
+            fields.within("token.number", of, 0, MAX_VERSION)?;
             fields.within("token.version", version, FIRST + 1, number)?;
-            fields.within("token.base", base, 0, version - 1)?;
+            fields.within("token.base", base, FIRST, version - 1)?;
             let done = Done { number: of, version, base, state };
             if tokens.insert(application.clone(), done).is_some() {
                 return Err(fields.refuse("token.application", application, "different in each token"));
@@ -241,6 +288,11 @@ impl Raw {
         for RawShard { shard, file, commit, bytes, entries, rate, since } in self.shards {
             fields.within("shard.shard", shard.into(), 0, u64::from(store.shards) - 1)?;
             fields.within("shard.since", since, FIRST + 1, number)?;
+            for (field, value) in
+                [("shard.commit", commit), ("shard.bytes", bytes), ("shard.entries", entries)]
+            {
+                fields.within(field, value, 0, MAX_VERSION)?;
+            }
             let name = Name::of_filter(&file)
                 .ok_or_else(|| fields.refuse("shard.file", &file, "a name of a filter"))?;
             if name.base >= since {

@@ -245,7 +245,8 @@ pub(crate) fn look(root: &Path) -> Result<State, String> {
         outcome => outcome.map_err(failed("opening"))?,
     };
     let newest = store.newest().map_err(failed("the newest version"))?;
-    for number in newest.first..newest.number {
+    let bases = newest.tokens.values().map(|done| done.base);
+    for number in (newest.first..newest.number).chain(bases) {
         let version = store.version(number).map_err(failed("a version that is promised"))?;
         keys_of(&store, version)?;
     }
@@ -299,16 +300,17 @@ pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether there is nothing but the newest version and the files that it names.
+/// Whether there is nothing but the newest version, the bases of its tokens, and the files that these name.
 pub(crate) fn is_tidy(store: &Store) -> Result<(), String> {
     let newest = store.newest().unwrap();
-    let mut expected: BTreeSet<PathBuf> = newest
-        .shards
-        .iter()
-        .map(|(shard, file)| PathBuf::from(format!("shards/{shard:04}/{}", file.file_name())))
-        .collect();
-    expected.insert("store.toml".into());
-    expected.insert(format!("versions/{:012}.toml", newest.number).into());
+    let mut expected: BTreeSet<PathBuf> = BTreeSet::from(["store.toml".into()]);
+    let bases = newest.tokens.values().map(|done| done.base);
+    for number in bases.chain([newest.number]) {
+        let version = store.version(number).map_err(|error| error.to_string())?;
+        expected.insert(format!("versions/{number:012}.toml").into());
+        let files = version.shards.iter();
+        expected.extend(files.map(|(shard, file)| format!("shards/{shard:04}/{}", file.file_name()).into()));
+    }
     let (mut found, mut folders) = (BTreeSet::new(), vec![store.path().to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir().unwrap() {

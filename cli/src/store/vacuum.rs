@@ -15,7 +15,8 @@ use super::super::quantity;
 /// Remove versions of a store that nobody needs any more, and what unfinished updates have left
 ///
 /// Readers of a removed version are told to refresh, and updates based on one are refused: none gets a wrong answer.
-/// Nothing else ever removes anything from a store.
+/// Nothing else ever removes anything from a store. The version before the last --token of each application stays, so that
+/// a run with it can be repeated.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -160,6 +160,27 @@ fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     }
 }
 
+/// However long the one who retries was off.
+#[test]
+fn a_retry_after_a_vacuum_prints_the_same_and_is_already_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = &path(dir.path(), "s");
+    done(&["store", "create", store, "--shards", "2", "--capacity", "1000"], "");
+    let vacuum = || done(&["store", "vacuum", store, "--grace", "0"], "");
+    done(&["insert", store], &lines(0..50));
+    done(&["insert", store, "--token", "t:1"], &lines(0..100));
+    let (printed, err, status) = gowk(&["dedup", store, "--token", "u:1"], &lines(90..120));
+    assert!(status == 0 && printed == lines(100..120), "{err}");
+    done(&["insert", store], &lines(200..300));
+    for _ in 0..2 {
+        vacuum();
+        let (_, err, status) = gowk(&["insert", store, "--token", "t:1"], &lines(0..100));
+        assert!(status == 0 && err.contains("was made before"), "{err}");
+        let (again, err, status) = gowk(&["dedup", store, "--token", "u:1"], &lines(90..120));
+        assert!(status == 0 && again == printed, "{err}");
+    }
+}
+
 /// Beyond what fits, keys find no room, and all others are committed.
 #[test]
 fn keys_without_room_do_not_end_a_run_and_are_told_of() {

@@ -85,7 +85,7 @@ class Store:
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
-            gowk.NoSuchVersion: the batch is repeated, and the version before it was vacuumed.
+            gowk.NoSuchVersion: the batch is repeated after a later one, and the version before it was vacuumed.
         """
         plan = self._plan(self._before(application, batch), f"unseen of batch {batch} of {application!r}")
         self._bases[application, batch] = plan.version

@@ -58,7 +58,22 @@ fn what_was_encoded_is_read_back() {
 #[test]
 fn values_that_are_not_allowed_are_refused_by_name() {
     type Change = fn(&mut Version);
-    let wrong: [(&str, Change); 12] = [
+    let wrong: [(&str, Change); 18] = [
+        ("operation", |version| version.operation = "x".repeat(257)),
+        ("token.application", |version| {
+            let done = version.tokens["crawl"].clone();
+            version.tokens.insert("x".repeat(1025), done);
+        }),
+        ("token.state", |version| version.tokens.get_mut("crawl").unwrap().state = "x".repeat((1 << 20) + 1)),
+        ("token.state", |version| {
+            let done = Done { state: "x".repeat(1 << 20), ..version.tokens["crawl"].clone() };
+            version.tokens = (0..16).map(|number| (number.to_string(), done.clone())).collect();
+        }),
+        ("token", |version| {
+            let done = version.tokens["crawl"].clone();
+            version.tokens = (0..65_537).map(|number| (number.to_string(), done.clone())).collect();
+        }),
+        ("token.base", |version| version.tokens.get_mut("crawl").unwrap().base = 0),
         ("base", |version| version.base = 17),
         ("first", |version| version.first = 0),
         ("first", |version| version.first = 18),
@@ -85,6 +100,36 @@ fn values_that_are_not_allowed_are_refused_by_name() {
             outcome => panic!("{name}: {outcome:?}"),
         }
     }
+}
+
+/// So that no version within the bounds is longer than a text may be.
+#[test]
+fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
+    let store = store();
+    let length = |version: &Version| version.encode(path(), store.uuid).unwrap().len();
+    let (number, since) = (MAX_VERSION, MAX_VERSION);
+    let file = ShardFile {
+        name: Name { base: MAX_VERSION - 1, uuid: [0xab; 16] },
+        commit: MAX_VERSION,
+        bytes: MAX_VERSION,
+        entries: MAX_VERSION,
+        // The smallest have the longest text.
+        expected_false_positive_rate: 1.234_567_890_123_456_7e-308,
+        since,
+    };
+    let done = Done { number, version: number, base: number - 1, state: String::new() };
+    let strings = |character: char| (character.to_string().repeat(1000), character.to_string().repeat(5000));
+    let bare = Version { tokens: BTreeMap::new(), shards: BTreeMap::new(), ..version() };
+    let shard = Version { shards: BTreeMap::from([(65_535, file)]), ..bare.clone() };
+    assert!(length(&shard) - length(&bare) < 600, "{}", length(&shard) - length(&bare));
+    for character in (0..0x100).filter_map(char::from_u32).chain(['\u{ffff}', '\u{10ffff}']) {
+        let (application, state) = strings(character);
+        let bytes = application.len() + state.len();
+        let token = BTreeMap::from([(application, Done { state, ..done.clone() })]);
+        let longer = length(&Version { tokens: token, ..bare.clone() }) - length(&bare);
+        assert!(longer < 256 + 6 * bytes, "{character:?}: {longer}");
+    }
+    assert!(65_536 * (600 + 256) + 6 * MAX_STRINGS + 6 * MAX_OPERATION + 1024 < text::LONGEST as usize);
 }
 
 #[test]

@@ -1,0 +1,216 @@
+//! A store in a folder of a file system with `link(2)`. All that changes the disk goes through [`Disk`].
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::error::{Error, Result};
+use super::super::files::{DESCRIPTION, INCOMING, SHARDS, VERSIONS, shard_folder, version};
+use super::super::text::LONGEST;
+use super::super::version::FIRST;
+use super::{Put, Storage};
+use crate::disk::Disk;
+use crate::error::{IoContext, Result as FilterResult};
+
+/// Bytes that are copied at a time.
+const PIECE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(in super::super) struct Folder {
+    root: PathBuf,
+    disk: Arc<dyn Disk>,
+}
+
+impl Folder {
+    pub(in super::super) const fn new(root: PathBuf, disk: Arc<dyn Disk>) -> Self {
+        Self { root, disk }
+    }
+
+    /// Makes the folders of a new store of so many shards (`format-spec/STORE.md`, section 6, steps 1 to 3). Fails with
+    /// [`Error::Exists`] unless there is nothing but what an unfinished creation leaves.
+    pub(in super::super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<Self> {
+        make_dir(&**disk, path)?;
+        let root = path.canonicalize().at(path, "open the folder")?;
+        let folder = Self::new(root, disk.clone());
+        folder.check_unused()?;
+        for own in [VERSIONS, SHARDS, INCOMING] {
+            make_dir(&**disk, &folder.path(own))?;
+        }
+        for shard in 0..shards {
+            make_dir(&**disk, &folder.path(&shard_folder(shard)))?;
+        }
+        // Protects: the folders. What is put into them later is synced with them alone.
+        folder.settle(SHARDS)?;
+        folder.settle("")?;
+        if let Some(parent) = folder.root.parent() {
+            disk.sync_dir(parent).at(parent, "sync")?;
+        }
+        Ok(folder)
+    }
+
+    fn check_unused(&self) -> Result<()> {
+        let in_the_way = || Error::Exists { path: self.root.clone() };
+        let present =
+            |folder: &str| if self.path(folder).is_dir() { self.list(folder, "") } else { Ok(Vec::new()) };
+        if self.list("", "")?.iter().any(|name| ![VERSIONS, SHARDS, INCOMING].contains(&&**name)) {
+            return Err(in_the_way());
+        }
+        if present(VERSIONS)?.iter().any(|name| format!("{VERSIONS}/{name}") != version(FIRST)) {
+            return Err(in_the_way());
+        }
+        for folder in present(SHARDS)? {
+            if !present(&format!("{SHARDS}/{folder}"))?.is_empty() {
+                return Err(in_the_way());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a folder is a store, as far as its names tell.
+    pub(in super::super) fn is_store(root: &Path) -> bool {
+        root.join(DESCRIPTION).is_file() && root.join(VERSIONS).is_dir()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    }
+
+    /// Writes a new file and syncs it.
+    fn write_draft(&self, draft: &Path, text: &[u8]) -> FilterResult<()> {
+        let file = self.disk.create(draft, 0o666).at(draft, "create")?;
+        let written = self.disk.write_at(&file, text, 0).at(draft, "write");
+        // Protects: the text, before it has the name under which it is read.
+        let synced = written.and_then(|()| self.disk.sync(&file).at(draft, "sync"));
+        if synced.is_err() {
+            let _ = self.disk.remove(draft);
+        }
+        synced
+    }
+
+    /// Copies a file from another file system, and syncs the copy.
+    fn copy(&self, from: &Path, to: &Path) -> FilterResult<()> {
+        let source = File::open(from).at(from, "open")?;
+        let length = source.metadata().at(from, "look at")?.len();
+        let target = self.disk.create(to, 0o666).at(to, "create")?;
+        let mut piece = vec![0; PIECE];
+        let mut offset = 0;
+        while offset < length {
+            let size = usize::try_from(length - offset).unwrap_or(PIECE).min(PIECE);
+            let piece = piece.get_mut(..size).unwrap_or_default();
+            self.disk.read_at(&source, piece, offset).at(from, "read")?;
+            self.disk.write_at(&target, piece, offset).at(to, "write")?;
+            offset += size as u64;
+        }
+        // Protects: all of the copy, before it has its name in the store.
+        self.disk.sync(&target).at(to, "sync")
+    }
+}
+
+impl Storage for Folder {
+    fn put_if_absent(
+        &self,
+        name: &str,
+        draft: &str,
+        bytes: &[u8],
+        due: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<Put> {
+        let (path, draft) = (self.path(name), self.path(draft));
+        self.write_draft(&draft, bytes)?;
+        let outcome = match due() {
+            Ok(true) => self.disk.link(&draft, &path),
+            not_due => {
+                let _ = self.disk.remove(&draft);
+                return not_due.map(|_| Put::Dropped);
+            }
+        };
+        let removed = self.disk.remove(&draft);
+        Ok(match outcome {
+            Ok(()) => Put::Done,
+            Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
+                Put::Taken
+            }
+            Err(source) => {
+                let error = crate::Error::Io { path, op: "link", source };
+                // Without its draft, a link that a network still carries cannot succeed.
+                if is_removed(&removed) { Put::Failed(error) } else { Put::Unknown(error) }
+            }
+        })
+    }
+
+    fn put_file(&self, name: &str, local: &Path) -> FilterResult<()> {
+        let place = self.path(name);
+        match self.disk.rename(local, &place, true) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                let near = self.path(INCOMING).join(place.file_name().unwrap_or_default());
+                self.copy(local, &near)?;
+                let _ = self.disk.remove(local);
+                self.disk.rename(&near, &place, true).at(&place, "rename")?;
+            }
+            outcome => outcome.at(&place, "rename")?,
+        }
+        // Protects: the name of the file, before a version names it.
+        let folder = place.parent().unwrap_or(&self.root);
+        self.disk.sync_dir(folder).at(folder, "sync")
+    }
+
+    fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
+        let path = self.path(name);
+        let file = match File::open(&path) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            outcome => outcome.at(&path, "open")?,
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST).read_to_end(&mut bytes).at(&path, "read")?;
+        Ok(Some(bytes))
+    }
+
+    fn length(&self, name: &str) -> FilterResult<Option<u64>> {
+        let path = self.path(name);
+        match path.metadata() {
+            Err(error) if is_absent(&error) => Ok(None),
+            outcome => Ok(Some(outcome.at(&path, "look at")?.len())),
+        }
+    }
+
+    fn list(&self, folder: &str, after: &str) -> FilterResult<Vec<String>> {
+        let path = self.path(folder);
+        let names = crate::system::names(&path).at(&path, "list")?;
+        let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| **name > *after);
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn delete(&self, name: &str) -> FilterResult<Option<u64>> {
+        let path = self.path(name);
+        let bytes = path.symlink_metadata().map_or(0, |metadata| metadata.len());
+        match self.disk.remove(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            outcome => outcome.at(&path, "remove").map(|()| Some(bytes)),
+        }
+    }
+
+    fn settle(&self, folder: &str) -> FilterResult<()> {
+        let path = self.path(folder);
+        self.disk.sync_dir(&path).at(&path, "sync")
+    }
+}
+
+fn is_removed(outcome: &io::Result<()>) -> bool {
+    outcome.as_ref().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn make_dir(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    match disk.create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Error::Exists { path: folder.to_owned() })
+        }
+        outcome => Ok(outcome.at(folder, "create the folder")?),
+    }
+}

@@ -1,0 +1,119 @@
+//! A store in memory, for tests: what a call does is done at once, and all see it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::super::error::Result;
+use super::{Put, Storage};
+use crate::error::{IoContext, Result as FilterResult};
+
+#[derive(Debug, Default)]
+struct Objects {
+    now: BTreeMap<String, Vec<u8>>,
+    /// All that ever were.
+    ever: BTreeMap<String, Vec<u8>>,
+    /// Names that were given to two objects.
+    reused: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(in super::super) struct Memory(Mutex<Objects>);
+
+impl Objects {
+    fn put(&mut self, name: &str, bytes: &[u8]) {
+        self.now.insert(name.to_owned(), bytes.to_owned());
+        if self.ever.insert(name.to_owned(), bytes.to_owned()).is_some_and(|before| before != bytes) {
+            self.reused.push(name.to_owned());
+        }
+    }
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, Objects> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an object.
+    pub(in super::super) fn put(&self, name: &str, bytes: &[u8]) {
+        self.lock().put(name, bytes);
+    }
+
+    /// Puts another object in the place of one, as if it had always been there.
+    pub(in super::super) fn replace(&self, name: &str, bytes: &[u8]) {
+        let mut all = self.lock();
+        all.now.insert(name.to_owned(), bytes.to_owned());
+        all.ever.insert(name.to_owned(), bytes.to_owned());
+    }
+
+    /// The names of all objects.
+    pub(in super::super) fn names(&self) -> Vec<String> {
+        self.lock().now.keys().cloned().collect()
+    }
+
+    /// Names that were given to two objects, one after the other.
+    pub(in super::super) fn reused(&self) -> Vec<String> {
+        self.lock().reused.clone()
+    }
+
+    /// Every object of a folder that ever was, by its name.
+    pub(in super::super) fn ever(&self, folder: &str) -> Vec<(String, Vec<u8>)> {
+        let all = self.lock();
+        let within = all.ever.iter().filter(|(name, _)| name.starts_with(folder));
+        within.map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
+    }
+}
+
+impl Storage for Memory {
+    fn put_if_absent(
+        &self,
+        name: &str,
+        draft: &str,
+        bytes: &[u8],
+        due: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<Put> {
+        self.put(draft, bytes);
+        let is_due = due();
+        let mut all = self.lock();
+        let drafted = all.now.remove(draft);
+        if !is_due? {
+            return Ok(Put::Dropped);
+        }
+        match drafted {
+            Some(bytes) if !all.now.contains_key(name) => {
+                all.put(name, &bytes);
+                Ok(Put::Done)
+            }
+            _ => Ok(Put::Taken),
+        }
+    }
+
+    fn put_file(&self, name: &str, local: &Path) -> FilterResult<()> {
+        let bytes = std::fs::read(local).at(local, "read")?;
+        std::fs::remove_file(local).at(local, "remove")?;
+        self.put(name, &bytes);
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
+        Ok(self.lock().now.get(name).cloned())
+    }
+
+    fn length(&self, name: &str) -> FilterResult<Option<u64>> {
+        Ok(self.lock().now.get(name).map(|bytes| bytes.len() as u64))
+    }
+
+    fn list(&self, folder: &str, after: &str) -> FilterResult<Vec<String>> {
+        let all = self.lock();
+        let below = all.now.keys().filter_map(|name| name.strip_prefix(folder)?.strip_prefix('/'));
+        Ok(below.filter(|name| !name.contains('/') && *name > after).map(str::to_owned).collect())
+    }
+
+    fn delete(&self, name: &str) -> FilterResult<Option<u64>> {
+        Ok(self.lock().now.remove(name).map(|bytes| bytes.len() as u64))
+    }
+
+    fn settle(&self, _: &str) -> FilterResult<()> {
+        Ok(())
+    }
+}

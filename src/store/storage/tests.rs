@@ -1,0 +1,93 @@
+//! Invariants checked: those that `storage.rs` asks of every storage, of each one there is.
+
+use std::sync::Arc;
+
+use super::super::Error;
+use super::super::files::{INCOMING, VERSIONS};
+use super::memory::Memory;
+use super::*;
+use crate::disk::SystemDisk;
+
+/// Runs a test over each storage, empty; the folder is one for local files.
+fn each(test: impl Fn(&dyn Storage, &Path)) {
+    let local = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn crate::disk::Disk> = Arc::new(SystemDisk);
+    test(&Folder::prepare(&dir.path().join("s"), 2, &disk).unwrap(), local.path());
+    test(&Memory::default(), local.path());
+}
+
+fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) -> Put {
+    let draft = format!("{INCOMING}/{}.draft", bytes.len());
+    storage.put_if_absent(name, &draft, bytes, &mut || Ok(true)).unwrap()
+}
+
+#[test]
+fn of_several_puts_of_one_name_one_is_done_and_its_bytes_stay() {
+    each(|storage, _| {
+        let name = format!("{VERSIONS}/a");
+        assert!(matches!(put(storage, &name, b"one"), Put::Done));
+        assert!(matches!(put(storage, &name, b"three"), Put::Taken));
+        assert!(matches!(put(storage, &name, b"one"), Put::Taken));
+        assert_eq!(storage.get(&name).unwrap().unwrap(), b"one");
+        let done = std::thread::scope(|scope| {
+            let puts: Vec<_> = (0..8_usize)
+                .map(|number| scope.spawn(move || put(storage, &format!("{VERSIONS}/b"), &vec![0; number])))
+                .collect();
+            let puts = puts.into_iter().enumerate().map(|(number, put)| (number, put.join().unwrap()));
+            puts.filter(|(_, put)| matches!(put, Put::Done)).map(|(number, _)| number).collect::<Vec<_>>()
+        });
+        let [winner] = done[..] else { panic!("{done:?}") };
+        assert_eq!(storage.length(&format!("{VERSIONS}/b")).unwrap(), Some(winner as u64));
+        assert_eq!(storage.list(INCOMING, "").unwrap(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_put_asks_while_its_draft_is_there_and_needs_it() {
+    each(|storage, _| {
+        let (name, draft) = (format!("{VERSIONS}/a"), format!("{INCOMING}/d"));
+        let put = |due: &mut dyn FnMut() -> Result<bool>| storage.put_if_absent(&name, &draft, b"x", due);
+        let mut asked = 0;
+        let dropped = put(&mut || {
+            asked += 1;
+            assert_eq!(storage.list(INCOMING, "").unwrap(), ["d"]);
+            assert_eq!(storage.length(&name).unwrap(), None);
+            Ok(false)
+        });
+        assert!(matches!(dropped, Ok(Put::Dropped)) && asked == 1);
+        let failed = put(&mut || Err(Error::NoVersions { path: "x".into() }));
+        assert!(matches!(failed, Err(Error::NoVersions { .. })));
+        let swept = put(&mut || Ok(storage.delete(&draft).unwrap() == Some(1)));
+        assert!(matches!(swept, Ok(Put::Taken)));
+        assert_eq!(storage.length(&name).unwrap(), None);
+        assert_eq!(storage.list(INCOMING, "").unwrap(), [""; 0]);
+        assert!(matches!(put(&mut || Ok(true)), Ok(Put::Done)));
+    });
+}
+
+#[test]
+fn what_was_put_is_there_and_what_was_deleted_is_not() {
+    each(|storage, local| {
+        for (name, length) in [("versions/b", 0), ("versions/a", 3), ("shards/0001/c", 100_000)] {
+            assert_eq!((storage.get(name).unwrap(), storage.length(name).unwrap()), (None, None));
+            assert_eq!(storage.delete(name).unwrap(), None);
+            let file = local.join("f");
+            std::fs::write(&file, vec![7; length]).unwrap();
+            storage.put_file(name, &file).unwrap();
+            assert!(!file.exists());
+            assert_eq!(storage.get(name).unwrap().unwrap(), vec![7; length]);
+            assert_eq!(storage.length(name).unwrap(), Some(length as u64));
+        }
+        assert_eq!(storage.list("versions", "").unwrap(), ["a", "b"]);
+        assert_eq!(storage.list("versions", "a").unwrap(), ["b"]);
+        assert_eq!(storage.list("versions", "b").unwrap(), [""; 0]);
+        assert_eq!(storage.list("shards/0001", "").unwrap(), ["c"]);
+        assert_eq!(storage.list("shards/0000", "").unwrap(), [""; 0]);
+        assert_eq!(storage.delete("versions/a").unwrap(), Some(3));
+        assert_eq!(storage.delete("versions/a").unwrap(), None);
+        assert_eq!(storage.list("versions", "").unwrap(), ["b"]);
+        assert_eq!(storage.get("versions/a").unwrap(), None);
+        storage.settle("versions").unwrap();
+    });
+}

@@ -1,0 +1,118 @@
+//! Invariants checked: a version is kept for its grace, whatever one wrong clock says; a version that should stay and is
+//! not there ends a vacuum before anything is removed; the base of an application's last token stays.
+
+use super::super::interrupted::{Deed, Shared};
+use super::*;
+use crate::store::storage::Storage;
+use crate::store::{Committed, Token};
+
+const HOUR: i64 = 3600;
+
+/// A store whose versions were made so many seconds ago.
+fn aged(ages: &[i64]) -> Shared {
+    let shared = Shared::new();
+    let made = |age: i64| {
+        let (now, seconds) = (SystemTime::now(), Duration::from_secs(age.unsigned_abs()));
+        if age < 0 { now + seconds } else { now.checked_sub(seconds).unwrap() }
+    };
+    for (number, age) in (FIRST..).zip(ages) {
+        if number == FIRST {
+            let first = Version { time: made(*age), ..shared.store.newest().unwrap() };
+            let text = shared.store.text_of(&first).unwrap();
+            shared.memory.replace(&files::version(FIRST), text.as_bytes());
+            continue;
+        }
+        let newest = shared.store.newest().unwrap();
+        let next = Version {
+            number,
+            id: [number as u8; 16],
+            time: made(*age),
+            operation: "insert".to_owned(),
+            base: newest.number,
+            ..newest
+        };
+        assert!(shared.store.try_publish(next, number - 1).unwrap().is_some());
+    }
+    shared
+}
+
+#[test]
+fn a_wrong_clock_makes_no_version_old_before_its_grace() {
+    let (past, future) = (50 * 365 * 24 * HOUR, -9999 * HOUR);
+    for (ages, fence) in [
+        (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0][..], 3),
+        (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 2 * HOUR], 4),
+        // Of the last but one: it would make all before it old.
+        (&[0, 0, 0, past, 0], 1),
+        (&[past, 0, 0], 1),
+        // The version before it was superseded at a time that nobody knows, but not after the next one was made.
+        (&[5 * HOUR, 4 * HOUR, past, 60, 0], 2),
+        (&[5 * HOUR, 4 * HOUR, past, 2 * HOUR, 0], 4),
+        (&[5 * HOUR, 4 * HOUR, future, 3 * HOUR, 0], 4),
+        (&[5 * HOUR, future, future, 0], 1),
+        (&[future, future], 1),
+    ] {
+        let shared = aged(ages);
+        let vacuum = Vacuum::default().grace(Duration::from_secs(HOUR as u64));
+        let limits = shared.store.limits(&shared.store.newest().unwrap(), &vacuum);
+        assert_eq!(limits.fence, fence, "{ages:?}");
+        shared.store.vacuum(&vacuum).unwrap();
+        shared.check().unwrap();
+        assert_eq!(shared.store.listed(FIRST).unwrap()[0], fence, "{ages:?}");
+        let none = shared.store.limits(&shared.store.newest().unwrap(), &vacuum.grace(Duration::ZERO));
+        assert_eq!(none.fence, shared.store.newest().unwrap().number + 1);
+    }
+}
+
+#[test]
+fn a_version_that_should_stay_and_is_not_there_ends_a_vacuum() {
+    for (keep, missing) in [(10, 3), (10, 5), (1, 2)] {
+        let shared = Shared::new();
+        shared.intrude(Deed::Commit(0, None));
+        shared.intrude(Deed::Commit(1, Some(1)));
+        (0..4).for_each(|_| shared.intrude(Deed::Commit(0, None)));
+        shared.memory.delete(&files::version(missing)).unwrap();
+        let before = shared.memory.names();
+        let outcome = shared.store.vacuum(&Vacuum::default().keep(keep).grace(Duration::ZERO));
+        match outcome {
+            Err(error @ Error::MissingVersion { newest: 7, .. }) => {
+                assert!(error.to_string().contains(&files::version(missing)), "{error}");
+            }
+            outcome => panic!("{missing}: {outcome:?}"),
+        }
+        assert_eq!(shared.memory.names(), before);
+    }
+}
+
+#[test]
+fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
+    let shared = Shared::new();
+    let vacuum = || {
+        let told = shared.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+        shared.check().unwrap();
+        told
+    };
+    shared.intrude(Deed::Commit(0, None));
+    let base = shared.store.newest().unwrap();
+    let change = shared.change(base.number, 1, Some(Token::new("a", 7)));
+    shared.store.commit(&change).unwrap();
+    (0..5).for_each(|_| shared.intrude(Deed::Commit(0, None)));
+    assert!(vacuum().version.is_some());
+    // Again and again, without a version of its own.
+    (0..3).for_each(|_| assert_eq!(vacuum().version, None));
+    assert_eq!(shared.store.listed(FIRST).unwrap(), [base.number, 9]);
+    assert_eq!(shared.store.before("a", 7).unwrap(), base);
+    match shared.store.commit(&change).unwrap() {
+        Committed::Already(done) => assert_eq!(done.base, base.number),
+        outcome => panic!("{outcome:?}"),
+    }
+    // The next one gives it free, with its file.
+    let files =
+        |shared: &Shared| shared.memory.names().iter().filter(|name| name.starts_with("shards")).count();
+    assert_eq!(files(&shared), 3);
+    shared.store.update().unwrap().commit("nothing", Some(Token::new("a", 8))).unwrap();
+    vacuum();
+    assert_eq!(files(&shared), 2);
+    assert_eq!(shared.store.listed(FIRST).unwrap(), [9, 11]);
+    assert_eq!(shared.store.before("a", 8).unwrap().number, 9);
+}
