@@ -44,18 +44,22 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seed>, D::Error> {
 }
 
 impl Creation {
+    /// Asks for the kind, if the job names one. What is there must be of that kind.
+    pub(super) fn of_kind(&self, options: Options) -> Options {
+        match self.kind {
+            Some(RawKind::Set) => options.kind(Kind::Set),
+            Some(RawKind::Counting) => options.kind(Kind::Counting),
+            None => options,
+        }
+    }
+
     /// How the filter is created, on top of how it is to be opened.
-    pub(super) fn apply(&self, mut options: Options) -> Options {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        let mut options = self.of_kind(options);
         options = options.growth(match self.growth {
             RawGrowth::Auto => Growth::Auto,
             RawGrowth::Never => Growth::Never,
         });
-        if let Some(kind) = self.kind {
-            options = options.kind(match kind {
-                RawKind::Set => Kind::Set,
-                RawKind::Counting => Kind::Counting,
-            });
-        }
         if let Some(keys) = self.capacity {
             options = options.capacity(keys);
         }

@@ -49,8 +49,9 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 
 /// What the filter or store of a job remembers of jobs; `None` where there is neither.
 pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<Metadata>, Error> {
+    let options = job.creation.of_kind(options.clone());
     if Store::is_at(&job.filter) {
-        return Ok(Some(metadata_of(&Store::open_with(&job.filter, options)?.newest()?)));
+        return Ok(Some(metadata_of(&Store::open_with(&job.filter, &options)?.newest()?)));
     }
     match options.read(&job.filter) {
         Ok(reader) => Ok(Some(reader.metadata()?)),
@@ -63,7 +64,7 @@ impl Target {
     /// Opens the filter or the store, or creates a filter where there is neither.
     pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
         if Store::is_at(&job.filter) {
-            let store = Store::open_with(&job.filter, options)?;
+            let store = Store::open_with(&job.filter, &job.creation.of_kind(options.clone()))?;
             let update = Some(store.update()?);
             return Ok(Self::Store(Box::new(InStore { path: job.filter.clone(), store, update })));
         }
