@@ -293,25 +293,31 @@ impl Scene {
         // The first is slower than those that follow.
         let whole = (0..4).map(|_| run()).min().unwrap_or_default();
         let kills = thorough::size("kills at moments of a merge or a shrink", 25, 100);
-        let (mut deaths, mut old) = (0, 0);
-        for number in 0..kills {
-            self.restore();
-            let mut child = tool().spawn().unwrap();
-            std::thread::sleep(
-                whole.mul_f64(f64::from(number) * 1.1 / f64::from(kills)).max(Duration::from_micros(1)),
-            );
-            child.kill().unwrap();
-            let status = child.wait().unwrap();
-            assert!(status.success() || status.code().is_none(), "{status}");
-            deaths += u32::from(!status.success());
-            old += u32::from(self.is_old());
+        let (mut runs, mut deaths, mut old) = (0, 0, 0);
+        // On a machine that has become busier, all are killed early. Then later moments are tried, too.
+        for slower in [1.1, 2.2, 4.4, 8.8] {
+            for number in 0..kills {
+                self.restore();
+                let mut child = tool().spawn().unwrap();
+                let moment = whole.mul_f64(f64::from(number) * slower / f64::from(kills));
+                std::thread::sleep(moment.max(Duration::from_micros(1)));
+                child.kill().unwrap();
+                let status = child.wait().unwrap();
+                assert!(status.success() || status.code().is_none(), "{status}");
+                deaths += u32::from(!status.success());
+                old += u32::from(self.is_old());
+                runs += 1;
+            }
+            if old < runs {
+                break;
+            }
         }
         let _ = writeln!(
             io::stderr(),
-            "{}: {deaths} of {kills} killed at some moment, {old} left the old filter",
+            "{}: {deaths} of {runs} killed at some moment, {old} left the old filter",
             verb[0]
         );
-        assert!(deaths > 0 && old > 0 && old < kills);
+        assert!(deaths > 0 && old > 0 && old < runs);
     }
 }
 
