@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::Options;
 use gowk::ingest::{Ingest, Job};
+use gowk::{Batches, Options};
 
 const ROUNDS: u32 = 3;
 const COMMIT_EVERY: usize = 1_000_000;
@@ -106,7 +106,7 @@ fn insert(dir: &Path, keys: u32) -> Outcome<f64> {
     let start = Instant::now();
     let mut writer = Options::new().open_existing(&path)?;
     for batch in keys.chunks(COMMIT_EVERY) {
-        assert!(writer.insert_batch(batch)?.is_empty());
+        assert!(writer.insert_batch(batch)?.refused().is_empty());
         writer.commit()?;
     }
     writer.close()?;

@@ -2,13 +2,13 @@
 //!
 //! `cargo bench --bench iterators -- 20000000` (keys). `insert_batch` gets slices of four million keys; once the keys lie
 //! in memory already, and once each slice is collected from an iterator first. `insert_all` gets the iterators. All take
-//! turns, each into a new filter with room for all keys and with one commit at the end, after a round that does not count;
+//! turns, first into sets and then into counting filters, each into a new filter with room for all keys and with one commit at the end, after a round that does not count;
 //! medians, and ratios to the batches of the same keys, are printed.
 
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::{Growth, Options, Writer};
+use gowk::{Batches, Growth, Kind, Options, Writer};
 
 const ROUNDS: usize = 5;
 /// Keys of a batch.
@@ -38,8 +38,7 @@ fn main() -> Outcome<()> {
         keys,
         &[
             ("8 bytes, in memory: insert_batch", &|writer| of_slices(writer, &numbers)),
-            ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers).map(drop)),
-            ("8 bytes, in memory: insert_unique_all", &|writer| writer.insert_unique_all(&numbers).map(drop)),
+            ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers)?.complete().map(drop)),
         ],
     )?;
     in_turns(
@@ -50,7 +49,7 @@ fn main() -> Outcome<()> {
                 of_iterator(writer, (0..keys).map(key))
             }),
             ("8 bytes, made on the way: insert_all", &|writer| {
-                writer.insert_all((0..keys).map(key)).map(drop)
+                writer.insert_all((0..keys).map(key))?.complete().map(drop)
             }),
         ],
     )?;
@@ -59,13 +58,13 @@ fn main() -> Outcome<()> {
         keys,
         &[
             ("50 bytes, in memory: insert_batch", &|writer| of_slices(writer, &urls)),
-            ("50 bytes, in memory: insert_all", &|writer| writer.insert_all(&urls).map(drop)),
+            ("50 bytes, in memory: insert_all", &|writer| writer.insert_all(&urls)?.complete().map(drop)),
         ],
     )
 }
 
 fn of_slices<K: AsRef<[u8]> + Sync>(writer: &mut Writer, keys: &[K]) -> gowk::Result<()> {
-    keys.chunks(BATCH).try_for_each(|keys| writer.insert_batch(keys).map(drop))
+    keys.chunks(BATCH).try_for_each(|keys| writer.insert_batch(keys)?.complete().map(drop))
 }
 
 fn of_iterator(writer: &mut Writer, mut keys: impl Iterator<Item = [u8; 8]>) -> gowk::Result<()> {
@@ -74,16 +73,20 @@ fn of_iterator(writer: &mut Writer, mut keys: impl Iterator<Item = [u8; 8]>) -> 
         if batch.is_empty() {
             return Ok(());
         }
-        writer.insert_batch(&batch)?;
+        writer.insert_batch(&batch)?.complete()?;
     }
 }
 
 /// The first work is what the others are compared with.
 fn in_turns(dir: &Path, keys: u64, works: &[Work<'_>]) -> Outcome<()> {
+    [Kind::Set, Kind::Counting].into_iter().try_for_each(|kind| in_turns_into(kind, dir, keys, works))
+}
+
+fn in_turns_into(kind: Kind, dir: &Path, keys: u64, works: &[Work<'_>]) -> Outcome<()> {
     let mut rates = vec![Vec::new(); works.len()];
     for round in 0..=ROUNDS {
         for ((_, work), rates) in works.iter().zip(&mut rates) {
-            let options = Options::new().capacity(keys).growth(Growth::Never).force(true);
+            let options = Options::new().kind(kind).capacity(keys).growth(Growth::Never).force(true);
             let mut writer = options.create(dir.join("filter"))?;
             let start = Instant::now();
             work(&mut writer)?;
@@ -101,7 +104,7 @@ fn in_turns(dir: &Path, keys: u64, works: &[Work<'_>]) -> Outcome<()> {
         let median = rates.get(ROUNDS / 2).copied().unwrap_or(f64::NAN);
         medians.push(median);
         let first = medians.first().copied().unwrap_or(f64::NAN);
-        println!("{name:<52} {median:>7.2} M/s {:>6.2}", median / first);
+        println!("{:<9}{name:<52} {median:>7.2} M/s {:>6.2}", kind.name(), median / first);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gowk::store::Store;
-use gowk::{Options, Reader, SlotsPerBucket};
+use gowk::{Batches, Lookup, Options, Reader, SlotsPerBucket};
 
 const SHARDS: u32 = 64;
 const THREADS: usize = 2;
@@ -64,7 +64,7 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let keys = keys(from, BATCH.min(count - from));
             let start = Instant::now();
-            update.insert_batch(&keys)?;
+            update.insert_batch(&keys)?.complete()?;
             seconds += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
@@ -77,7 +77,7 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let keys = keys(from, BATCH.min(count - from));
             let start = Instant::now();
-            writer.insert_batch(&keys)?;
+            writer.insert_batch(&keys)?.complete()?;
             seconds += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
@@ -93,18 +93,18 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
     Ok(())
 }
 
-type Look<'a> = dyn Fn(&[[u8; 8]], &mut Vec<bool>) -> Outcome<()> + 'a;
+type Look<'a> = dyn Fn(&[[u8; 8]]) -> Outcome<Vec<bool>> + 'a;
 
 /// Of absent and present keys, in 1 GiB in all.
 fn lookups(dir: &Path) -> Outcome<()> {
     let (path, file) = (dir.join("s"), dir.join("f"));
     let store = store(&path, SHARDS, &options(GIBIBYTE))?;
-    let (present, mut found) = (keys(0, LOOKUPS / 2), Vec::new());
+    let present = keys(0, LOOKUPS / 2);
     let mut update = store.update()?;
-    update.insert_batch(&present)?;
+    update.insert_batch(&present)?.complete()?;
     update.commit("insert", None)?;
     let mut writer = options(GIBIBYTE).create(&file)?;
-    writer.insert_batch(&present)?;
+    writer.insert_batch(&present)?.complete()?;
     writer.commit()?;
     writer.close()?;
     let (of_store, of_file) = (store.read()?, options(1).read(&file)?);
@@ -115,15 +115,15 @@ fn lookups(dir: &Path) -> Outcome<()> {
         .collect();
     let (mut stores, mut files) = (Vec::new(), Vec::new());
     for _ in 0..=ROUNDS {
-        let mut time = |look: &Look| -> Outcome<f64> {
+        let time = |look: &Look| -> Outcome<f64> {
             let start = Instant::now();
             for keys in asked.chunks(BATCH as usize) {
-                look(keys, &mut found)?;
+                std::hint::black_box(look(keys)?);
             }
             Ok(LOOKUPS as f64 / start.elapsed().as_secs_f64() / 1e6)
         };
-        stores.push(time(&|keys, found| Ok(of_store.contains_batch_into(keys, found)?))?);
-        files.push(time(&|keys, found| Ok(of_file.contains_batch_into(keys, found)?))?);
+        stores.push(time(&|keys| Ok(of_store.contains_batch(keys)?))?);
+        files.push(time(&|keys| Ok(of_file.contains_batch(keys)?))?);
     }
     // The first round verifies pages.
     compare("batch lookups, 1 GiB", "M/s", stores.split_off(1), files.split_off(1));
@@ -137,7 +137,7 @@ fn opening(dir: &Path) -> Outcome<()> {
     let shards = 1024;
     let made = store(&path, shards, &options(1_000_000))?;
     let mut update = made.update()?;
-    update.insert_batch(&keys(0, 1_000_000))?;
+    update.insert_batch(&keys(0, 1_000_000))?.complete()?;
     println!("{} of {shards} shards have a file", update.touched());
     update.commit("insert", None)?;
     let mut times = Vec::new();
@@ -157,14 +157,14 @@ fn pauses(dir: &Path, count: u64) -> Outcome<()> {
     let capacity = count / 2;
     let store = store(&path, SHARDS, &options(capacity))?;
     let mut update = store.update()?;
-    update.insert_batch(&keys(0, capacity))?;
+    update.insert_batch(&keys(0, capacity))?.complete()?;
     update.commit("insert", None)?;
     let mut update = store.update()?;
     let mut longest: f64 = 0.0;
     for from in (capacity..2 * capacity).step_by(SMALL as usize) {
         let keys = keys(from, SMALL);
         let start = Instant::now();
-        update.insert_batch(&keys)?;
+        update.insert_batch(&keys)?.complete()?;
         longest = longest.max(start.elapsed().as_secs_f64());
     }
     let start = Instant::now();
@@ -172,13 +172,13 @@ fn pauses(dir: &Path, count: u64) -> Outcome<()> {
     let commit = start.elapsed().as_secs_f64();
     println!("store of {capacity} keys doubling: longest call {longest:.3} s, commit {commit:.3} s");
     let mut writer = options(capacity).create(&file)?;
-    writer.insert_batch(&keys(0, capacity))?;
+    writer.insert_batch(&keys(0, capacity))?.complete()?;
     writer.commit()?;
     let mut longest: f64 = 0.0;
     for from in (capacity..2 * capacity).step_by(SMALL as usize) {
         let keys = keys(from, SMALL);
         let start = Instant::now();
-        writer.insert_batch(&keys)?;
+        writer.insert_batch(&keys)?.complete()?;
         longest = longest.max(start.elapsed().as_secs_f64());
     }
     let start = Instant::now();

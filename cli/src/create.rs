@@ -21,6 +21,9 @@ const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
 ///
+/// A filter is a set, which stores each key once, for good; or with --counting it stores copies of keys, which can be
+/// counted and removed. What it is stays so.
+///
 /// Tells the size of the file, the slots per bucket and the false-positive rate that they give, which is lower than the
 /// one asked for: slots come in whole numbers.
 #[derive(Args)]
@@ -29,6 +32,7 @@ Examples:
   gowk create seen.gowk --capacity 50M
   gowk create seen.gowk --capacity 50M --false-positive-rate 0.1% --dry-run
   gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
+  gowk create sessions.gowk --capacity 1M --counting
   gowk create today.gowk --like seen.gowk
 
 A bucket has 64 bits. False positives when full, and bytes a key in a filter for 50 million keys:
@@ -42,7 +46,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "like")]
     capacity: Option<u64>,
 
-    /// Make it like this filter, so that the two can be merged: same seed, slots, regions at creation and limits
+    /// Make it like this filter, so that the two can be merged: same kind, seed, slots, regions at creation and limits
     #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS)]
     #[arg(conflicts_with_all = ["capacity", "trim", "ignore_case"])]
     like: Option<PathBuf>,
@@ -73,6 +77,8 @@ pub(super) struct Create {
 struct Created {
     file: String,
     created: bool,
+    /// `set` or `counting`.
+    kind: &'static str,
     capacity: u64,
     file_length: u64,
     bytes_per_key: f64,
@@ -128,11 +134,14 @@ impl Create {
     }
 
     fn tell(&self, plan: &Plan, near: Option<Near>, output: &mut Output) -> Result<(), Failure> {
-        let Plan { capacity, file_length, bytes_per_key, slots_per_bucket, false_positive_rate, .. } = *plan;
+        let Plan {
+            kind, capacity, file_length, bytes_per_key, slots_per_bucket, false_positive_rate, ..
+        } = *plan;
         if self.json {
             return output.line(json::line(&Created {
                 file: self.file.to_string_lossy().into_owned(),
                 created: !self.dry_run,
+                kind: kind.name(),
                 capacity,
                 file_length,
                 bytes_per_key,
@@ -146,7 +155,7 @@ impl Create {
         let (file, keys) = (self.file.display(), quantity::grouped(capacity));
         let would = if self.dry_run { "would be created" } else { "created" };
         output.line(format_args!(
-            "{file}: {would} for {keys} keys: {} ({bytes_per_key:.2} bytes a key), {} slots per bucket, \
+            "{file}: {would}, a {kind} for {keys} keys: {} ({bytes_per_key:.2} bytes a key), {} slots per bucket, \
              false-positive rate when full {}",
             quantity::bytes(file_length),
             slots_per_bucket.get(),

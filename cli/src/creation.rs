@@ -14,7 +14,8 @@ use super::quantity;
 
 #[derive(Args)]
 pub(super) struct Shape {
-    /// Count copies of keys, so that they can be removed; without it the filter is a set, which keeps each key once, for good
+    /// Store every copy of a key, so that copies can be counted and removed [default: a set, which stores each key once,
+    /// for good]
     #[arg(long)]
     counting: bool,
 
@@ -125,9 +126,9 @@ impl Shape {
         self.note(capacity, file, &Existing::from(filter), "; `gowk set` changes growth and limits");
     }
 
-    /// The same for a store.
+    /// The same for a store. Fails if that is not of the kind asked for.
     pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
-        let opened = Store::open(store)?;
+        let opened = Store::open_with(store, &self.of_kind(Options::new()))?;
         self.note(capacity, store, &Existing::from(opened.description()), "");
         Ok(())
     }
@@ -168,7 +169,7 @@ impl Shape {
         self.false_positive_rate
     }
 
-    /// Asks that the filter or store is of the kind given, if one is.
+    /// With --counting, asks for a counting filter or store: to be created, or there already.
     pub(super) fn of_kind(&self, options: Options) -> Options {
         if self.counting { options.counting() } else { options }
     }

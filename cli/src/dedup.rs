@@ -16,8 +16,11 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 /// Print keys seen for the first time, and remember them
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
-/// printed; that happens at the false-positive rate. The filter is created if it is not there. For an existing filter
-/// the options of creation have no effect, which is said, but a lower false-positive rate than the filter's is an error.
+/// printed; that happens at the false-positive rate. A set stores each key once. A counting filter stores every
+/// occurrence, and each key is printed once all the same.
+///
+/// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
+/// --counting on a set, or a lower false-positive rate than the filter's, is an error.
 ///
 /// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
 /// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
@@ -34,6 +37,7 @@ Examples:
   gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+  gowk dedup reports.gowk --counting < reports.txt                 `gowk count` tells how often each came
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {

@@ -19,7 +19,7 @@ use super::store;
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
 
-/// Describe a filter: its size, load, age of entries, and expected false-positive rates
+/// Describe a filter: its kind, size, load, age of entries, and expected false-positive rates
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -175,7 +175,6 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         None => format!("{} keys", grouped(info.capacity)),
     };
     let counting = info.kind == Kind::Counting;
-    let kind = if counting { "counting: copies of keys, which can be removed" } else { "set: each key once" };
     let (keys, stored) = if counting {
         let (inserted, removed) = (grouped(info.inserted), grouped(info.removed));
         ("copies of keys", format!("{} ({inserted} inserted, {removed} removed)", grouped(info.copies)))
@@ -201,7 +200,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("path", file.display().to_string()),
         ("format", json::version(info.format)),
         ("uuid", json::uuid(info.uuid)),
-        ("kind", kind.to_owned()),
+        ("kind", kind(info.kind).to_owned()),
         ("keys are taken", key_rules(info)),
         ("created for", made_for),
         ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
@@ -227,6 +226,14 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         facts.insert(6, ("shard", format!("{} of {}, counted from 0", info.shard, info.shards)));
     }
     facts
+}
+
+/// A kind by its name, and what that means.
+pub(super) const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Counting => "counting: copies of keys, which can be counted and removed",
+        _ => "set: each key once, for good",
+    }
 }
 
 fn sized(bytes: u64) -> String {

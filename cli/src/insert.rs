@@ -14,8 +14,8 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 /// Insert keys into an existing filter
 ///
 /// A set stores a key unless it is found already; a counting filter (`gowk create --counting`) stores one more copy.
-/// Nothing is printed; `gowk dedup` prints the new keys. A key that the filter has no room for is named
-/// on standard error, and the rest is inserted; the exit code is 2 then.
+/// Nothing is printed; `gowk dedup` prints the new keys. A key that the filter has no room for is named on standard
+/// error, and the rest is inserted; the exit code is 2 then.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -38,7 +38,7 @@ pub(super) struct Inserted {
     pub(super) event: &'static str,
     /// Keys taken from the input.
     pub(super) read: u64,
-    /// Those of them that were stored, or had no room.
+    /// Those of them that were not there before, also where they had no room.
     pub(super) new: u64,
     pub(super) seen: u64,
     pub(super) refused: u64,

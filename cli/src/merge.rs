@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 
 /// Store all keys of other filters in a filter, without the keys
 ///
-/// Sets give their union. Of counting filters, the copies of each key add up.
+/// Sets give their union. In counting filters the copies of each key add up.
 ///
 /// All of them must have the same kind, seed, slots per bucket and shard, and regions that are a power of two apart: make
 /// each with `gowk create --like` another. FILE is made like the first OTHER if it is not there. It doubles where there

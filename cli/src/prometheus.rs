@@ -66,19 +66,29 @@ const METRICS: [Metric; 14] = [
 pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
     head("gowk_up", "gauge", "Whether the filter can be read.", output)?;
     for Told { file, info, .. } in filters {
-        sample("gowk_up", file, f64::from(u8::from(info.is_some())), output)?;
+        sample("gowk_up", file, "", f64::from(u8::from(info.is_some())), output)?;
+    }
+    head(
+        "gowk_filter_info",
+        "gauge",
+        "Always 1; its label says whether the filter is a set or counting.",
+        output,
+    )?;
+    for Told { file, info, .. } in filters {
+        let kind = info.as_ref().map(|info| format!(",kind=\"{}\"", info.kind.name()));
+        kind.map_or(Ok(()), |kind| sample("gowk_filter_info", file, &kind, 1.0, output))?;
     }
     for Metric { name, kind, help, value } in METRICS {
         head(name, kind, help, output)?;
         for Told { file, info, .. } in filters {
-            info.as_ref().map_or(Ok(()), |info| sample(name, file, value(info), output))?;
+            info.as_ref().map_or(Ok(()), |info| sample(name, file, "", value(info), output))?;
         }
     }
     let name = "gowk_last_written_timestamp_seconds";
     head(name, "gauge", "When the filter was last written to.", output)?;
     for Told { file, last_written, .. } in filters {
         let since = last_written.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        since.map_or(Ok(()), |since| sample(name, file, since.as_secs_f64().floor(), output))?;
+        since.map_or(Ok(()), |since| sample(name, file, "", since.as_secs_f64().floor(), output))?;
     }
     Ok(())
 }
@@ -88,7 +98,8 @@ fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), F
     output.line(format_args!("# TYPE {name} {kind}"))
 }
 
-fn sample(name: &str, file: &Path, value: f64, output: &mut Output) -> Result<(), Failure> {
+/// `labels` stand behind that of the file, each with a comma before it.
+fn sample(name: &str, file: &Path, labels: &str, value: f64, output: &mut Output) -> Result<(), Failure> {
     let file = file.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    output.line(format_args!("{name}{{file=\"{file}\"}} {value}"))
+    output.line(format_args!("{name}{{file=\"{file}\"{labels}}} {value}"))
 }

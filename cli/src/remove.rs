@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Options;
+use gowk::{Batches, Options};
 
 use super::failure::Failure;
 use super::intake::{IntakeArgs, remove};
@@ -14,10 +14,13 @@ use super::store::{self, StoreArgs};
 /// Remove one copy of each key from a counting filter; exit 1 if any was absent
 ///
 /// Remove only what was inserted. Removing a key that was never inserted can remove the entry of another key, which is
-/// lost then. A set, which `gowk create` makes without --counting, removes nothing.
+/// lost then. Nothing can be removed from a set, the kind that `gowk create` makes without --counting: that is an error,
+/// and changes nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  gowk create sessions.gowk --capacity 1M --counting
+  gowk insert sessions.gowk 8c9f1d7e
   gowk remove sessions.gowk 8c9f1d7e
   gowk remove sessions.gowk --input expired.txt")]
 pub(super) struct Remove {
@@ -39,7 +42,12 @@ impl Remove {
         }
         self.store.check_absent(&self.file)?;
         let (mut keys, mut absent) = (0_u64, 0_u64);
-        let open = |options: Options| Ok(options.open_existing(&self.file)?);
+        let open = |options: Options| {
+            let mut writer = options.open_existing(&self.file)?;
+            // A set refuses before a key comes.
+            writer.remove_batch::<&[u8]>(&[])?;
+            Ok(writer)
+        };
         let outcome = self.intake.run(&self.file, Options::new(), None, open, |writer, some, _| {
             keys += some.len() as u64;
             remove(writer, some, &mut absent)

@@ -1,7 +1,7 @@
 //! What a filter would be, before it is created.
 
 use super::Options;
-use crate::cuckoo::SlotsPerBucket;
+use crate::cuckoo::{Kind, SlotsPerBucket};
 use crate::error::Result;
 use crate::format::Geometry;
 
@@ -16,6 +16,8 @@ use crate::format::Geometry;
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Plan {
+    /// What the filter is.
+    pub kind: Kind,
     /// Slots in each bucket.
     pub slots_per_bucket: SlotsPerBucket,
     /// Regions; each has 8192 buckets.
@@ -41,6 +43,7 @@ impl Options {
         let Geometry { slots, .. } = geometry;
         let file_length = geometry.file_length();
         Ok(Plan {
+            kind: self.kind.unwrap_or_default(),
             slots_per_bucket: slots,
             regions: geometry.regions(),
             slots: geometry.slots_in_all(),

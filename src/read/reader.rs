@@ -82,6 +82,7 @@ impl Reader {
         let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let view = open(&files, options)?.of_reader(number);
+        options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, KeyRules::of(&view.superblock.metadata))?;
         let hasher = view.hasher();
@@ -346,7 +347,8 @@ impl Options {
         Ok(Self::new().designed_as(identity, policy, KeyRules::of(metadata)))
     }
 
-    /// Opens the filter for reading.
+    /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is not of the
+    /// kind that these options ask for.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self, View::open)
     }

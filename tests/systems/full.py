@@ -47,7 +47,7 @@ def holes(kind, way, room):
 
     def case(machine):
         disk = machine.disk(kind, 320 * MIB if kind == "xfs" else 64 * MIB)
-        source = machine.filter(machine.folder("d"), 1000, capacity=3_000_000)
+        source = machine.filter(machine.folder("d"), 1000, capacity=3_000_000, counting=True)
         path = os.path.join(disk, "f.gowk")
         for suffix in ("", "-journal", "-lock"):
             sparse = "always" if way == "cp --sparse" else "never"
@@ -124,7 +124,7 @@ def mount_lines(place):
 def reflinked_and_full(machine):
     """A writer is killed, its file reflinked, and the disk filled: recovery has no room to copy what it writes."""
     disk = machine.disk("xfs", 320 * MIB)
-    path = machine.killed_filter(disk, KEYS, 10_000, capacity=1_000_000)
+    path = machine.killed_filter(disk, KEYS, 10_000, capacity=1_000_000, counting=True)
     shutil.copyfile(path, os.path.join(machine.dir, "before"))
     system("cp", "--reflink=always", path, os.path.join(disk, "snapshot"))
     fill(disk)

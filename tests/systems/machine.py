@@ -163,16 +163,17 @@ class Machine:
             raise Wrong(str(result))
         return result
 
-    def filter(self, folder, inserted=0, capacity=100_000, name="f.gowk", **rights):
+    def filter(self, folder, inserted=0, capacity=100_000, name="f.gowk", counting=False, **rights):
         """A closed filter with that many keys."""
         path = os.path.join(folder, name)
-        self.gowk("create", path, "--capacity", capacity, **rights).expect(0)
+        kind = ["--counting"] if counting else []
+        self.gowk("create", path, "--capacity", capacity, *kind, **rights).expect(0)
         self.gowk("insert", path, input=keys(range(inserted)), **rights).expect(0)
         return path
 
-    def killed_filter(self, folder, inserted, journaled, capacity=100_000):
+    def killed_filter(self, folder, inserted, journaled, capacity=100_000, counting=False):
         """A filter whose writer was killed with commits in the journal."""
-        path = self.filter(folder, inserted, capacity)
+        path = self.filter(folder, inserted, capacity, counting=counting)
         writer = Writer(self, path)
         writer.commit(range(inserted, inserted + journaled))
         writer.kill()
@@ -234,7 +235,7 @@ class Writer(Talker):
     EVERY = 500
 
     def __init__(self, machine, path, **how):
-        super().__init__(machine, "insert", "--copies", "--json", "--commit-every", self.EVERY, path, **how)
+        super().__init__(machine, "insert", "--json", "--commit-every", self.EVERY, path, **how)
         self.committed = 0
 
     def commit(self, numbers):

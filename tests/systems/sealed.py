@@ -58,7 +58,7 @@ def answers(machine, path, **how):
 
 def closed(machine, folder):
     """A filter and nothing beside it, as after it was copied or unpacked."""
-    path = machine.filter(folder, KEYS)
+    path = machine.filter(folder, KEYS, counting=True)
     for name in ("-journal", "-lock"):
         os.remove(path + name)
     return path
@@ -138,7 +138,7 @@ def not_at_a_checkpoint(machine):
 
 def read_only_mount_beside_a_writer(machine):
     """A folder that a container sees read-only, while its writer goes on outside."""
-    path = machine.filter(machine.folder("outside"), KEYS)
+    path = machine.filter(machine.folder("outside"), KEYS, counting=True)
     folder = machine.mount("--bind", "-o", "ro", machine.folder("outside"), at=machine.folder("inside"))
     inside = os.path.join(folder, "f.gowk")
     reader = LongReader(machine, inside)

@@ -40,6 +40,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     let mut facts = vec![
+        ("kind", info.kind.name().to_owned()),
         (if info.kind == Kind::Set { "keys" } else { "copies of keys" }, grouped(info.copies)),
         ("entries", grouped(info.entries)),
         ("slots in use", percent(info.load)),
@@ -205,20 +206,25 @@ pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
         wrong,
     };
     let room_left = (left * slots) as u64;
-    let mut bars = vec![
-        bar("entries", info.entries, false),
-        bar("digits", info.digits, false),
-        bar("room left", room_left, false),
-    ];
+    let counting = info.kind == Kind::Counting;
+    let mut bars = vec![bar("entries", info.entries, false)];
+    if counting {
+        bars.push(bar("digits", info.digits, false));
+    }
+    bars.push(bar("room left", room_left, false));
     if quarantined > 0 {
         bars.push(bar("quarantined", quarantined, true));
     }
+    let digits = if counting {
+        format!(", and {} by digits, which count their copies", grouped(info.digits))
+    } else {
+        String::new()
+    };
     let words = format!(
-        "Of {} slots, {} are taken by entries, one for each distinct key, and {} by digits, which count their copies. \
-         There is room for about {} more keys; {next}.",
+        "Of {} slots, {} are taken by entries, one for each distinct key{digits}. There is room for about {} more keys; \
+         {next}.",
         grouped(info.slots),
         grouped(info.entries),
-        grouped(info.digits),
         grouped(room_left)
     );
     page.picture("Room", &words, &svg::bars("Slots by what they hold", &bars));

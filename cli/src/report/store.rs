@@ -66,6 +66,7 @@ fn facts(store: &Store, reader: &StoreReader) -> Vec<(&'static str, String)> {
     let (info, version) = (reader.info(), reader.version());
     let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     vec![
+        ("kind", store.description().kind.name().to_owned()),
         ("version", format!("{}, {}", version.number, quantity::time(version.time))),
         ("shards", format!("{}, {} with a file", store.description().shards, info.files)),
         ("entries", grouped(info.entries)),

@@ -14,6 +14,9 @@ use super::super::outcome::Outcome;
 use super::super::quantity;
 
 /// Create a store: empty, or out of a filter
+///
+/// Its shards are sets, or with --counting they count copies of keys, which can be removed. A store made out of a filter
+/// is what the filter is.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +36,8 @@ pub(super) struct Create {
     #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "from")]
     capacity: Option<u64>,
 
-    /// Divide this filter into the shards; the store answers as the filter does. It has the filter's seed and limits
+    /// Divide this filter into the shards; the store answers as the filter does. It has the filter's
+    /// kind, seed and limits
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["capacity", "counting", "false_positive_rate", "slots_per_bucket", "seed", "growth"])]
     #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate", "trim", "ignore_case"])]

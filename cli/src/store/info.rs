@@ -6,6 +6,7 @@ use gowk::store::{Description, Store, StoreInfo, StoreReader, Version};
 use serde::Serialize;
 
 use super::super::failure::Failure;
+use super::super::info;
 use super::super::json;
 use super::super::output::Output;
 use super::utc;
@@ -14,6 +15,8 @@ use super::utc;
 struct Facts {
     file: String,
     uuid: String,
+    /// `set` or `counting`.
+    kind: &'static str,
     shards: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
@@ -59,6 +62,7 @@ impl Facts {
         Self {
             file: file.to_string_lossy().into_owned(),
             uuid: json::uuid(description.uuid),
+            kind: description.kind.name(),
             shards: description.shards,
             seed,
             slots_per_bucket: description.slots_per_bucket.get(),
@@ -111,6 +115,7 @@ pub(in super::super) fn print(
         let words = [
             ("store", facts.file),
             ("uuid", facts.uuid),
+            ("kind", info::kind(description.kind).to_owned()),
             ("created for", made_for),
             ("slots per bucket", facts.slots_per_bucket.to_string()),
             ("shards", shards),

@@ -328,7 +328,10 @@ pub(in super::super) fn insert(given: Given<'_>) -> Result<Outcome, Failure> {
 pub(in super::super) fn remove(given: Given<'_>) -> Result<Outcome, Failure> {
     let name = given.store.display().to_string();
     let (mut all, mut absent) = (0, 0);
-    let outcome = Intake::open(given)?.run(|update, keys, _| {
+    let mut intake = Intake::open(given)?;
+    // A set refuses before a key comes.
+    intake.update.remove_batch::<&[u8]>(&[])?;
+    let outcome = intake.run(|update, keys, _| {
         all += keys.len();
         absent += update.remove_batch(keys)?.iter().filter(|removed| !**removed).count();
         Ok(Taken::default())

@@ -10,8 +10,8 @@ const NOT_THE_PAGES: &str = "ulimit -f 180; exec \"$@\"";
 
 #[test]
 fn keys_of_a_commit_that_is_durable_but_not_applied_are_said_to_be_committed() {
-    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
-    folder.run(&["insert", "f", "--copies"], "k\nk\nk\nother\n").done();
+    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2", "--counting"]);
+    folder.run(&["insert", "f"], "k\nk\nk\nother\n").done();
     let before = folder.info("f")["commit"].as_u64().unwrap();
     let ended = run(&mut in_a_shell(&folder, NOT_THE_PAGES, &["remove", "f", "k", "other"]), b"");
     ended.refused(&[
@@ -24,7 +24,7 @@ fn keys_of_a_commit_that_is_durable_but_not_applied_are_said_to_be_committed() {
     assert_eq!(folder.run(&["count", "f", "k", "other"], "").done(), "2\tk\n0\tother\n");
     assert_eq!(folder.info("f")["commit"], before + 1);
 
-    let args = ["insert", "f", "--json", "--copies", "x", "y", "z"];
+    let args = ["insert", "f", "--json", "x", "y", "z"];
     let ended = run(&mut in_a_shell(&folder, NOT_THE_PAGES, &args), b"");
     let (event, message) = ended.err.split_once('\n').unwrap();
     assert_eq!(event, format!("{{\"event\":\"commit\",\"number\":{},\"keys\":3}}", before + 2));

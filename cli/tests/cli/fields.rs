@@ -34,8 +34,8 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     // Other verbs take the same keys.
     let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
     assert_eq!(found.text(), "http://new,1\n");
-    folder.run(&["create", "h", "--capacity", "1000"], "").done();
-    folder.run(&["insert", "h", "--csv", "b", "--copies"], "a,b\n1,k\n2,k\n").done();
+    folder.run(&["create", "h", "--capacity", "1000", "--counting"], "").done();
+    folder.run(&["insert", "h", "--csv", "b"], "a,b\n1,k\n2,k\n").done();
     assert_eq!(folder.run(&["count", "h", "k"], "").done(), "2\tk\n");
     folder.run(&["remove", "h", "--csv", "2"], "x,k\n").done();
     assert_eq!(folder.run(&["count", "h", "k"], "").done(), "1\tk\n");

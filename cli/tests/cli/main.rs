@@ -2,6 +2,7 @@
 //!
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `fields`: keys that are fields of records, or lines without what does not matter in them.
+//! - `kinds`: what a set and a counting filter each do, and refuse.
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
@@ -15,6 +16,7 @@
 mod doubt;
 mod fields;
 mod keys;
+mod kinds;
 mod processes;
 mod progress;
 mod refusals;

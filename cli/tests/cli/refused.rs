@@ -39,7 +39,11 @@ fn joined(keys: &[String]) -> String {
 
 /// With a filter of one region, and the crafted keys between 200 others.
 fn prepared() -> (Folder, Vec<String>, String) {
-    let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "4"]);
+    prepared_with(&[])
+}
+
+fn prepared_with(options: &[&str]) -> (Folder, Vec<String>, String) {
+    let folder = Folder::with_filter(&[&["--capacity", "1000", "--slots-per-bucket", "4"], options].concat());
     let crafted = crafted(&folder);
     let input = [lines(0..100), joined(&crafted), lines(100..200)].concat();
     (folder, crafted, input)
@@ -79,12 +83,28 @@ fn dedup_goes_on_past_twelve_crafted_keys_and_prints_those_without_room_as_new_e
     folder.run(&["verify", "f"], "").done();
 }
 
+/// Copies need lanes too: those of the keys that fit find none, and are refused without being new.
+#[test]
+fn dedup_prints_no_refused_copy_of_a_key_that_is_there() {
+    let (folder, crafted, input) = prepared_with(&["--counting"]);
+    let refused = &crafted[FIT..];
+    let ended = folder.run(&["dedup", "f"], &input);
+    assert_eq!(ended.text(), input);
+    assert_named(&ended, refused, 101 + FIT, 212);
+    let again = folder.run(&["dedup", "f"], &input);
+    assert_eq!((again.code, again.text()), (Some(2), joined(refused)));
+    assert!(again.err.contains("; 12 of this run's 212 keys found no room"), "{again:?}");
+    let counts = folder.run(&["count", "f"], lines(0..1) + &joined(&crafted[..1])).done();
+    assert_eq!(counts, format!("2\tkey 0\n1\t{}\n", crafted[0]));
+    folder.run(&["verify", "f"], "").done();
+}
+
 #[test]
 fn insert_goes_on_and_writes_the_keys_without_room() {
-    for copies in [&[][..], &["--copies"]] {
-        let (folder, crafted, input) = prepared();
+    for kind in [&[][..], &["--counting"]] {
+        let (folder, crafted, input) = prepared_with(kind);
         let refused = &crafted[FIT..];
-        let args = [&["insert", "f", "--refused", "r", "--commit-every", "7"], copies].concat();
+        let args = ["insert", "f", "--refused", "r", "--commit-every", "7"];
         assert_named(&folder.run(&args, &input), refused, 101 + FIT, 212);
         assert_eq!(std::fs::read_to_string(folder.path("r")).unwrap(), joined(refused));
         assert_eq!(folder.info("f")["entries"], 200 + FIT as u64);

@@ -6,9 +6,9 @@ use crate::run::{Folder, lines};
 #[test]
 fn a_report_has_the_figures_of_the_filter() {
     let folder = Folder::new();
-    folder.run(&["create", "f", "--capacity", "20000", "--seed", "987654321"], "").done();
-    folder.run(&["insert", "--copies", "f"], lines(0..15_000)).done();
-    folder.run(&["insert", "--copies", "f"], lines(0..3_000)).done();
+    folder.run(&["create", "f", "--capacity", "20000", "--seed", "987654321", "--counting"], "").done();
+    folder.run(&["insert", "f"], lines(0..15_000)).done();
+    folder.run(&["insert", "f"], lines(0..3_000)).done();
     folder.run(&["report", "f", "-o", "page.html"], "").done();
     let page = std::fs::read_to_string(folder.path("page.html")).unwrap();
     assert_eq!(folder.run(&["report", "f"], "").done().matches("<svg").count(), page.matches("<svg").count());
@@ -18,7 +18,12 @@ fn a_report_has_the_figures_of_the_filter() {
     let digits = info["digits"].as_u64().unwrap();
     assert!((3000..3100).contains(&digits), "{digits}");
     let by_digits = format!("3,{:03} by digits", digits - 3000);
-    for shown in ["<dt>copies of keys</dt><dd>18,000</dd>", &by_digits, "all of 16 pages match"] {
+    for shown in [
+        "<dt>kind</dt><dd>counting</dd>",
+        "<dt>copies of keys</dt><dd>18,000</dd>",
+        &by_digits,
+        "all of 16 pages match",
+    ] {
         assert!(page.contains(shown), "no {shown:?} in {page}");
     }
     let load = format!("{:.1} %", 100.0 * info["load"].as_f64().unwrap());

@@ -70,16 +70,22 @@ impl Folder {
         Running::start(self.prepare(&mut env))
     }
 
-    /// The names and the bytes of everything in the folder.
+    /// The names and the bytes of everything in the folder, and in the folders in it.
     pub(crate) fn snapshot(&self) -> BTreeMap<OsString, Vec<u8>> {
-        let entries = self.0.path().read_dir().unwrap().map(|entry| entry.unwrap());
-        entries
-            .map(|entry| {
-                let bytes =
-                    if entry.path().is_dir() { Vec::new() } else { std::fs::read(entry.path()).unwrap() };
-                (entry.file_name(), bytes)
-            })
-            .collect()
+        let (mut found, mut folders) = (BTreeMap::new(), vec![self.0.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in folder.read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                let is_folder = path.is_dir();
+                let bytes = if is_folder { Vec::new() } else { std::fs::read(&path).unwrap() };
+                if is_folder {
+                    folders.push(path.clone());
+                }
+                let name = path.strip_prefix(self.0.path()).unwrap().as_os_str().to_owned();
+                found.insert(name, bytes);
+            }
+        }
+        found
     }
 
     pub(crate) fn info(&self, file: &str) -> Value {

@@ -196,3 +196,27 @@ fn an_output_that_fills_the_disk_half_way_is_exact_afterwards() {
     folder.ingest();
     assert_eq!(folder.text("new"), lines);
 }
+
+#[test]
+fn a_job_that_asks_for_the_other_kind_than_the_filter_has_changes_nothing() {
+    for (asked, is) in [("counting", "set"), ("set", "counting")] {
+        let folder = folder("", "1\n2\n1\n");
+        let job = folder.text("job.toml");
+        let of_kind = |kind: &str| job.replace("capacity", &format!("kind = \"{kind}\"\ncapacity"));
+        folder.write("job.toml", of_kind(is));
+        mended(&folder, 2);
+        assert_eq!(folder.info("f")["kind"], is);
+        folder.append("a", "3\n1\n");
+        folder.write("job.toml", of_kind(asked));
+        refused_and_unchanged(&folder, &[&format!("/f: is a {is}"), "`--counting`"]);
+        // Without a word about it, the job takes what is there.
+        folder.write("job.toml", &job);
+        mended(&folder, 3);
+        let copies = if is == "set" { "1" } else { "3" };
+        assert_eq!(folder.run(&["count", "f", "1"], "").done(), format!("{copies}\t1\n"));
+    }
+    let folder = folder("", "1\n");
+    let job = folder.text("job.toml");
+    folder.write("job.toml", job.replace("capacity", "kind = \"bag\"\ncapacity"));
+    refused_and_unchanged(&folder, &["job.toml, line 3: ", "`set`", "`counting`"]);
+}

@@ -3,7 +3,8 @@
 //! Invariants checked: a run makes one version, beside the one that claims a new output, and none if there is nothing to
 //! read; whatever is killed, and however
 //! often, the store and the output hold in the end what one run without a kill leaves; new input is read from where the
-//! last version ended; a job is forgotten; two runs at the same time leave the output of one.
+//! last version ended; a job is forgotten; two runs at the same time leave the output of one; all on sets and on counting
+//! stores, and a job that asks for the other kind changes nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,13 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gowk::Options;
 use gowk::store::Store;
+use gowk::{Kind, Lookup, Options};
 
 use crate::thorough;
 
-fn store(dir: &Path) -> Store {
-    Store::create(dir.join("s"), 4, &Options::new().capacity(50_000).false_positive_rate(1e-8)).unwrap()
+const KINDS: [Kind; 2] = [Kind::Set, Kind::Counting];
+
+fn store(dir: &Path, kind: Kind) -> Store {
+    let options = Options::new().kind(kind).capacity(50_000).false_positive_rate(1e-8);
+    Store::create(dir.join("s"), 4, &options).unwrap()
 }
 
 /// A job whose input has every key about twice.
@@ -58,15 +62,18 @@ fn is_right(dir: &Path, keys: u32) {
     let store = Store::open(dir.join("s")).unwrap();
     let reader = store.read().unwrap();
     assert_eq!(reader.version().entries(), u64::from(keys));
-    let mut found = Vec::new();
-    reader.contains_batch_into(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    let found = reader.contains_batch(&new.lines().collect::<Vec<_>>()).unwrap();
     assert!(found.iter().all(|found| *found));
+    // The input has `key-0` three times, and each other key of the lower half as well; the upper half comes once.
+    let highest = keys - 1;
+    let copies = if store.description().kind == Kind::Counting { [3, 1] } else { [1, 1] };
+    assert_eq!([0, highest].map(|number| reader.count(format!("key-{number}")).unwrap()), copies);
 }
 
 #[test]
 fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(dir.path());
+    let store = store(dir.path(), Kind::Set);
     let job = job(dir.path(), 5000);
     run(&job);
     is_right(dir.path(), 5000);
@@ -126,8 +133,7 @@ fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
     let words = format!("{} of this run's 200000 keys found no room", refused.lines().count());
     assert!(told.contains(&words) && told.contains("refused.txt"), "{told}");
     let new = read_to_string(dir.path().join("new.txt")).unwrap();
-    let mut found = Vec::new();
-    store.read().unwrap().contains_batch_into(&new.lines().collect::<Vec<_>>(), &mut found).unwrap();
+    let found = store.read().unwrap().contains_batch(&new.lines().collect::<Vec<_>>()).unwrap();
     let refused: BTreeSet<&str> = refused.lines().collect();
     assert!(!refused.is_empty() && found.contains(&true));
     for (key, found) in new.lines().zip(found) {
@@ -140,8 +146,12 @@ fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
 #[test]
 fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     let kills = thorough::size("kills of a job into a store", 12, 100);
+    KINDS.into_iter().for_each(|kind| killed_again_and_again(kind, kills / KINDS.len() as u32));
+}
+
+fn killed_again_and_again(kind: Kind, kills: u32) {
     let dir = tempfile::tempdir().unwrap();
-    store(dir.path());
+    store(dir.path(), kind);
     let keys = 40_000;
     let job = job(dir.path(), keys);
     let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
@@ -160,7 +170,7 @@ fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
 #[test]
 fn of_runs_at_the_same_time_the_output_is_that_of_one() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(dir.path());
+    let store = store(dir.path(), Kind::Counting);
     let keys = 20_000;
     let job = job(dir.path(), keys);
     let children: Vec<Child> = (0..4).map(|_| start(&job)).collect();
@@ -172,4 +182,26 @@ fn of_runs_at_the_same_time_the_output_is_that_of_one() {
     run(&job);
     is_right(dir.path(), keys);
     assert!(store.newest().unwrap().number >= 3);
+}
+
+#[test]
+fn a_job_that_asks_for_the_other_kind_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path(), Kind::Set);
+    let job = job(dir.path(), 100);
+    let text = read_to_string(&job).unwrap();
+    for kind in ["counting", "set"] {
+        write(&job, text.replace("path = \"s\"", &format!("path = \"s\"\nkind = \"{kind}\""))).unwrap();
+        let output = start(&job).wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        if kind == "set" {
+            assert_eq!(output.status.code(), Some(0), "{told}");
+            continue;
+        }
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+        assert!(told.contains("s: is a set") && told.contains("`--counting`"), "{told}");
+        assert_eq!(store.newest().unwrap().number, 1);
+        assert!(!dir.path().join("new.txt").exists());
+    }
+    is_right(dir.path(), 100);
 }

@@ -50,7 +50,18 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     let dir = tempfile::tempdir().unwrap();
     let store = &path(dir.path(), "s");
     done(
-        &["store", "create", store, "--shards", "4", "--capacity", "10_000", "--false-positive-rate", "1e-8"],
+        &[
+            "store",
+            "create",
+            store,
+            "--shards",
+            "4",
+            "--capacity",
+            "10_000",
+            "--false-positive-rate",
+            "1e-8",
+            "--counting",
+        ],
         "",
     );
     assert_eq!(done(&["dedup", store], &(lines(0..500) + &lines(250..750))), lines(0..750));
@@ -63,11 +74,10 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     assert_eq!(done(&["check", store], &lines(890..910)), lines(890..900));
     assert_eq!(gowk(&["check", store, "-q", "nothing"], "").2, 1);
     assert_eq!(done(&["count", store, "key-7", "nothing"], ""), "1\tkey-7\n0\tnothing\n");
-    let (_, err, status) = gowk(&["remove", store, "key-7"], "");
-    assert!(status == 2 && err.contains("stored nothing"), "{err}");
-    assert_eq!(done(&["remove", store, "--unsafe", "key-7"], ""), "");
+    assert_eq!(done(&["count", store, "key-300"], ""), "2\tkey-300\n");
+    assert_eq!(done(&["remove", store, "key-7"], ""), "");
     assert_eq!(done(&["count", store, "key-7"], ""), "0\tkey-7\n");
-    let (_, err, status) = gowk(&["remove", store, "--unsafe", "key-8", "nothing"], "");
+    let (_, err, status) = gowk(&["remove", store, "key-8", "nothing"], "");
     assert!(status == 1 && err.contains("1 of 2 keys were absent"), "{err}");
     let info = done(&["info", store], "");
     assert!(
@@ -218,12 +228,9 @@ fn keys_without_room_do_not_end_a_run_and_are_told_of() {
     // As is what comes after.
     let (out, _, status) = gowk(&["dedup", full], &input);
     assert!(status == 2 && out == unfit);
-    for copies in [&[][..], &["--copies"]] {
-        std::fs::remove_file(refused).unwrap();
-        let insert = [&["insert", full, "--refused", refused], copies].concat();
-        let (_, err, status) = gowk(&insert, &unfit);
-        assert!(status == 2 && std::fs::read_to_string(refused).unwrap() == unfit, "{err}");
-    }
+    std::fs::remove_file(refused).unwrap();
+    let (_, err, status) = gowk(&["insert", full, "--refused", refused], &unfit);
+    assert!(status == 2 && std::fs::read_to_string(refused).unwrap() == unfit, "{err}");
     let inside = &path(dir.path(), "full/shards/r");
     let (_, err, status) = gowk(&["insert", full, "--refused", inside, "x"], "");
     assert!(status == 2 && err.contains("the folder of the store") && !Path::new(inside).exists(), "{err}");
@@ -269,7 +276,7 @@ fn refusals_are_one_line_and_change_nothing() {
         assert_eq!((status, out.as_str(), err.lines().count()), (2, "", 1), "{arguments:?}: {out}{err}");
         assert!(err.contains(words), "{arguments:?}: {err}");
     };
-    refused(&["store", "log", store], "not a store");
+    refused(&["store", "log", store], "s: no such folder; check the path");
     refused(&["store", "create", store, "--shards", "0", "--capacity", "10"], "number of shards");
     done(&["store", "create", store, "--shards", "2", "--capacity", "10"], "");
     refused(&["store", "create", store, "--shards", "2", "--capacity", "10"], "not empty");

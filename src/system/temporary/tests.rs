@@ -45,9 +45,11 @@ fn only_what_a_dead_writer_left_is_removed() {
     assert!(status.unwrap().success());
     let before = names(dir.path());
 
-    let stale = [left_behind(&files), left_behind(&files), left_behind(&files)];
+    let stale: Vec<_> = (0..4).map(|_| left_behind(&files)).collect();
     fs::write(&stale[1], "").unwrap();
-    fs::write(&stale[2], [superblock_head().as_slice(), &[1; 100]].concat()).unwrap();
+    for (stale, kind) in stale[2..].iter().zip(Kind::ALL) {
+        fs::write(stale, [superblock_head(kind).as_slice(), &[1; 100]].concat()).unwrap();
+    }
     fs::write(dir.path().join("urls-gowk-new-0000000000000007"), [0; 4096]).unwrap();
     files.remove_stale(&SystemDisk);
     assert_eq!(names(dir.path()), before);
