@@ -96,7 +96,8 @@ impl View {
         if self.reader != reader {
             return None;
         }
-        let count = with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())?;
+        let count =
+            with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())?;
         Some(self.superblock.identity.kind.capped(count))
     }
 

@@ -25,10 +25,14 @@ impl Change for Update {
 
     fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted> {
         let (store, mut inserted) = (self.store.clone(), Inserted::default());
-        in_chunks(keys, |key| store.hash(key), |hashes| {
-            inserted.append(self.insert_batch(hashes)?);
-            Ok(())
-        })?;
+        in_chunks(
+            keys,
+            |key| store.hash(key),
+            |hashes| {
+                inserted.append(self.insert_batch(hashes)?);
+                Ok(())
+            },
+        )?;
         Ok(inserted)
     }
 

@@ -221,10 +221,6 @@ impl Totals {
             up_to(to) - up_to(from)
         };
         let Counts { inserted, removed, .. } = self.all;
-        Counts {
-            inserted: share(inserted),
-            removed: share(removed),
-            ..found
-        }
+        Counts { inserted: share(inserted), removed: share(removed), ..found }
     }
 }

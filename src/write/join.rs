@@ -93,8 +93,7 @@ fn try_join<'a>(
     let metadata = joined_metadata(&parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
     let model = File::open(first.path()).and_then(|file| Rights::of(&file)).at(first.path(), "look at")?;
-    let identity =
-        Identity { uuid: new_uuid(destination)?, geometry, ..first.view()?.superblock.identity };
+    let identity = Identity { uuid: new_uuid(destination)?, geometry, ..first.view()?.superblock.identity };
     let policy = joined_policy(&parts, first.view()?.superblock.policy);
     let fill = |files: &Files| {
         let mut counts = Counts::default();

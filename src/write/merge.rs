@@ -181,8 +181,7 @@ impl Pass<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
         let (files, disk) = self.target.surroundings();
         let (identity, model) = (self.identity, self.target.rights()?);
-        let mut state =
-            State { found: Counts::default(), stored: 0, search: Search::new(), full: None };
+        let mut state = State { found: Counts::default(), stored: 0, search: Search::new(), full: None };
         let regions = self.identity.geometry.regions();
         let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
             let (theirs, ours) = (self.their_regions(), self.our_regions());
