@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::{Growth, Options, Writer};
+use gowk::{Change, Growth, Options, Writer};
 
 const ROUNDS: usize = 5;
 /// Keys of a batch.
@@ -39,7 +39,7 @@ fn main() -> Outcome<()> {
         &[
             ("8 bytes, in memory: insert_batch", &|writer| of_slices(writer, &numbers)),
             ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers).map(drop)),
-            ("8 bytes, in memory: insert_unique_all", &|writer| writer.insert_unique_all(&numbers).map(drop)),
+            ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers).map(drop)),
         ],
     )?;
     in_turns(

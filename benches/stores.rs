@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gowk::store::Store;
-use gowk::{Options, Reader, SlotsPerBucket};
+use gowk::{Change, Lookup, Options, Reader, SlotsPerBucket};
 
 const SHARDS: u32 = 64;
 const THREADS: usize = 2;

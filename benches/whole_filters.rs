@@ -3,7 +3,7 @@
 //! `cargo bench --bench whole_filters -- 1024` (MiB of each filter; needs some four times that on the disk). With
 //! `merge`, `divide` or `shrink` behind it only that is measured; joining goes with dividing.
 //!
-//! * `merge` is compared with the insertion of as many hashed keys by `insert_hash_batch`: as many as the other filter
+//! * `merge` is compared with the insertion of as many hashed keys by `insert_batch`: as many as the other filter
 //!   holds, into the same filter and into a new one. Its rate is that of those keys; commits included.
 //! * `divide`, `join` and `shrink` are compared with `cp` of the result and a sync of that.
 //!
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gowk::{HashKind, KeyHash, Merge, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Change, HashKind, KeyHash, Lookup, Merge, Options, Reader, SlotsPerBucket, Writer};
 
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
@@ -80,7 +80,7 @@ fn insert(writer: &mut Writer, keys: std::ops::Range<u64>) -> Outcome<f64> {
     for from in keys.clone().step_by(BATCH as usize) {
         let hashes: Vec<KeyHash> = (from..keys.end.min(from + BATCH)).map(hash).collect();
         let start = Instant::now();
-        let refused = writer.insert_hash_batch(&hashes)?;
+        let refused = writer.insert_batch(&hashes)?;
         seconds += start.elapsed().as_secs_f64();
         assert!(refused.is_empty(), "{} keys found no room", refused.len());
     }
@@ -191,7 +191,7 @@ fn merge(dir: &Path, mebibytes: u64, load: f64) -> Outcome<()> {
     let rate = |seconds: &[f64]| keys as f64 / median(seconds) / 1e6;
     let (merged, same, new) = (rate(&merged), rate(&same), rate(&new));
     println!(
-        "merge of two filters with {load} of their slots in use: {merged:.1} M keys/s; insert_hash_batch of as many \
+        "merge of two filters with {load} of their slots in use: {merged:.1} M keys/s; insert_batch of as many \
          {same:.1} M/s, ratio {:.2}; into a new filter {new:.1} M/s, ratio {:.2}",
         merged / same,
         merged / new,

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use gowk::{Growth, Options, SlotsPerBucket};
+use gowk::{Growth, Lookup, Options, SlotsPerBucket};
 
 const LOOKUPS: u64 = 5_000_000;
 

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut new = 0_u64;
     for line in io::stdin().lock().split(b'\n') {
         let line = line?;
-        if seen.insert_unique(&line)? {
+        if seen.insert(&line)? {
             new += 1;
             output.write_all(&line)?;
             output.write_all(b"\n")?;
