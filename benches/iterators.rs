@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::{Change, Growth, Options, Writer};
+use gowk::{Change, Growth, Inserted, Key, Options, Writer};
 
 const ROUNDS: usize = 5;
 /// Keys of a batch.
@@ -38,8 +38,7 @@ fn main() -> Outcome<()> {
         keys,
         &[
             ("8 bytes, in memory: insert_batch", &|writer| of_slices(writer, &numbers)),
-            ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers).map(drop)),
-            ("8 bytes, in memory: insert_all", &|writer| writer.insert_all(&numbers).map(drop)),
+            ("8 bytes, in memory: insert_all", &|writer| complete(writer.insert_all(&numbers)?)),
         ],
     )?;
     in_turns(
@@ -50,7 +49,7 @@ fn main() -> Outcome<()> {
                 of_iterator(writer, (0..keys).map(key))
             }),
             ("8 bytes, made on the way: insert_all", &|writer| {
-                writer.insert_all((0..keys).map(key)).map(drop)
+                complete(writer.insert_all((0..keys).map(key))?)
             }),
         ],
     )?;
@@ -59,13 +58,17 @@ fn main() -> Outcome<()> {
         keys,
         &[
             ("50 bytes, in memory: insert_batch", &|writer| of_slices(writer, &urls)),
-            ("50 bytes, in memory: insert_all", &|writer| writer.insert_all(&urls).map(drop)),
+            ("50 bytes, in memory: insert_all", &|writer| complete(writer.insert_all(&urls)?)),
         ],
     )
 }
 
-fn of_slices<K: AsRef<[u8]> + Sync>(writer: &mut Writer, keys: &[K]) -> gowk::Result<()> {
-    keys.chunks(BATCH).try_for_each(|keys| writer.insert_batch(keys).map(drop))
+fn complete(inserted: Inserted) -> gowk::Result<()> {
+    inserted.complete().map(drop)
+}
+
+fn of_slices<K: Key + Sync>(writer: &mut Writer, keys: &[K]) -> gowk::Result<()> {
+    keys.chunks(BATCH).try_for_each(|keys| complete(writer.insert_batch(keys)?))
 }
 
 fn of_iterator(writer: &mut Writer, mut keys: impl Iterator<Item = [u8; 8]>) -> gowk::Result<()> {
@@ -74,7 +77,7 @@ fn of_iterator(writer: &mut Writer, mut keys: impl Iterator<Item = [u8; 8]>) -> 
         if batch.is_empty() {
             return Ok(());
         }
-        writer.insert_batch(&batch)?;
+        complete(writer.insert_batch(&batch)?)?;
     }
 }
 

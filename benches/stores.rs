@@ -64,7 +64,7 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let keys = keys(from, BATCH.min(count - from));
             let start = Instant::now();
-            update.insert_batch(&keys)?;
+            update.insert_batch(&keys)?.complete()?;
             seconds += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
@@ -77,7 +77,7 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
         for from in (0..count).step_by(BATCH as usize) {
             let keys = keys(from, BATCH.min(count - from));
             let start = Instant::now();
-            writer.insert_batch(&keys)?;
+            writer.insert_batch(&keys)?.complete()?;
             seconds += start.elapsed().as_secs_f64();
         }
         let start = Instant::now();
@@ -101,10 +101,10 @@ fn lookups(dir: &Path) -> Outcome<()> {
     let store = store(&path, SHARDS, &options(GIBIBYTE))?;
     let (present, mut found) = (keys(0, LOOKUPS / 2), Vec::new());
     let mut update = store.update()?;
-    update.insert_batch(&present)?;
+    update.insert_batch(&present)?.complete()?;
     update.commit("insert", None)?;
     let mut writer = options(GIBIBYTE).create(&file)?;
-    writer.insert_batch(&present)?;
+    writer.insert_batch(&present)?.complete()?;
     writer.commit()?;
     writer.close()?;
     let (of_store, of_file) = (store.read()?, options(1).read(&file)?);
@@ -137,7 +137,7 @@ fn opening(dir: &Path) -> Outcome<()> {
     let shards = 1024;
     let made = store(&path, shards, &options(1_000_000))?;
     let mut update = made.update()?;
-    update.insert_batch(&keys(0, 1_000_000))?;
+    update.insert_batch(&keys(0, 1_000_000))?.complete()?;
     println!("{} of {shards} shards have a file", update.touched());
     update.commit("insert", None)?;
     let mut times = Vec::new();
@@ -157,14 +157,14 @@ fn pauses(dir: &Path, count: u64) -> Outcome<()> {
     let capacity = count / 2;
     let store = store(&path, SHARDS, &options(capacity))?;
     let mut update = store.update()?;
-    update.insert_batch(&keys(0, capacity))?;
+    update.insert_batch(&keys(0, capacity))?.complete()?;
     update.commit("insert", None)?;
     let mut update = store.update()?;
     let mut longest: f64 = 0.0;
     for from in (capacity..2 * capacity).step_by(SMALL as usize) {
         let keys = keys(from, SMALL);
         let start = Instant::now();
-        update.insert_batch(&keys)?;
+        update.insert_batch(&keys)?.complete()?;
         longest = longest.max(start.elapsed().as_secs_f64());
     }
     let start = Instant::now();
@@ -172,13 +172,13 @@ fn pauses(dir: &Path, count: u64) -> Outcome<()> {
     let commit = start.elapsed().as_secs_f64();
     println!("store of {capacity} keys doubling: longest call {longest:.3} s, commit {commit:.3} s");
     let mut writer = options(capacity).create(&file)?;
-    writer.insert_batch(&keys(0, capacity))?;
+    writer.insert_batch(&keys(0, capacity))?.complete()?;
     writer.commit()?;
     let mut longest: f64 = 0.0;
     for from in (capacity..2 * capacity).step_by(SMALL as usize) {
         let keys = keys(from, SMALL);
         let start = Instant::now();
-        writer.insert_batch(&keys)?;
+        writer.insert_batch(&keys)?.complete()?;
         longest = longest.max(start.elapsed().as_secs_f64());
     }
     let start = Instant::now();

@@ -8,11 +8,11 @@
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("seen.gowk");
-//! use gowk::{Options, Reader};
+//! use gowk::{Lookup, Options, Reader};
 //!
 //! let mut writer = Options::new().capacity(1_000_000).false_positive_rate(1e-3).open(&path)?;
 //! for url in ["https://example.org/", "https://example.com/", "https://example.org/"] {
-//!     if writer.insert_unique(url.as_bytes())? {
+//!     if writer.insert(url)? {
 //!         println!("first seen: {url}");
 //!     }
 //! }
@@ -20,20 +20,23 @@
 //! writer.commit()?; // durable and visible, keys and metadata together
 //!
 //! let reader = Reader::open(&path)?; // in any process, beside the writer
-//! assert!(reader.contains(b"https://example.com/")?);
-//! assert!(!reader.contains(b"https://example.net/")?);
+//! assert!(reader.contains("https://example.com/")?);
+//! assert!(!reader.contains("https://example.net/")?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Two ways to use it
+//! # Two kinds of filters
 //!
-//! * As a **set**: [`Writer::insert_unique`] stores a key only if it is not found, and nothing is removed.
-//! * As a **multiset**: [`Writer::insert`] counts each copy, and [`Writer::remove`] takes one. Remove only what
-//!   was inserted. A key with more copies than can be counted, tens of thousands with four slots per bucket
-//!   ([`SlotsPerBucket::highest_count`]), stays for good.
+//! What a filter is, its [`Kind`], is fixed when it is created:
 //!
-//! Mixing them loses keys: a key that was skipped because another one matches it lives on that key's entry, and
-//! removing the other removes both. gowk counts the skipped and refuses to remove then.
+//! * A **set**, unless asked for otherwise: [`Writer::insert`] stores a key only if it is not found, and nothing is
+//!   removed.
+//! * A **counting** filter ([`Options::counting`]): [`Writer::insert`] stores one more copy, and [`Writer::remove`] takes
+//!   one. Remove only what was inserted. A key with more copies than can be counted, tens of thousands with four slots per
+//!   bucket ([`SlotsPerBucket::highest_count`]), stays for good.
+//!
+//! On both, an insert returns whether the key was not there before. Batches and iterators of keys: [`Change`]. Lookups in
+//! filters and stores: [`Lookup`].
 //!
 //! # Words
 //!
