@@ -75,7 +75,10 @@ FRAME_HEADER = 64
 FRAME_PAYLOAD_LIMIT = 16777216
 COMMIT_FLAG = 1
 TAIL_LENGTHS = 32
-COUNTS = 8 * (6 + TAIL_LENGTHS)
+COUNTS = 8 * (5 + TAIL_LENGTHS)
+
+KIND_SET, KIND_COUNTING = 0, 1
+KINDS = {KIND_SET: "set", KIND_COUNTING: "counting"}
 
 
 def align(value, to):
@@ -393,12 +396,14 @@ class Geometry:
 
 class Counts:
     def __init__(self, data, at):
-        values = struct.unpack_from("<%dQ" % (6 + TAIL_LENGTHS), data, at)
-        self.inserted, self.removed, self.unrecorded, self.universal, self.digits, self.saturated = values[:6]
-        self.by_tail = list(values[6:])
+        values = struct.unpack_from("<%dQ" % (5 + TAIL_LENGTHS), data, at)
+        self.inserted, self.removed, self.universal, self.digits, self.saturated = values[:5]
+        self.by_tail = list(values[5:])
         self.entries = sum(self.by_tail)
 
-    def fit(self, geometry):
+    def fit(self, geometry, kind):
+        if kind == KIND_SET and (self.removed, self.digits, self.saturated) != (0, 0, 0):
+            return False
         longest = geometry.width.tail_bits
         used = self.entries + self.digits + self.universal
         fits = used <= geometry.slots and self.saturated * (geometry.width.slots - 1) <= self.digits
@@ -427,8 +432,8 @@ def metadata(data):
     return entries
 
 
-SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ304sII")
-assert SUPERBLOCK.size == 520
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ296sII")
+assert SUPERBLOCK.size == 512
 
 
 class Superblock:
@@ -436,11 +441,11 @@ class Superblock:
 
     def __init__(self, slot):
         self.bytes = slot
-        (_, self.major, self.minor, self.reserved_0, self.incompatible, self.read_only_compatible, self.compatible,
+        (_, self.major, self.minor, self.kind, self.incompatible, self.read_only_compatible, self.compatible,
          self.id, self.uuid, self.seed, self.hash_id, self.n, canary, self.base_regions, self.generation, self.growth,
          self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
          self.capacity, self.shards, self.shard, self.commit, self.salt, counts, self.metadata_length,
-         self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
+         self.reserved_0) = SUPERBLOCK.unpack_from(slot, 0)
         self.canary = int.from_bytes(canary, "little")
         self.counts = Counts(counts, 0)
 
@@ -452,7 +457,8 @@ class Superblock:
         return Superblock(slot)
 
     def identity(self):
-        return self.uuid, self.seed, self.hash_id, self.n, self.base_regions, self.generation, self.shards, self.shard
+        return (self.uuid, self.seed, self.hash_id, self.kind, self.n, self.base_regions, self.generation, self.shards,
+                self.shard)
 
     def check(self):
         if self.major != MAJOR:
@@ -489,12 +495,14 @@ class Superblock:
             expected = 0
         if self.canary != expected:
             raise Refused("the canary does not match the hash function")
+        if self.kind not in KINDS:
+            raise Refused("kind is %d, not 0 or 1" % self.kind)
         if self.growth not in (0, 1):
             raise Refused("growth is %d, not 0 or 1" % self.growth)
         for rate in (self.requested_rate, self.max_rate):
             if not 0.0 <= rate <= 1.0:  # refuses what is not a number, too
                 raise Refused("a false-positive rate is not from 0 to 1")
-        if not self.counts.fit(geometry):
+        if not self.counts.fit(geometry, self.kind):
             raise Refused("the counts do not fit the file")
         if self.metadata_length > METADATA_LIMIT:
             raise Refused("metadata of %d bytes, more than %d" % (self.metadata_length, METADATA_LIMIT))
@@ -503,7 +511,7 @@ class Superblock:
         if self.metadata is None:
             raise Refused("the metadata is not well formed")
         if self.minor <= MINOR and (
-            self.reserved_0 or self.reserved_1
+            self.reserved_0
             or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
         ):
             raise Refused("a reserved byte of the superblock is not 0")
@@ -698,7 +706,7 @@ class Filter:
             for i, index in enumerate(indices):
                 content[8 * index:8 * index + 8] = words[8 * i:8 * i + 8]
             self.changed[page] = bytes(content), crc
-        if not counts.fit(self.geometry):
+        if not counts.fit(self.geometry, self.block.kind):
             raise Refused("the counts of commit %d do not fit the file" % number)
         self.counts, self.commit = counts, number
         if changed is not None:
@@ -790,6 +798,7 @@ class Filter:
         return {
             "format": "%d.%d" % (block.major, block.minor),
             "uuid": "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:])),
+            "kind": KINDS[block.kind],
             "slots_per_bucket": block.n,
             "base_regions": block.base_regions,
             "generation": block.generation,
@@ -837,6 +846,8 @@ class Filter:
 
     def count(self, key):
         """4.8"""
+        if self.block.kind == KIND_SET:
+            return int(self.contains(key))
         width = self.geometry.width
         words, query = self.buckets(key)
         copies = 0
@@ -976,6 +987,7 @@ class Store:
         check_fields(path, fields, {
             "uuid": is_uuid,
             "shards": is_within(1, 65536),
+            "kind": lambda value: value in KINDS.values(),
             "hash": lambda value: value in ("xxh3", "caller"),
             "seed": lambda value: is_text(value) and value.isdigit() and str(int(value)) == value and int(value) <= M64,
             "slots": is_within(2, 7),
@@ -1055,6 +1067,7 @@ class Store:
         for what, found, expected in (
             ("number of shards", block.shards, fields["shards"]),
             ("shard", block.shard, row["shard"]),
+            ("kind", KINDS[block.kind], fields["kind"]),
             ("hash", block.hash_id, 1 if fields["hash"] == "xxh3" else 0),
             ("seed", block.seed, int(fields["seed"])),
             ("slots", block.n, fields["slots"]),
@@ -1266,6 +1279,7 @@ def self_test():
         ("slot CRC offset", SLOT_CRC_AT), ("live offset", LIVE), ("live sequences offset", LIVE_SEQUENCES),
         ("journal header size", JOURNAL_HEADER), ("frame alignment", FRAME_ALIGN), ("frame header size", FRAME_HEADER),
         ("frame payload limit", FRAME_PAYLOAD_LIMIT), ("tail lengths", TAIL_LENGTHS), ("counts size", COUNTS),
+        ("kind set", KIND_SET), ("kind counting", KIND_COUNTING),
     ):
         assert constants.get(name) == str(value), "README.md: constant `%s`" % name
     for name, value in (

@@ -1,8 +1,9 @@
-//! Batches of inserts: the same filter as one insert after the other makes, whatever the threads.
+//! Batches: the same filter, and the same answers, as one call after the other gives, in both kinds and on any number of
+//! threads.
 
 use std::path::Path;
 
-use gowk::{Error, Growth, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Batches, Error, Growth, Inserted, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 mod thorough;
 
@@ -16,17 +17,20 @@ fn options(slots: SlotsPerBucket, capacity: u64) -> Options {
     Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never)
 }
 
-fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]], unique: bool) -> Vec<usize> {
-    let mut refused = Vec::new();
+/// The indices refused, and which keys are new.
+fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]]) -> (Vec<usize>, Vec<bool>) {
+    let (mut refused, mut new) = (Vec::new(), Vec::new());
     for (index, key) in keys.iter().enumerate() {
-        let outcome = if unique { writer.insert_unique(key).map(drop) } else { writer.insert(key) };
-        match outcome {
-            Ok(()) => {}
-            Err(Error::Full { .. }) => refused.push(index),
+        match writer.insert(key) {
+            Ok(is_new) => new.push(is_new),
+            Err(Error::Full { .. }) => {
+                refused.push(index);
+                new.push(!writer.contains(key).unwrap());
+            }
             Err(error) => panic!("{error}"),
         }
     }
-    refused
+    (refused, new)
 }
 
 /// The buckets, and what the filter says of itself.
@@ -47,44 +51,45 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
     let dir = tempfile::tempdir().unwrap();
     let step = thorough::size("every so many-th width", 2, 1);
     for slots in SlotsPerBucket::ALL.into_iter().step_by(step) {
-        for unique in [false, true] {
+        for kind in [Kind::Counting, Kind::Set] {
             // Room for all keys, also where those with copies fill whole buckets of two slots; or too little of it: then the
             // same ones are refused. A copy that is refused was looked for long, so there are fewer of those.
-            for capacity in [4 * KEYS, if unique { KEYS / 2 } else { KEYS * 4 / 5 }] {
+            for capacity in [4 * KEYS, if kind == Kind::Set { KEYS / 2 } else { KEYS * 4 / 5 }] {
                 let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
                 let keys = keys(KEYS);
-                let mut writer = options(slots, capacity).force(true).create(&single).unwrap();
+                let mut writer = options(slots, capacity).kind(kind).force(true).create(&single).unwrap();
                 let mut expected = Vec::new();
                 for keys in keys.chunks(40_000) {
-                    expected.push(one_by_one(&mut writer, keys, unique));
+                    expected.push(one_by_one(&mut writer, keys));
                     writer.commit().unwrap();
                 }
                 writer.close().unwrap();
                 let expected_contents = contents(&single);
-                let refused: usize = expected.iter().map(Vec::len).sum();
-                match (unique, capacity < KEYS) {
-                    (_, false) => assert_eq!(refused, 0),
+                let refused: usize = expected.iter().map(|(refused, _)| refused.len()).sum();
+                if capacity < KEYS {
                     // A few regions of many slots may take more than they were sized for.
-                    (_, true) => assert!(refused > 1000 || slots.get() > 2, "{refused} for want of room"),
+                    assert!(refused > 1000 || slots.get() > 2, "{refused} for want of room");
+                } else {
+                    assert_eq!(refused, 0);
                 }
                 for threads in [1, 3] {
-                    let options = options(slots, capacity).force(true).threads(threads);
+                    let options = options(slots, capacity).kind(kind).force(true).threads(threads);
                     let mut writer = options.create(&batch).unwrap();
                     for (keys, expected) in keys.chunks(40_000).zip(&expected) {
                         // The first goes into a file not yet published, the others through its journal.
-                        let mut stored = Vec::new();
-                        let refused = match unique {
-                            true => writer.insert_unique_batch_into(keys, &mut stored).unwrap(),
-                            false => writer.insert_batch(keys).unwrap(),
-                        };
-                        let refused: Vec<usize> = refused.into_iter().map(|(index, _)| index).collect();
-                        assert_eq!(&refused, expected, "{slots:?} {unique} {capacity} {threads}");
+                        let inserted = writer.insert_batch(keys).unwrap();
+                        let new = inserted.mask();
+                        let refused: Vec<usize> =
+                            inserted.refused().iter().map(|(index, _)| *index).collect();
+                        assert_eq!(refused, expected.0, "{slots:?} {kind} {capacity} {threads}");
+                        assert!(new == expected.1, "{slots:?} {kind} {threads}");
+                        assert_eq!(inserted.new_keys(), new.iter().filter(|new| **new).count());
                         writer.commit().unwrap();
                     }
                     writer.close().unwrap();
                     let got = contents(&batch);
                     assert_eq!(got.1, expected_contents.1);
-                    assert!(got.0 == expected_contents.0, "{slots:?} {unique} {capacity} {threads}");
+                    assert!(got.0 == expected_contents.0, "{slots:?} {kind} {capacity} {threads}");
                 }
             }
         }
@@ -92,19 +97,20 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
 }
 
 #[test]
-fn unique_batches_tell_which_keys_were_stored_across_doublings() {
+fn batches_tell_which_keys_are_new_across_doublings() {
     const KEYS: u64 = 1_000_000;
     let dir = tempfile::tempdir().unwrap();
     for threads in [1, 2] {
         let path = dir.path().join(threads.to_string());
         let options = Options::new().capacity(1000).slots_per_bucket(SlotsPerBucket::Two).threads(threads);
         let mut writer = options.create(&path).unwrap();
-        let mut stored = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let keys = keys(KEYS);
         let mut missing = 0;
         for (number, keys) in keys.chunks(300_000).enumerate() {
-            assert!(writer.insert_unique_batch_into(keys, &mut stored).unwrap().is_empty());
+            let inserted = writer.insert_batch(keys).unwrap();
+            assert!(inserted.refused().is_empty());
+            let stored = inserted.mask();
             for (key, stored) in keys.iter().zip(&stored) {
                 let new = seen.insert(key);
                 assert!(new || !stored, "a key was stored twice");
@@ -131,7 +137,7 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).create(&path).unwrap();
-    writer.insert_batch(&keys(KEYS)).unwrap();
+    writer.insert_batch(&keys(KEYS)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
@@ -140,14 +146,9 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
     std::fs::write(&path, &bytes).unwrap();
     let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).open_existing(&path).unwrap();
     let more: Vec<_> = (KEYS * 10..KEYS * 11).map(u64::to_le_bytes).collect();
-    let mut stored = Vec::new();
-    assert!(matches!(writer.insert_unique_batch_into(&more, &mut stored), Err(Error::Damaged { .. })));
-    assert_eq!(stored.len(), more.len());
-    for (key, stored) in more.iter().zip(&stored).step_by(97) {
-        assert!(!stored || writer.contains(key).unwrap());
-    }
+    assert!(matches!(writer.insert_batch(&more), Err(Error::Damaged { .. })));
     // A key that does not need the page goes in all the same.
-    assert!(more.chunks(1).any(|key| writer.insert_batch(key).is_ok()));
+    assert!(more.chunks(1).any(|key| writer.insert_batch(key).is_ok_and(|inserted| inserted.is_new(0))));
     writer.rollback().unwrap();
     writer.close().unwrap();
 }
@@ -166,7 +167,8 @@ fn a_batch_removes_what_single_removals_do() {
         // Few keys a region, or so many that it is unpacked; in the file published before, or in a new one.
         for (capacity, published) in [(2 * KEYS, true), (200 * KEYS, true), (2 * KEYS, false)] {
             let filled = |path: &Path, threads| {
-                let mut writer = options(slots, capacity).force(true).threads(threads).create(path).unwrap();
+                let options = options(slots, capacity).counting().force(true);
+                let mut writer = options.threads(threads).create(path).unwrap();
                 // Copies beyond the limit would make removals unsafe.
                 for key in &keys {
                     if writer.count(key).unwrap() < 3 {
@@ -184,27 +186,26 @@ fn a_batch_removes_what_single_removals_do() {
             writer.close().unwrap();
             assert!(expected.contains(&true) && expected.contains(&false));
             for threads in [1, 3] {
-                let (mut writer, mut removed) = (filled(&batch, threads), Vec::new());
+                let mut writer = filled(&batch, threads);
                 if threads == 1 {
-                    writer.remove_batch_into(&gone, &mut removed).unwrap();
+                    assert_eq!(writer.remove_batch(&gone).unwrap(), expected);
                 } else {
                     let hashes: Vec<_> = gone.iter().map(|key| writer.hash(key).unwrap()).collect();
-                    writer.remove_hash_batch_into(&hashes, &mut removed).unwrap();
+                    assert_eq!(writer.remove_batch(&hashes).unwrap(), expected);
                 }
-                assert_eq!(removed, expected);
                 writer.commit().unwrap();
                 writer.close().unwrap();
                 assert!(contents(&batch) == contents(&single), "{slots:?}, {capacity}, {threads}");
             }
         }
     }
+    // A set refuses them all, and changes nothing.
     let mut writer = options(SlotsPerBucket::Four, KEYS).force(true).create(&single).unwrap();
-    writer.insert_unique_batch_into(&[b"a", b"a"], &mut Vec::new()).unwrap();
-    let mut removed = vec![true];
-    let refused = writer.remove_batch_into(&[b"a", b"b"], &mut removed);
-    assert!(matches!(refused, Err(Error::UnsafeRemove { unrecorded: 1, .. })));
-    assert_eq!(removed, [false, false]);
-    assert!(writer.contains(b"a").unwrap());
+    assert_eq!(writer.insert_batch(&[b"a", b"a"]).unwrap().mask(), [true, false]);
+    let before = writer.info().unwrap();
+    assert!(matches!(writer.remove_batch(&[b"a", b"b"]), Err(Error::Kind { found: Kind::Set, .. })));
+    assert!(matches!(writer.remove_all([b"a", b"b"]), Err(Error::Kind { found: Kind::Set, .. })));
+    assert!(writer.contains(b"a").unwrap() && writer.info().unwrap() == before);
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn lookups_are_the_same_on_any_number_of_threads() {
     let path = dir.path().join("f");
     let mut writer = options(SlotsPerBucket::Seven, KEYS).create(&path).unwrap();
     let all: Vec<[u8; 8]> = (0..2 * KEYS).map(u64::to_le_bytes).collect();
-    writer.insert_batch(&all[..KEYS as usize]).unwrap();
+    writer.insert_batch(&all[..KEYS as usize]).unwrap().complete().unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();
@@ -224,11 +225,10 @@ fn lookups_are_the_same_on_any_number_of_threads() {
     let hashes: Vec<_> = all.iter().map(|key| reader.hash(key).unwrap()).collect();
     for threads in [1, 2, 3, 7, 100] {
         let reader = Options::new().threads(threads).read(&path).unwrap();
-        let mut found = Vec::new();
         for count in [all.len(), 0, 1, 131_073] {
-            reader.contains_batch_into(&all[..count], &mut found).unwrap();
+            let found = reader.contains_batch(&all[..count]).unwrap();
             assert_eq!(found, expected[..count], "{threads} threads, {count} keys");
-            reader.contains_hash_batch_into(&hashes[..count], &mut found).unwrap();
+            let found = reader.contains_batch(&hashes[..count]).unwrap();
             assert_eq!(found, expected[..count], "{threads} threads, {count} hashes");
         }
     }
@@ -238,7 +238,7 @@ fn lookups_are_the_same_on_any_number_of_threads() {
     bytes[last] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let reader = Options::new().threads(3).read(&path).unwrap();
-    assert!(matches!(reader.contains_batch_into(&all, &mut Vec::new()), Err(Error::Damaged { .. })));
+    assert!(matches!(reader.contains_batch(&all), Err(Error::Damaged { .. })));
 }
 
 /// More keys than are hashed at a time, and too little room for a few of them.
@@ -249,42 +249,47 @@ fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused()
     let (batches, iterator) = (dir.path().join("batches"), dir.path().join("iterator"));
     // A few of the first come again at the end.
     let keys: Vec<_> = (0..KEYS).map(|index| (index % (KEYS - 20_000)).to_le_bytes()).collect();
-    for unique in [false, true] {
-        let options = options(SlotsPerBucket::Four, 1_040_000).max_kicks(5).force(true);
+    for kind in [Kind::Counting, Kind::Set] {
+        let options = options(SlotsPerBucket::Four, 1_040_000).kind(kind).max_kicks(5).force(true);
         let mut writer = options.create(&batches).unwrap();
-        let (stored, refused) = match unique {
-            true => writer.insert_unique_batch(&keys).unwrap(),
-            false => (Vec::new(), writer.insert_batch(&keys).unwrap()),
-        };
+        let of_batch = writer.insert_batch(&keys).unwrap();
         writer.commit().unwrap();
         let mut other = options.create(&iterator).unwrap();
         // Owned keys, and borrowed ones.
-        let inserted = match unique {
-            true => other.insert_unique_all(keys.iter().map(|key| key.to_vec())).unwrap(),
-            false => other.insert_all(&keys).unwrap(),
+        let of_iterator = match kind {
+            Kind::Set => other.insert_all(keys.iter().map(|key| key.to_vec())).unwrap(),
+            _ => other.insert_all(&keys).unwrap(),
         };
         other.commit().unwrap();
-        let numbers = |refused: &[(usize, Error)]| refused.iter().map(|(at, _)| *at).collect::<Vec<_>>();
-        assert_eq!(numbers(&inserted.refused), numbers(&refused));
-        let last = refused.iter().map(|(at, _)| *at).max();
-        assert!(last.is_some_and(|at| at > 1 << 20), "{} refused, the last is {last:?}", refused.len());
-        let expected = match unique {
-            true => stored.iter().filter(|stored| **stored).count() as u64,
-            false => KEYS - refused.len() as u64,
+        let numbers = |inserted: &Inserted| inserted.refused().iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        let refused = numbers(&of_batch);
+        assert_eq!(numbers(&of_iterator), refused);
+        assert!(of_iterator.mask() == of_batch.mask());
+        let last = refused.last();
+        assert!(last.is_some_and(|at| *at > 1 << 20), "{} refused, the last is {last:?}", refused.len());
+        let expected = match kind {
+            // A key that was refused is new, and not stored.
+            Kind::Set => {
+                of_batch.new_keys() as u64 - refused.iter().filter(|at| of_batch.is_new(**at)).count() as u64
+            }
+            _ => KEYS - refused.len() as u64,
         };
-        assert_eq!((inserted.keys, inserted.stored, other.len().unwrap()), (KEYS, expected, expected));
+        assert_eq!((of_iterator.len() as u64, other.len().unwrap()), (KEYS, expected));
+        let first = of_iterator.complete().unwrap_err();
+        assert!(first.refuses_one_key(), "{first}");
         drop((writer, other));
         assert!(contents(&batches) == contents(&iterator));
         assert_eq!(Reader::open(&iterator).unwrap().len().unwrap(), expected);
     }
 
-    let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).force(true).create(&iterator).unwrap();
+    let mut writer =
+        options(SlotsPerBucket::Four, 2 * KEYS).counting().force(true).create(&iterator).unwrap();
     assert!(writer.is_empty().unwrap());
-    assert!(writer.insert_all(&keys).unwrap().refused.is_empty());
+    assert!(writer.insert_all(&keys).unwrap().refused().is_empty());
     assert_eq!(writer.remove_all(&keys).unwrap(), KEYS);
     assert!(writer.is_empty().unwrap());
     assert_eq!(writer.remove_all(std::iter::empty::<&str>()).unwrap(), 0);
-    assert_eq!(writer.insert_all(std::iter::empty::<&str>()).unwrap().keys, 0);
+    assert_eq!(writer.insert_all(std::iter::empty::<&str>()).unwrap().complete().unwrap(), 0);
     assert_eq!(writer.path(), iterator.canonicalize().unwrap());
 }
 
@@ -296,7 +301,7 @@ fn keys_are_anything_that_is_bytes() {
     let error = Writer::open(&path).unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening creates nothing");
-    Options::new().capacity(1000).create(&path).unwrap().commit().unwrap();
+    Options::new().counting().capacity(1000).create(&path).unwrap().commit().unwrap();
 
     let mut writer = Writer::open(&path).unwrap();
     writer.insert("text").unwrap();
@@ -305,8 +310,8 @@ fn keys_are_anything_that_is_bytes() {
     writer.insert(*b"text").unwrap();
     writer.insert(&"text").unwrap();
     assert_eq!(writer.count("text").unwrap(), 5);
-    assert!(writer.remove("text").unwrap() && writer.remove_unchecked(Box::from(*b"text")).unwrap());
-    assert!(writer.insert_unique("other").unwrap() && writer.contains("other").unwrap());
+    assert!(writer.remove("text").unwrap() && writer.remove(Box::from(*b"text")).unwrap());
+    assert!(writer.insert("other").unwrap() && writer.contains("other").unwrap());
     assert_eq!(writer.remove_batch(&["text", "absent"]).unwrap(), [true, false]);
     writer.commit().unwrap();
 
@@ -315,6 +320,6 @@ fn keys_are_anything_that_is_bytes() {
     assert_eq!(reader.count("text").unwrap(), 2);
     assert_eq!(reader.contains_batch(&["text", "absent"]).unwrap(), [true, false]);
     let hashes = ["other", "absent"].map(|key| reader.hash(key).unwrap());
-    assert_eq!(reader.contains_hash_batch(&hashes).unwrap(), [true, false]);
+    assert_eq!(reader.contains_batch(&hashes).unwrap(), [true, false]);
     assert_eq!((reader.len().unwrap(), reader.is_empty().unwrap()), (3, false));
 }

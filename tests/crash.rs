@@ -1,4 +1,4 @@
-//! The power is cut, processes die, and the disk fails.
+//! The power is cut, processes die, and the disk fails, under sets and counting filters.
 //!
 //! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the
 //! tests make the images that a power cut can leave on the medium, behind every operation: of what is not synced
@@ -69,16 +69,20 @@ use std::time::Instant;
 
 use cut::{Examiner, scratch};
 use fault::Answer;
+use gowk::Kind;
 use record::{Fault, Limits};
-use script::Edit::{Again, Checkpoint, Grow, Insert, Remove, Set, Unset};
+use script::Edit::{Checkpoint, Grow, Insert, Remove, Set, Unset};
 use script::Step::{Abandon, Close, Commit, Create, Open, Read, Replace};
 use script::{ONE_REGION, Run, Script, Start, TWO_REGIONS};
 
-/// What one of the tests that cut the power has to examine at least.
+/// Every script runs on both.
+const KINDS: [Kind; 2] = [Kind::Counting, Kind::Set];
+
+/// What one of the tests that cut the power has to examine at least, for one kind.
 fn share() -> usize {
     let asked = std::env::var("GOWK_CRASH_IMAGES").ok();
     let all = asked.map_or_else(enough, |number| number.parse().unwrap());
-    all.div_ceil(POWER_CUTS)
+    all.div_ceil(POWER_CUTS * KINDS.len())
 }
 
 /// Images that the tests examine at least, together, unless more are asked for.
@@ -112,8 +116,9 @@ fn cut_power(script: &Script) {
     let all = IMAGES.fetch_add(examiner.images, Ordering::Relaxed) + examiner.images;
     let _ = writeln!(
         std::io::stderr(),
-        "{}: {} images of {} events ({} of recoveries, {deaths} after deaths), {:.1} s; {all} in all so far",
+        "{}, {}: {} images of {} events ({} of recoveries, {deaths} after deaths), {:.1} s; {all} in all so far",
         script.name,
+        script.kind,
         examiner.images,
         history.events.len(),
         examiner.second_depth,
@@ -126,7 +131,7 @@ const SMALL_FRAMES: Limits = Limits { frame: 400, ..Limits::NONE };
 const CHECKPOINT_EACH: Limits = Limits { journal: 0, ..Limits::NONE };
 
 fn script(name: &'static str, start: Start, steps: Vec<script::Step>) -> Script {
-    Script { name, start, capacity: ONE_REGION, limits: Limits::NONE, steps }
+    Script { name, kind: Kind::Counting, start, capacity: ONE_REGION, limits: Limits::NONE, steps }
 }
 
 fn inserts(keys: std::ops::Range<u64>) -> Vec<script::Edit> {
@@ -150,7 +155,7 @@ fn small_commits() -> Script {
         Commit(vec![Insert(0)]),
         Commit(vec![Insert(1), Insert(2)]),
         Read,
-        Commit(vec![Again(1)]),
+        Commit(vec![Insert(1)]),
         Commit(vec![Insert(3), Checkpoint, Insert(1)]),
         Close,
         Read,
@@ -271,7 +276,9 @@ macro_rules! power_cuts {
 
         $(#[test]
         fn $test() {
-            cut_power(&$script());
+            for kind in KINDS {
+                cut_power(&Script { kind, ..$script() });
+            }
         })*
     };
 }
@@ -324,7 +331,7 @@ fn fail_each_call(script: &Script) {
             }
         }
     }
-    let mut text = format!("{}: {runs} failures, {images} images\n", script.name);
+    let mut text = format!("{}, {}: {runs} failures, {images} images\n", script.name, script.kind);
     for ((step, call), outcomes) in lines {
         let outcomes: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
         text += &format!("  {step}: {call}: {}\n", outcomes.join(" | "));
@@ -336,7 +343,9 @@ macro_rules! failures {
     ($($test:ident: $script:ident;)*) => {
         $(#[test]
         fn $test() {
-            fail_each_call(&$script());
+            for kind in KINDS {
+                fail_each_call(&Script { kind, ..$script() });
+            }
         })*
     };
 }

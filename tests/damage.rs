@@ -7,7 +7,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use gowk::{Error, OnDamage, Options, Reader, SlotsPerBucket};
+use gowk::{Error, Lookup, OnDamage, Options, Reader, SlotsPerBucket};
 
 const KEYS: u64 = 40_000;
 const PAGE: u64 = 4096;
@@ -98,7 +98,7 @@ fn damage_is_not_laundered_by_a_commit_or_a_doubling() {
     let mut refused = 0;
     for i in KEYS..KEYS + 1000 {
         match writer.insert(&key(i)) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Error::Damaged { page: 5, .. }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
@@ -215,7 +215,7 @@ fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
     let mut old = vec![0; 53_248];
     std::fs::File::open(&path).unwrap().read_exact_at(&mut old, 131_072).unwrap();
     let mut writer = Options::new().open_existing(&path).unwrap();
-    (KEYS..KEYS + 1000).for_each(|i| writer.insert(&key(i)).unwrap());
+    (KEYS..KEYS + 1000).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.metadata_mut().unwrap().set("crawl", "page 17");
     writer.commit().unwrap();
     writer.close().unwrap();

@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use gowk::{Error, HashKind, Info, Options, Reader, SlotsPerBucket};
+use gowk::{Error, HashKind, Info, Kind, Lookup, Options, Reader, SlotsPerBucket};
 use vectors::{ABSENT, accepted, key, rejected, unpack};
 
 /// Runs the decoder; `None`, with a note, where there is no Python.
@@ -60,6 +60,7 @@ fn assert_same_statistics(json: &str, info: &Info, journal_length: u64) {
     });
     assert_eq!(uuid, ours);
     for (name, ours) in [
+        ("kind", format!("{:?}", info.kind.name())),
         ("slots_per_bucket", info.slots_per_bucket.get().to_string()),
         ("base_regions", info.base_regions.to_string()),
         ("generation", info.generation.to_string()),
@@ -194,12 +195,13 @@ const fn copies(number: u64) -> u64 {
 
 /// A fresh filter with `keys` keys, in which a doubling was forced `generations` times, each after as many
 /// inserts; and its statistics and answers compared.
-fn compare_fresh(slots: SlotsPerBucket, keys: u64, generations: u32) {
+fn compare_fresh(kind: Kind, slots: SlotsPerBucket, keys: u64, generations: u32) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     // Where a bucket has two slots, each key with copies takes a whole one.
     let capacity = if generations == 0 { 2 * keys } else { 1 };
-    let mut writer = Options::new().capacity(capacity).slots_per_bucket(slots).open(&path).unwrap();
+    let mut writer =
+        Options::new().kind(kind).capacity(capacity).slots_per_bucket(slots).open(&path).unwrap();
     let steps = u64::from(generations) + 1;
     for step in 0..steps {
         if step > 0 && writer.info().unwrap().generation < step as u32 {
@@ -226,19 +228,23 @@ fn compare_fresh(slots: SlotsPerBucket, keys: u64, generations: u32) {
     let found = (ABSENT.start..ABSENT.start + keys)
         .filter(|number| reader.contains(key(*number).as_bytes()).unwrap())
         .count();
-    println!("n = {}, g = {generations}: all of {keys} found, {found} absent ones too", slots.get());
+    println!("{kind}, n = {}, g = {generations}: all of {keys} found, {found} absent ones too", slots.get());
 }
 
 #[test]
 fn fresh_filters_of_each_width_have_the_same_statistics_and_answers() {
     for slots in SlotsPerBucket::ALL {
-        compare_fresh(slots, 100_000, 0);
+        for kind in [Kind::Set, Kind::Counting] {
+            compare_fresh(kind, slots, 100_000, 0);
+        }
     }
 }
 
 #[test]
 fn grown_filters_have_the_same_statistics_and_answers() {
     for generations in [3, 6] {
-        compare_fresh(SlotsPerBucket::Four, 100_000, generations);
+        for kind in [Kind::Set, Kind::Counting] {
+            compare_fresh(kind, SlotsPerBucket::Four, 100_000, generations);
+        }
     }
 }

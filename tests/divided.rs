@@ -15,7 +15,7 @@ mod thorough;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gowk::{Difference, Error, KeyHash, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Batches, Difference, Error, KeyHash, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const SEED: u64 = 11;
 const REGION: usize = 65_536;
@@ -35,6 +35,7 @@ fn regions(path: &Path) -> Vec<u8> {
 /// after the last.
 fn grown(
     path: &Path,
+    kind: Kind,
     slots: SlotsPerBucket,
     capacity: u64,
     keys: u64,
@@ -42,7 +43,7 @@ fn grown(
 ) -> (Writer, Vec<KeyHash>) {
     let options =
         Options::new().slots_per_bucket(slots).capacity(capacity).seed(SEED).void_growth(true).threads(2);
-    let mut writer = options.create(path).unwrap();
+    let mut writer = options.kind(kind).create(path).unwrap();
     let hashes: Vec<KeyHash> = (0..keys).map(|number| writer.hash(&key(number)).unwrap()).collect();
     let mut rest = &hashes[..];
     for step in 0..=generations {
@@ -52,7 +53,7 @@ fn grown(
         // To the same load each time.
         let (these, others) =
             rest.split_at(rest.len() + (hashes.len() >> (generations - step)) - hashes.len());
-        assert!(writer.insert_hash_batch(these).unwrap().is_empty());
+        assert!(writer.insert_batch(these).unwrap().refused().is_empty());
         rest = others;
     }
     writer.metadata_mut().unwrap().set("of the whole", *b"1");
@@ -70,8 +71,7 @@ fn open_all(paths: &[PathBuf]) -> Vec<Reader> {
 }
 
 fn answers(reader: &Reader, hashes: &[KeyHash]) -> Vec<bool> {
-    let mut found = Vec::new();
-    reader.contains_hash_batch_into(hashes, &mut found).unwrap();
+    let found = reader.contains_batch(hashes).unwrap();
     found
 }
 
@@ -89,12 +89,12 @@ fn assert_divided(whole: &Reader, parts: &[Reader], hashes: &[KeyHash]) {
         );
         assert!(part.verify(&mut QUIET.clone()).unwrap().is_clean(), "counters differ from a scan");
         assert_eq!(part.metadata().unwrap(), whole.metadata().unwrap());
-        assert_eq!(info.unrecorded > 0, all.unrecorded > 0);
+        assert_eq!(info.kind, all.kind);
         let (mine, others): (Vec<KeyHash>, Vec<KeyHash>) =
             hashes.iter().partition(|hash| hash.shard(shards) == number);
         assert_eq!(answers(part, &mine), answers(whole, &mine));
         for hash in others.iter().take(20) {
-            match part.contains_hash(*hash) {
+            match part.contains(*hash) {
                 Err(Error::OtherShard { shard, belongs, .. }) => {
                     assert_eq!((shard, belongs), (number, hash.shard(shards)));
                 }
@@ -125,9 +125,13 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
             let base = needed.next_multiple_of(24);
             let rho = [0.80, 0.90, 0.93, 0.945, 0.955, 0.96][slots.get() as usize - 2];
             let capacity = (base as f64 * 8192.0 * f64::from(slots.get()) * rho) as u64;
-            let (mut writer, mut hashes) = grown(&path, slots, capacity, keys, generations);
+            let kind = if generations < 2 { Kind::Counting } else { Kind::Set };
+            let (mut writer, mut hashes) = grown(&path, kind, slots, capacity, keys, generations);
             let removed: Vec<KeyHash> = hashes.iter().copied().step_by(97).collect();
-            writer.remove_hash_batch_into(&removed, &mut Vec::new()).unwrap();
+            match writer.remove_batch(&removed) {
+                Ok(removed) => assert!(kind == Kind::Counting && removed.iter().all(|removed| *removed)),
+                Err(error) => assert!(kind == Kind::Set && matches!(error, Error::Kind { .. }), "{error}"),
+            }
             writer.commit().unwrap();
             writer.close().unwrap();
             let whole = Reader::open(&path).unwrap();
@@ -178,10 +182,10 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                 }
                 // Goes on as any other filter.
                 let mut writer = Options::new().void_growth(true).open_existing(&joined).unwrap();
-                writer.insert_hash(hashes[hashes.len() - 1]).unwrap();
+                writer.insert(hashes[hashes.len() - 1]).unwrap();
                 writer.grow().unwrap();
                 writer.commit().unwrap();
-                assert!(writer.contains_hash(hashes[1]).unwrap());
+                assert!(writer.contains(hashes[1]).unwrap());
                 fs::remove_dir_all(&folder).unwrap();
             }
         }
@@ -196,8 +200,9 @@ fn where_regions_do_not_divide_they_are_doubled_first_and_no_more_than_needed() 
             let path = dir.path().join("whole");
             let rho = [0.80, 0.90, 0.93, 0.945, 0.955, 0.96][slots.get() as usize - 2];
             let capacity = (base as f64 * 8192.0 * f64::from(slots.get()) * rho) as u64;
+            let kind = if parts % 4 == 2 { Kind::Set } else { Kind::Counting };
             // Old enough to have void entries at narrow widths.
-            let (writer, mut hashes) = grown(&path, slots, capacity, capacity / 2, 2);
+            let (writer, mut hashes) = grown(&path, kind, slots, capacity, capacity / 2, 2);
             writer.close().unwrap();
             let whole = Reader::open(&path).unwrap();
             let base = 4 * base;
@@ -226,7 +231,8 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
     for slots in SlotsPerBucket::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("whole");
-        let (writer, hashes) = grown(&path, slots, 40_000, 20_000, 1);
+        let kind = if slots.get() % 2 == 0 { Kind::Set } else { Kind::Counting };
+        let (writer, hashes) = grown(&path, kind, slots, 40_000, 20_000, 1);
         writer.close().unwrap();
         let paths = destinations(dir.path(), 4);
         Reader::open(&path).unwrap().divide_to(&paths, &mut QUIET.clone()).unwrap();
@@ -237,7 +243,7 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
             for round in 0..=doublings {
                 let more = (0..6000).map(|number| writer.hash(&key(1 << 40 | round << 20 | number)).unwrap());
                 let more: Vec<KeyHash> = more.filter(|hash| hash.shard(4) == shard as u64).collect();
-                assert!(writer.insert_hash_batch(&more).unwrap().is_empty());
+                assert!(writer.insert_batch(&more).unwrap().refused().is_empty());
                 all.extend(more);
                 if round < doublings {
                     writer.grow().unwrap();
@@ -288,6 +294,10 @@ fn what_does_not_fit_together_is_refused_by_what_differs_and_nothing_is_made() {
         outcome => panic!("{outcome:?} is not {expected:?}"),
     };
     differs(join(&[s0, &make("seed", options(1, 6).seed(2))]), Difference::Seed);
+    differs(
+        join(&[s0, &make("kind", options(1, 6).counting())]),
+        Difference::Kind(Kind::Counting, Kind::Set),
+    );
     differs(join(&[s0, &make("hash", options(1, 6).hash(gowk::HashKind::Caller))]), Difference::Hash);
     let slots = options(1, 6).slots_per_bucket(SlotsPerBucket::Five);
     differs(join(&[s0, &make("slots", slots)]), Difference::Slots(5, 4));
@@ -340,13 +350,13 @@ fn join_two(parts: &[&Reader; 2], destination: &Path) {
 fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("whole");
-    let (mut writer, _) = grown(&path, SlotsPerBucket::Four, 2_000_000, 1000, 0);
+    let (mut writer, _) = grown(&path, Kind::Set, SlotsPerBucket::Four, 2_000_000, 1000, 0);
     let reader = Reader::open(&path).unwrap();
     let commits = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for commit in 0..200 {
-                (0..64).for_each(|number| writer.insert(&key(1 << 50 | commit << 20 | number)).unwrap());
+                (0..64).for_each(|number| _ = writer.insert(&key(1 << 50 | commit << 20 | number)).unwrap());
                 writer.commit().unwrap();
                 commits.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 std::thread::sleep(std::time::Duration::from_millis(5));
@@ -363,7 +373,7 @@ fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
             let holds = |commit: u64| {
                 let found = (0..64).map(|number| {
                     let hash = reader.hash(&key(1 << 50 | commit << 20 | number)).unwrap();
-                    shards[hash.shard(4) as usize].contains_hash(hash).unwrap()
+                    shards[hash.shard(4) as usize].contains(hash).unwrap()
                 });
                 found.filter(|found| *found).count()
             };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::{Error, JournalDefect, Options, Reader, Writer};
+use gowk::{Error, JournalDefect, Lookup, Options, Reader, Writer};
 
 fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()
@@ -25,7 +25,7 @@ fn key(i: u64) -> [u8; 8] {
 /// A closed filter with these keys.
 fn filter(path: &Path, keys: std::ops::Range<u64>) {
     let mut writer = Options::new().capacity(10_000).create(path).unwrap();
-    keys.for_each(|i| writer.insert(&key(i)).unwrap());
+    keys.for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
 }
@@ -123,7 +123,7 @@ fn a_filter_moved_over_one_that_a_writer_has_is_not_replaced_by_its_doubling() {
 #[test]
 fn a_commit_into_a_file_that_lost_its_name_to_another_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    moved_over(dir.path(), |writer| writer.insert(&key(10)).unwrap());
+    moved_over(dir.path(), |writer| _ = writer.insert(&key(10)).unwrap());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn info_and_metadata_are_those_of_the_last_commit_while_the_next_is_applied() {
     let syncs = disk.syncs_of_folders.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let committing = scope.spawn(|| {
-            (100..200).for_each(|i| writer.insert(&key(i)).unwrap());
+            (100..200).for_each(|i| _ = writer.insert(&key(i)).unwrap());
             writer.metadata_mut().unwrap().set("position", "two");
             disk.armed.store(true, Ordering::Relaxed);
             writer.commit().unwrap();

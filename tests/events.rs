@@ -6,7 +6,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
 
 use gowk::store::{Store, Vacuum};
-use gowk::{Growth, Options, Reader};
+use gowk::{Batches, Growth, Lookup, Options, Reader};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -133,8 +133,8 @@ fn the_versions_of_a_store_are_heard() {
                 |key: &u32| store.description().shard_of(store.hash(key.to_le_bytes()).unwrap()) == shard;
             (0..10_000).find(is_of).unwrap().to_le_bytes()
         };
-        first.insert_batch(&[of(0)]).unwrap();
-        second.insert_batch(&[of(1)]).unwrap();
+        first.insert_batch(&[of(0)]).unwrap().complete().unwrap();
+        second.insert_batch(&[of(1)]).unwrap().complete().unwrap();
         first.commit("insert", None).unwrap();
         second.commit("insert", None).unwrap();
         store.vacuum(&Vacuum::default().grace(std::time::Duration::ZERO)).unwrap();

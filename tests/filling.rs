@@ -3,12 +3,12 @@
 //! Invariants checked: a filter created for N keys takes N distinct keys without growing; absent keys are found
 //! at the rate that the filter itself expects; no inserted key is ever reported absent. Copies of keys: `copies.rs`.
 
-use gowk::{Error, Growth, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Batches, Error, Growth, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 fn new_filter(dir: &tempfile::TempDir, slots: SlotsPerBucket, capacity: u64) -> Writer {
     let path = dir.path().join(format!("{}-{capacity}.gowk", slots.get()));
     let options = Options::new().capacity(capacity).slots_per_bucket(slots).growth(Growth::Never);
-    options.create(path).unwrap()
+    options.counting().create(path).unwrap()
 }
 
 fn fill(writer: &mut Writer, keys: std::ops::Range<u64>) {
@@ -78,34 +78,42 @@ fn removing_half_of_a_million_keys_leaves_the_other_half() {
 }
 
 #[test]
-fn unique_inserts_skip_what_is_found_and_then_removal_is_refused() {
+fn an_insert_tells_what_is_new_and_stores_what_the_kind_says() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = new_filter(&dir, SlotsPerBucket::Four, 1000);
-    assert!(writer.insert_unique(b"a").unwrap());
-    assert!(writer.remove(b"a").unwrap());
-    assert!(writer.insert_unique(b"a").unwrap());
-    assert!(!writer.insert_unique(b"a").unwrap());
-    assert!(matches!(writer.remove(b"a"), Err(Error::UnsafeRemove { unrecorded: 1, .. })));
-    assert!(writer.contains(b"a").unwrap());
-    writer.rollback().unwrap();
-    assert!(writer.insert_unique(b"a").unwrap());
-    assert!(writer.remove(b"a").unwrap());
+    let mut counting = new_filter(&dir, SlotsPerBucket::Four, 1000);
+    let mut set = Options::new().capacity(1000).create(dir.path().join("set")).unwrap();
+    for (writer, copies) in [(&mut counting, 2), (&mut set, 1)] {
+        assert!(writer.insert(b"a").unwrap());
+        assert!(!writer.insert(b"a").unwrap());
+        assert_eq!((writer.count(b"a").unwrap(), writer.len().unwrap()), (copies, copies.into()));
+        writer.commit().unwrap();
+    }
+    assert!(counting.remove(b"a").unwrap() && !counting.insert(b"a").unwrap());
+    assert!(counting.remove(b"a").unwrap() && counting.remove(b"a").unwrap());
+    assert!(!counting.remove(b"a").unwrap() && !counting.contains(b"a").unwrap());
+    assert!(counting.insert(b"a").unwrap(), "new again");
+    for key in [b"a", b"b"] {
+        let refused = set.remove(key).unwrap_err();
+        assert!(matches!(refused, Error::Kind { found: Kind::Set, wanted: Kind::Counting, .. }));
+        let text = refused.to_string();
+        assert!(
+            text.contains("is a set") && text.contains("removing keys") && text.contains("counting"),
+            "{text}"
+        );
+    }
+    assert!(set.contains(b"a").unwrap() && set.len().unwrap() == 1);
 }
 
 #[test]
 fn batches_answer_as_single_inserts_do() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = new_filter(&dir, SlotsPerBucket::Two, 1000);
-    let mut stored = Vec::new();
-    let refused = writer.insert_unique_batch_into(&["a", "b", "a", ""], &mut stored).unwrap();
-    assert!(refused.is_empty());
-    assert_eq!(stored, [true, true, false, true]);
-    assert!(writer.insert_batch(&["a", "a", "a", "a", "c"]).unwrap().is_empty());
+    assert_eq!(writer.insert_batch(&["a", "b", "a", ""]).unwrap().mask(), [true, true, false, true]);
+    assert_eq!(writer.insert_batch(&["a", "a", "a", "c"]).unwrap().complete().unwrap(), 1);
     assert_eq!(writer.count(b"a").unwrap(), 5);
     assert_eq!(writer.count(b"c").unwrap(), 1);
     writer.commit().unwrap();
     let reader = Reader::open(dir.path().join("2-1000.gowk")).unwrap();
-    let mut found = Vec::new();
-    reader.contains_batch_into(&["a", "x", "c", ""], &mut found).unwrap();
+    let found = reader.contains_batch(&["a", "x", "c", ""]).unwrap();
     assert_eq!(found, [true, false, true, true]);
 }

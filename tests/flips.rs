@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gowk::{Error, Options, Reader, SlotsPerBucket};
+use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket};
 
 mod thorough;
 
@@ -94,7 +94,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn commit(writer: &mut gowk::Writer, keys: std::ops::Range<u64>) {
-    keys.for_each(|i| writer.insert(&key(i)).unwrap());
+    keys.for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.metadata_mut().unwrap().set("cursor", b"somewhere");
     writer.commit().unwrap();
 }

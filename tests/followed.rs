@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gowk::{Error, Options, Reader, SlotsPerBucket};
+use gowk::{Batches, Error, Lookup, Options, Reader, SlotsPerBucket};
 
 const KEYS: u64 = 3000;
 /// Long after what must happen has happened, on any machine.
@@ -33,7 +33,7 @@ fn keys(round: u64) -> Vec<[u8; 8]> {
 /// A closed filter with the keys of a round.
 fn filled(path: &Path, round: u64, options: &Options) {
     let mut writer = options.create(path).unwrap();
-    assert!(writer.insert_batch(&keys(round)).unwrap().is_empty());
+    assert!(writer.insert_batch(&keys(round)).unwrap().refused().is_empty());
     writer.commit().unwrap();
     writer.close().unwrap();
 }
@@ -53,8 +53,7 @@ fn move_over(dir: &Path, live: &Path, round: u64) {
 }
 
 fn all_found(reader: &Reader, round: u64) -> bool {
-    let mut found = Vec::new();
-    reader.contains_batch_into(&keys(round), &mut found).unwrap();
+    let found = reader.contains_batch(&keys(round)).unwrap();
     found.iter().all(|found| *found)
 }
 
@@ -164,7 +163,7 @@ fn what_takes_the_name_and_is_no_filter_is_named_and_a_name_without_a_file_is_wa
             let error = reader.refresh().unwrap_err();
             assert!(matches!(&error, Error::NotGowk { path } if *path == reader.path()), "{error}");
             assert!(reader.contains(&key(0, 0)).is_err());
-            assert!(reader.contains_batch_into(&keys(0), &mut Vec::new()).is_err());
+            assert!(reader.contains_batch(&keys(0)).is_err());
         }
         std::fs::rename(&aside, &live).unwrap();
         assert!(reader.contains(&key(0, 0)).unwrap() && all_found(&reader, 0));

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gowk::{Error, Growth, GrowthRefusal, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Error, Growth, GrowthRefusal, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 mod thorough;
 
@@ -136,7 +136,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
         if random() % 10 < 7 {
             if model.get(&i).is_none_or(|copies| *copies < 3) {
                 match writer.insert(&key(i)) {
-                    Ok(()) => *model.entry(i).or_default() += 1,
+                    Ok(_) => *model.entry(i).or_default() += 1,
                     // Copies of a few keys can crowd one pair of buckets; they must not double the filter.
                     Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => crowded += 1,
                     Err(error) => panic!("{error}"),
@@ -199,7 +199,7 @@ fn keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
     let mut stored = 0;
     for i in &crafted {
         match writer.insert(&key(*i)) {
-            Ok(()) => stored += 1,
+            Ok(_) => stored += 1,
             Err(error @ Error::Growth { reason: GrowthRefusal::Crowded { region: 0, .. }, .. }) => {
                 assert!(error.to_string().contains("region 0 has no room"), "{error}");
             }

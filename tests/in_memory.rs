@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gowk::{Error, Options, Reader, SlotsPerBucket};
+use gowk::{Batches, Error, Lookup, Options, Reader, SlotsPerBucket};
 
 fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
@@ -18,9 +18,9 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
     for slots in SlotsPerBucket::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let options = Options::new().capacity(KEYS).slots_per_bucket(slots).threads(2);
+        let options = Options::new().counting().capacity(KEYS).slots_per_bucket(slots).threads(2);
         let mut writer = options.create(&path).unwrap();
-        writer.insert_batch(&keys(0..KEYS / 2)).unwrap();
+        writer.insert_batch(&keys(0..KEYS / 2)).unwrap().complete().unwrap();
         writer.insert(&key(0)).unwrap();
         writer.metadata_mut().unwrap().set("crawl", "page 17");
         writer.commit().unwrap();
@@ -28,26 +28,22 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         let memory = options.read_in_memory(&path).unwrap();
         let file = Reader::open(&path).unwrap();
         let asked = keys(0..KEYS);
-        let (mut of_file, mut of_memory) = (Vec::new(), Vec::new());
-        file.contains_batch_into(&asked, &mut of_file).unwrap();
+        let of_file = file.contains_batch(&asked).unwrap();
         let counts: Vec<u32> = asked.iter().map(|key| file.count(key).unwrap()).collect();
         let info = file.info().unwrap();
-        writer.insert_batch(&keys(KEYS / 2..4 * KEYS)).unwrap();
+        writer.insert_batch(&keys(KEYS / 2..4 * KEYS)).unwrap().complete().unwrap();
         writer.commit().unwrap();
         writer.close().unwrap();
         for name in ["f", "f-journal", "f-lock"] {
             std::fs::remove_file(dir.path().join(name)).unwrap();
         }
-        memory.contains_batch_into(&asked, &mut of_memory).unwrap();
+        let of_memory = memory.contains_batch(&asked).unwrap();
         assert_eq!(of_memory, of_file);
         assert!(of_file[..KEYS as usize / 2].iter().all(|found| *found));
         for (key, (found, count)) in asked.iter().zip(of_file.iter().zip(&counts)) {
             assert_eq!((memory.contains(key).unwrap(), memory.count(key).unwrap()), (*found, *count));
             let hash = memory.hash(key).unwrap();
-            assert_eq!(
-                (memory.contains_hash(hash).unwrap(), memory.count_hash(hash).unwrap()),
-                (*found, *count)
-            );
+            assert_eq!((memory.contains(hash).unwrap(), memory.count(hash).unwrap()), (*found, *count));
         }
         assert_eq!(memory.count(&key(0)).unwrap(), counts[0]);
         assert!(counts[0] >= 2);
@@ -75,7 +71,7 @@ fn beside_a_busy_writer_it_holds_whole_commits() {
         scope.spawn(move || {
             // Commit number n has the keys below 1000 n, spread over all regions.
             for commit in 0..400 {
-                writer.insert_batch(&keys(1000 * commit..1000 * (commit + 1))).unwrap();
+                writer.insert_batch(&keys(1000 * commit..1000 * (commit + 1))).unwrap().complete().unwrap();
                 writer.commit().unwrap();
             }
             done.store(true, Ordering::Relaxed);
@@ -102,7 +98,7 @@ fn a_damaged_page_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let mut writer = Options::new().capacity(100_000).create(&path).unwrap();
-    writer.insert_batch(&keys(0..100_000)).unwrap();
+    writer.insert_batch(&keys(0..100_000)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();

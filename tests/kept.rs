@@ -9,14 +9,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use gowk::{Options, Reader};
+use gowk::{Lookup, Options, Reader};
 
 const KEYS: u64 = 1000;
 
 fn filter(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     let mut writer = Options::new().capacity(10_000).create(&path).unwrap();
-    (0..KEYS).for_each(|i| writer.insert(&i.to_le_bytes()).unwrap());
+    (0..KEYS).for_each(|i| _ = writer.insert(&i.to_le_bytes()).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
     path

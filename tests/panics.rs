@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gowk::{Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Batches, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const COMMITTED: u64 = 60_000;
 /// In the open transaction when the panic comes.
@@ -23,11 +23,11 @@ fn options() -> Options {
 }
 
 /// A published filter with an open transaction.
-fn writer(path: &Path) -> Writer {
-    let mut writer = options().create(path).unwrap();
-    writer.insert_batch(&keys(0..COMMITTED)).unwrap();
+fn writer(path: &Path, kind: Kind) -> Writer {
+    let mut writer = options().kind(kind).create(path).unwrap();
+    writer.insert_batch(&keys(0..COMMITTED)).unwrap().complete().unwrap();
     writer.commit().unwrap();
-    assert!(writer.insert_batch(&keys(COMMITTED..COMMITTED + OPEN)).unwrap().is_empty());
+    assert!(writer.insert_batch(&keys(COMMITTED..COMMITTED + OPEN)).unwrap().refused().is_empty());
     writer
 }
 
@@ -60,17 +60,14 @@ fn check(mut writer: Writer, path: &Path, there: u64) {
 fn a_key_that_panics_while_a_batch_is_hashed_leaves_the_transaction_whole() {
     let dir = tempfile::tempdir().unwrap();
     for panic_at in [0, 1, 20_000, 40_000, BATCH as usize - 1] {
-        for unique in [false, true] {
-            let path = dir.path().join(format!("{panic_at}-{unique}"));
-            let mut writer = writer(&path);
+        for kind in [Kind::Counting, Kind::Set] {
+            let path = dir.path().join(format!("{panic_at}-{}", kind.name()));
+            let mut writer = writer(&path, kind);
             let reads = AtomicUsize::new(0);
             let batch = keys(1 << 32..(1 << 32) + BATCH);
             let batch: Vec<_> =
                 batch.iter().map(|key| Key { bytes: *key, reads: &reads, panic_at }).collect();
-            let outcome = catch_unwind(AssertUnwindSafe(|| match unique {
-                true => writer.insert_unique_batch_into(&batch, &mut Vec::new()),
-                false => writer.insert_batch(&batch),
-            }));
+            let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&batch)));
             assert!(outcome.is_err());
             check(writer, &path, COMMITTED + OPEN);
         }
@@ -82,7 +79,7 @@ fn a_key_that_panics_after_a_doubling_loses_nothing_that_went_in() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let mut writer = options().capacity(10_000).create(&path).unwrap();
-    writer.insert_batch(&keys(0..10_000)).unwrap();
+    writer.insert_batch(&keys(0..10_000)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     let reads = AtomicUsize::new(0);
     // All are read once; then those again that found no room, after the filter has doubled.
@@ -98,7 +95,7 @@ fn a_panic_while_the_progress_of_a_repair_is_told_leaves_the_counters_right() {
     let dir = tempfile::tempdir().unwrap();
     for panic_at in [1, 40, 96] {
         let path = dir.path().join(panic_at.to_string());
-        let mut first = writer(&path);
+        let mut first = writer(&path, Kind::Set);
         first.commit().unwrap();
         first.close().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
@@ -133,13 +130,13 @@ fn a_panic_while_the_progress_of_a_repair_is_told_leaves_the_counters_right() {
 fn a_panic_while_the_progress_of_a_doubling_is_told_leaves_the_transaction_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("asked");
-    let mut asked = writer(&path);
+    let mut asked = writer(&path, Kind::Counting);
     let progress = &mut |done, _| assert!(done != 2, "a progress bar that cannot be drawn");
     assert!(catch_unwind(AssertUnwindSafe(|| asked.grow_with(progress))).is_err());
     check(asked, &path, COMMITTED + OPEN);
 
     let path = dir.path().join("needed");
-    let mut first = writer(&path);
+    let mut first = writer(&path, Kind::Set);
     first.commit().unwrap();
     first.close().unwrap();
     let progress = |done, _| assert!(done != 2, "a progress bar that cannot be drawn");

@@ -22,7 +22,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::{Error, Options, Reader};
+use gowk::{Error, Lookup, Options, Reader};
 
 mod thorough;
 
@@ -37,7 +37,7 @@ fn key(i: u64) -> [u8; 8] {
 fn closed_filter(dir: &Path) -> PathBuf {
     let path = dir.join("f.gowk");
     let mut writer = Options::new().capacity(KEYS).seed(1).create(&path).unwrap();
-    (0..KEYS).for_each(|i| writer.insert(&key(i)).unwrap());
+    (0..KEYS).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
     path
@@ -48,7 +48,7 @@ fn unrecovered_filter(dir: &Path) -> PathBuf {
     let living = tempfile::tempdir().unwrap();
     let path = closed_filter(living.path());
     let mut writer = Options::new().open_existing(&path).unwrap();
-    (KEYS..KEYS + JOURNALED).for_each(|i| writer.insert(&key(i)).unwrap());
+    (KEYS..KEYS + JOURNALED).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     for name in ["f.gowk", "f.gowk-journal", "f.gowk-lock"] {
         std::fs::copy(living.path().join(name), dir.join(name)).unwrap();

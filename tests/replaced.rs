@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use gowk::{Error, Options, Reader};
+use gowk::{Error, Lookup, Options, Reader};
 
 const KEYS: u64 = 2000;
 
@@ -16,7 +16,7 @@ fn key(i: u64) -> [u8; 8] {
 
 fn fill(path: &Path, seed: u64, keys: std::ops::Range<u64>) {
     let mut writer = Options::new().capacity(10_000).seed(seed).force(true).create(path).unwrap();
-    keys.for_each(|i| writer.insert(&key(i)).unwrap());
+    keys.for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
 }
@@ -32,19 +32,19 @@ fn hashes_of_a_replaced_filter_are_refused_and_keys_go_on() {
     fill(&path, 1, 0..KEYS);
     let reader = Reader::open(&path).unwrap();
     let hashes: Vec<_> = (0..KEYS).map(|i| reader.hash(&key(i)).unwrap()).collect();
-    let all_found = |reader: &Reader| hashes.iter().all(|hash| reader.contains_hash(*hash).unwrap());
+    let all_found = |reader: &Reader| hashes.iter().all(|hash| reader.contains(*hash).unwrap());
     assert!(all_found(&reader));
     // Of the same seed, they stay good.
     fill(&path, 1, 0..KEYS / 2);
-    assert!(hashes[..KEYS as usize / 2].iter().all(|hash| reader.contains_hash(*hash).unwrap()));
+    assert!(hashes[..KEYS as usize / 2].iter().all(|hash| reader.contains(*hash).unwrap()));
     assert!(present(&reader, KEYS / 2..KEYS) < 20);
     fill(&path, 2, KEYS..2 * KEYS);
     for _ in 0..3 {
         for hash in &hashes {
-            assert!(matches!(reader.contains_hash(*hash), Err(Error::Replaced { .. })));
-            assert!(matches!(reader.count_hash(*hash), Err(Error::Replaced { .. })));
+            assert!(matches!(reader.contains(*hash), Err(Error::Replaced { .. })));
+            assert!(matches!(reader.count(*hash), Err(Error::Replaced { .. })));
         }
-        let batch = reader.contains_hash_batch_into(&hashes, &mut Vec::new());
+        let batch = reader.contains_batch(&hashes);
         assert!(matches!(batch, Err(Error::Replaced { .. })));
         assert_eq!(present(&reader, KEYS..2 * KEYS), KEYS as usize);
         assert!(present(&reader, 0..KEYS) < 20);
@@ -59,7 +59,7 @@ fn a_removed_file_serves_those_who_have_it_and_its_name_stays_taken() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let mut writer = Options::new().capacity(10_000).create(&path).unwrap();
-    (0..KEYS).for_each(|i| writer.insert(&key(i)).unwrap());
+    (0..KEYS).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(present(&reader, 0..KEYS), KEYS as usize);
@@ -74,7 +74,7 @@ fn a_removed_file_serves_those_who_have_it_and_its_name_stays_taken() {
         assert!(!path.exists());
     };
     taken();
-    (KEYS..2 * KEYS).for_each(|i| writer.insert(&key(i)).unwrap());
+    (KEYS..2 * KEYS).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     assert!(present(&reader, KEYS..2 * KEYS) < 20);
     writer.commit().unwrap();
     assert_eq!(present(&reader, 0..2 * KEYS), 2 * KEYS as usize);

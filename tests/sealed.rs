@@ -10,7 +10,7 @@
 use std::fs;
 use std::path::Path;
 
-use gowk::{Error, Options, Reader, Unsealed};
+use gowk::{Error, Lookup, Options, Reader, Unsealed};
 
 fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
@@ -18,7 +18,7 @@ fn key(number: u64) -> [u8; 8] {
 
 fn filled(path: &Path, keys: std::ops::Range<u64>) {
     let mut writer = Options::new().capacity(20_000).open(path).unwrap();
-    keys.for_each(|number| writer.insert(&key(number)).unwrap());
+    keys.for_each(|number| _ = writer.insert(&key(number)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
 }

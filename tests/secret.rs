@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use gowk::{Growth, Options, Reader};
+use gowk::{Batches, Growth, Lookup, Options, Reader};
 
 const SEED: u64 = 0xfedc_ba98_1234_5671;
 
@@ -83,7 +83,7 @@ fn filters_of_different_seeds_are_told_apart_without_them() {
     let (one, other) = (make("one", SEED), make("other", 7));
     let mut writer = Options::new().open_existing(dir.path().join("one")).unwrap();
     let unlike = [
-        writer.merge(&other, gowk::Merge::Union).unwrap_err(),
+        writer.merge(&other).unwrap_err(),
         Reader::join_to(&[one, other], dir.path().join("joined"), &mut |_, _| {}).unwrap_err(),
     ];
     for error in unlike {
@@ -103,7 +103,7 @@ fn a_store_shows_no_seed() {
         let store =
             Store::create(dir.path().join(name), 1, &Options::new().capacity(1000).seed(seed)).unwrap();
         let mut update = store.update().unwrap();
-        update.insert_batch(&["a"]).unwrap();
+        update.insert_batch(&["a"]).unwrap().complete().unwrap();
         assert_hides(&update);
         update.commit("insert", None).unwrap();
         store

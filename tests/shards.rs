@@ -11,7 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gowk::{Error, KeyHash, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Batches, Error, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const SEED: u64 = 7;
 const REGION: usize = 65_536;
@@ -57,9 +57,9 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
             let hashes = hashes(&writer, 0..keys);
             // Half before a doubling and half after it, so that there are tails of two lengths.
             let (early, late) = hashes.split_at(hashes.len() / 2);
-            assert!(writer.insert_hash_batch(early).unwrap().is_empty());
+            assert!(writer.insert_batch(early).unwrap().refused().is_empty());
             writer.grow().unwrap();
-            assert!(writer.insert_hash_batch(late).unwrap().is_empty());
+            assert!(writer.insert_batch(late).unwrap().refused().is_empty());
             writer.commit().unwrap();
             writer.close().unwrap();
             let (mut joined, mut entries) = (Vec::new(), 0);
@@ -71,17 +71,17 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
                 };
                 // Each shard takes its keys in another way.
                 match shard % 3 {
-                    0 => assert!(writer.insert_hash_batch(&of_shard(early)).unwrap().is_empty()),
-                    1 => of_shard(early).into_iter().for_each(|hash| writer.insert_hash(hash).unwrap()),
+                    0 => assert!(writer.insert_batch(&of_shard(early)).unwrap().refused().is_empty()),
+                    1 => of_shard(early).into_iter().for_each(|hash| _ = writer.insert(hash).unwrap()),
                     _ => {
                         let numbers = (0..early.len() as u64).map(key);
                         let mine: Vec<_> =
                             numbers.filter(|key| writer.hash(key).unwrap().shard(shards) == shard).collect();
-                        assert!(writer.insert_batch(&mine).unwrap().is_empty());
+                        assert!(writer.insert_batch(&mine).unwrap().refused().is_empty());
                     }
                 }
                 writer.grow().unwrap();
-                of_shard(late).into_iter().for_each(|hash| writer.insert_hash(hash).unwrap());
+                of_shard(late).into_iter().for_each(|hash| _ = writer.insert(hash).unwrap());
                 writer.commit().unwrap();
                 let info = writer.info().unwrap();
                 assert_eq!((info.shards, info.shard, info.regions), (shards, shard, 2 * of_one));
@@ -95,19 +95,17 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
             let one = Reader::open(&whole).unwrap();
             let others: Vec<KeyHash> =
                 (keys..keys + 60_000).map(|number| one.hash(&key(number)).unwrap()).collect();
-            let mut found = Vec::new();
-            one.contains_hash_batch_into(&others, &mut found).unwrap();
+            let found = one.contains_batch(&others).unwrap();
             for (shard, path) in (0..).zip(paths(dir.path(), shards)) {
                 let reader = Reader::open(&path).unwrap();
                 let of_shard = others.iter().zip(&found).filter(|(hash, _)| hash.shard(shards) == shard);
                 let (asked, expected): (Vec<KeyHash>, Vec<bool>) =
                     of_shard.map(|(hash, found)| (*hash, *found)).unzip();
-                let mut answers = Vec::new();
-                reader.contains_hash_batch_into(&asked, &mut answers).unwrap();
+                let answers = reader.contains_batch(&asked).unwrap();
                 assert_eq!(answers, expected);
                 for (hash, found) in asked.iter().zip(expected).take(2000) {
-                    assert_eq!(reader.contains_hash(*hash).unwrap(), found);
-                    assert_eq!(reader.count_hash(*hash).unwrap() > 0, found);
+                    assert_eq!(reader.contains(*hash).unwrap(), found);
+                    assert_eq!(reader.count(*hash).unwrap() > 0, found);
                 }
             }
         }
@@ -132,28 +130,27 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
     for slots in SlotsPerBucket::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let mut writer = options(slots, 2).shard(1, 3).threads(2).create(&path).unwrap();
+        let mut writer = options(slots, 2).counting().shard(1, 3).threads(2).create(&path).unwrap();
         let all = hashes(&writer, 0..20_000);
         let (mine, others): (Vec<u64>, Vec<u64>) =
             (0..20_000).partition(|number| all[*number as usize].shard(3) == 1);
         let (mine, others): (Vec<_>, Vec<_>) =
             (mine.into_iter().map(key).collect(), others.into_iter().map(key).collect());
-        assert!(writer.insert_batch(&mine).unwrap().is_empty());
+        assert!(writer.insert_batch(&mine).unwrap().refused().is_empty());
         writer.commit().unwrap();
         let before = writer.info().unwrap();
-        let mut flags = Vec::new();
         let shard_of = |writer: &Writer, key: &[u8]| writer.hash(key).unwrap().shard(3);
         for key in others.iter().take(50) {
             let (hash, belongs) = (writer.hash(key).unwrap(), shard_of(&writer, key));
             assert_ne!(belongs, 1);
             assert_other(writer.insert(key), belongs);
-            assert_other(writer.insert_unique(key), belongs);
+            assert_other(writer.insert(hash), belongs);
             assert_other(writer.remove(key), belongs);
             assert_other(writer.contains(key), belongs);
             assert_other(writer.count(key), belongs);
             assert_other(writer.insert_batch(&[mine[0], *key]), belongs);
-            assert_other(writer.insert_unique_batch_into(&[*key], &mut flags), belongs);
-            assert_other(writer.remove_hash_batch_into(&[hash], &mut flags), belongs);
+            assert_other(writer.insert_batch(&[*key]), belongs);
+            assert_other(writer.remove_batch(&[hash]), belongs);
         }
         // On two threads, with one foreign key among many.
         let mut mixed = mine.clone();
@@ -168,12 +165,12 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
                 for key in others.iter().take(50) {
                     let (hash, belongs) = (reader.hash(key).unwrap(), shard_of(&writer, key));
                     assert_other(reader.contains(key), belongs);
-                    assert_other(reader.contains_hash(hash), belongs);
+                    assert_other(reader.contains(hash), belongs);
                     assert_other(reader.count(key), belongs);
-                    assert_other(reader.contains_batch_into(&[mine[0], *key], &mut flags), belongs);
-                    assert_other(reader.contains_hash_batch_into(&[hash], &mut flags), belongs);
+                    assert_other(reader.contains_batch(&[mine[0], *key]), belongs);
+                    assert_other(reader.contains_batch(&[hash]), belongs);
                 }
-                reader.contains_batch_into(&mine, &mut flags).unwrap();
+                let flags = reader.contains_batch(&mine).unwrap();
                 assert!(flags.iter().all(|found| *found));
                 assert!(
                     mine.iter().all(|key| reader.contains(key).unwrap() && reader.count(key).unwrap() > 0)
@@ -210,6 +207,6 @@ fn shards_that_cannot_be_are_refused_before_anything_is_made() {
     assert!(writer.info().unwrap().forecast.is_empty());
     let last = KeyHash::from(u128::MAX);
     assert_eq!((last.shard(1 << 32), u128::from(last)), ((1 << 32) - 1, u128::MAX));
-    writer.insert_hash(last).unwrap();
-    assert!(writer.contains_hash(last).unwrap());
+    writer.insert(last).unwrap();
+    assert!(writer.contains(last).unwrap());
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::{Options, Reader, SlotsPerBucket};
+use gowk::{Lookup, Options, Reader, SlotsPerBucket};
 
 /// Two regions, filled so far that new keys kick many old ones from page to page.
 const CAPACITY: u64 = 2 * 30_000;
@@ -54,7 +54,7 @@ fn filter(dir: &Path) -> PathBuf {
     let path = dir.join("f.gowk");
     let options = Options::new().capacity(CAPACITY).slots_per_bucket(SlotsPerBucket::Four).seed(1);
     let mut writer = options.create(&path).unwrap();
-    (0..COMMITTED).for_each(|i| writer.insert(&key(i)).unwrap());
+    (0..COMMITTED).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
     path
@@ -149,7 +149,7 @@ fn be_writer(path: &Path) {
     let stop_at = std::env::var(STOP_AT).unwrap().parse().unwrap();
     let disk = Watched::new(path, stop_at);
     let mut writer = Options::new().disk(disk.clone()).open_existing(path).unwrap();
-    (COMMITTED..COMMITTED + UNDER_WAY).for_each(|i| writer.insert(&key(i)).unwrap());
+    (COMMITTED..COMMITTED + UNDER_WAY).for_each(|i| _ = writer.insert(&key(i)).unwrap());
     disk.writes.store(0, Ordering::Relaxed);
     writer.commit().unwrap();
     say("committed");
@@ -166,9 +166,8 @@ fn be_reader(path: &Path) {
         ((0..COMMITTED + UNDER_WAY + LATER).map(key).collect(), never_inserted().collect());
     loop {
         let one_by_one = keys.iter().filter(|key| reader.contains(*key).unwrap()).count();
-        let (mut found, mut found_absent) = (Vec::new(), Vec::new());
-        reader.contains_batch_into(&keys, &mut found).unwrap();
-        reader.contains_batch_into(&absent, &mut found_absent).unwrap();
+        let found = reader.contains_batch(&keys).unwrap();
+        let found_absent = reader.contains_batch(&absent).unwrap();
         let count = |found: &[bool]| found.iter().filter(|found| **found).count();
         assert_eq!(count(&found), one_by_one);
         assert_eq!(absent.iter().filter(|key| reader.contains(*key).unwrap()).count(), count(&found_absent));
@@ -242,8 +241,7 @@ fn look_beside(filter: &Path, then: impl FnOnce()) {
                     assert!(reader.contains(&key(i)).unwrap(), "key {i} is absent");
                 }
                 let keys: Vec<_> = (0..COMMITTED).map(key).collect();
-                let mut found = Vec::new();
-                reader.contains_batch_into(&keys, &mut found).unwrap();
+                let found = reader.contains_batch(&keys).unwrap();
                 assert!(found.iter().all(|found| *found), "a key is absent");
             });
         }
@@ -381,7 +379,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
         allow(true);
         let mut writer = Options::new().open_existing(&filter).unwrap();
         let last = COMMITTED + UNDER_WAY..COMMITTED + UNDER_WAY + LATER;
-        last.for_each(|i| writer.insert(&key(i)).unwrap());
+        last.for_each(|i| _ = writer.insert(&key(i)).unwrap());
         writer.commit().unwrap();
         reader.tell();
         assert_eq!(answers(&reader.hear(), 3), COMMITTED + UNDER_WAY + LATER);

@@ -1,6 +1,6 @@
 //! The store as its users see it: commits, rollbacks, reopening, removal, duplicates.
 
-use gowk::{Error, Options, Reader, SlotsPerBucket};
+use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket};
 
 fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()

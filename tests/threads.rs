@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use gowk::{Options, Reader};
+use gowk::{Batches, Lookup, Options, Reader};
 
 const KEYS: u64 = 200_000;
 const NOBODY: u32 = 65_534;
@@ -24,22 +24,20 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
 fn be_limited(path: &Path) {
     let started = std::thread::Builder::new().spawn(|| ());
     assert!(started.is_err(), "the limit does not bind");
-    let options = Options::new().capacity(KEYS / 4).threads(4);
+    let options = Options::new().counting().capacity(KEYS / 4).threads(4);
     let mut writer = options.create(path).unwrap();
     writer.commit().unwrap();
     for part in keys(0..KEYS).chunks(KEYS as usize / 2) {
-        assert!(writer.insert_batch(part).unwrap().is_empty());
+        assert!(writer.insert_batch(part).unwrap().refused().is_empty());
     }
     writer.commit().unwrap();
     writer.grow().unwrap();
-    let mut removed = Vec::new();
-    writer.remove_batch_into(&keys(0..KEYS / 4), &mut removed).unwrap();
+    let removed = writer.remove_batch(&keys(0..KEYS / 4)).unwrap();
     assert!(removed.iter().all(|removed| *removed));
     writer.commit().unwrap();
     writer.close().unwrap();
     let reader = options.read(path).unwrap();
-    let mut found = Vec::new();
-    reader.contains_batch_into(&keys(KEYS / 4..KEYS), &mut found).unwrap();
+    let found = reader.contains_batch(&keys(KEYS / 4..KEYS)).unwrap();
     assert!(found.iter().all(|found| *found));
     let copy = path.with_extension("copy");
     reader.copy_to(&copy, &mut |_, _| {}).unwrap();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::{Error, Options, Reader, Report, SlotsPerBucket};
+use gowk::{Batches, Error, Lookup, Options, Reader, Report, SlotsPerBucket};
 
 const BLOCK: u64 = 4096;
 const LIVE: u64 = 131_072;
@@ -78,7 +78,7 @@ fn filter(dir: &Path) -> (PathBuf, u64, u64) {
     let path = dir.join("f.gowk");
     let options = Options::new().capacity(30_000 * REGIONS).slots_per_bucket(SlotsPerBucket::Four).seed(1);
     let mut writer = options.create(&path).unwrap();
-    assert!(writer.insert_batch(&keys()).unwrap().is_empty());
+    assert!(writer.insert_batch(&keys()).unwrap().refused().is_empty());
     writer.metadata_mut().unwrap().set("crawl", "page 17");
     writer.commit().unwrap();
     writer.close().unwrap();
@@ -96,8 +96,7 @@ fn verify(path: &Path, disk: &Arc<BadDisk>) -> Report {
 
 fn all_present(path: &Path) {
     let reader = Reader::open(path).unwrap();
-    let mut found = Vec::new();
-    reader.contains_batch_into(&keys(), &mut found).unwrap();
+    let found = reader.contains_batch(&keys()).unwrap();
     assert!(found.iter().all(|found| *found));
 }
 
@@ -173,7 +172,7 @@ fn recovery_gets_past_a_page_that_cannot_be_read() {
     let (path, _, data) = filter(dir.path());
     let mut writer = Options::new().open_existing(&path).unwrap();
     let late: Vec<_> = (KEYS..2 * KEYS).map(u64::to_le_bytes).collect();
-    assert!(writer.insert_batch(&late).unwrap().is_empty());
+    assert!(writer.insert_batch(&late).unwrap().refused().is_empty());
     writer.commit().unwrap();
     // As a crash leaves it.
     let crashed = dir.path().join("crashed");

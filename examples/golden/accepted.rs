@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gowk::{Growth, HashKind, KeyHash, Options, SlotsPerBucket, Writer};
+use gowk::{Growth, HashKind, KeyHash, Kind, Options, SlotsPerBucket, Writer};
 
 use crate::Outcome;
 use crate::filter::{BUSY, Filter, STATE, divide_first_frame, seal_frame};
@@ -37,6 +37,10 @@ pub(crate) fn options(n: u32) -> Options {
     Options::new().capacity(1).slots_per_bucket(slots(n)).seed(u64::from(n)).void_growth(true)
 }
 
+pub(crate) fn counting(n: u32) -> Options {
+    options(n).counting()
+}
+
 pub(crate) fn insert(writer: &mut Writer, numbers: Range<u64>) -> Outcome {
     for number in numbers {
         writer.insert(key(number).as_bytes())?;
@@ -56,8 +60,12 @@ fn made(filter: Filter, present: &str) -> Made {
 }
 
 fn of_width(dir: &Path, n: u32) -> Outcome<Made> {
+    of_kind(dir, n, Kind::Set)
+}
+
+fn of_kind(dir: &Path, n: u32, kind: Kind) -> Outcome<Made> {
     let path = dir.join("f");
-    let mut writer = options(n).open(&path)?;
+    let mut writer = options(n).kind(kind).open(&path)?;
     insert(&mut writer, 0..300)?;
     writer.commit()?;
     closed(writer, &path, "0-299")
@@ -66,7 +74,7 @@ fn of_width(dir: &Path, n: u32) -> Outcome<Made> {
 /// Keys 0 to 5, with 1, 2, 32, 33, 993 and 994 copies, of which each then loses as many as its number.
 fn copies(dir: &Path, n: u32) -> Outcome<Made> {
     let path = dir.join("f");
-    let mut writer = options(n).open(&path)?;
+    let mut writer = counting(n).open(&path)?;
     let mut present = Vec::new();
     for (number, copies) in (0..).zip([1, 2, 32, 33, 993, 994]) {
         (0..copies).try_for_each(|_| insert(&mut writer, number..number + 1))?;
@@ -82,9 +90,9 @@ fn copies(dir: &Path, n: u32) -> Outcome<Made> {
 }
 
 /// With keys of every generation.
-fn grown(dir: &Path, n: u32, generations: u64) -> Outcome<Made> {
+fn grown(dir: &Path, n: u32, generations: u64, kind: Kind) -> Outcome<Made> {
     let path = dir.join("f");
-    let mut writer = options(n).open(&path)?;
+    let mut writer = options(n).kind(kind).open(&path)?;
     for generation in 0..=generations {
         if generation > 0 {
             writer.grow()?;
@@ -104,9 +112,9 @@ pub(crate) struct Unclean {
 }
 
 impl Unclean {
-    pub(crate) fn new(dir: &Path) -> Outcome<Self> {
+    pub(crate) fn new(dir: &Path, kind: Kind) -> Outcome<Self> {
         let path = dir.join("f");
-        let mut writer = options(4).open(&path)?;
+        let mut writer = options(4).kind(kind).open(&path)?;
         insert(&mut writer, 0..100)?;
         writer.metadata_mut()?.set("cursor", *b"one");
         writer.commit()?;
@@ -116,8 +124,10 @@ impl Unclean {
         insert(&mut writer, 100..140)?;
         writer.commit()?;
         let first = Filter::read(&path)?;
-        for number in 0..20 {
-            writer.remove(key(number).as_bytes())?;
+        match kind {
+            Kind::Counting => (0..20).try_for_each(|number| writer.remove(key(number)).map(drop))?,
+            // Of these, most are there.
+            _ => insert(&mut writer, 120..145)?,
         }
         writer.metadata_mut()?.set("cursor", *b"two");
         writer.commit()?;
@@ -136,6 +146,7 @@ impl Unclean {
 }
 
 const ALL_COMMITS: &str = "20-159";
+const ALL_COMMITS_OF_SET: &str = "0-159";
 const EPOCH: usize = STATE + 16;
 const SEQUENCES: usize = STATE + 53_248;
 
@@ -148,12 +159,13 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     ("width-5", "five slots a bucket", |dir| of_width(dir, 5)),
     ("width-6", "six slots a bucket", |dir| of_width(dir, 6)),
     ("width-7", "seven slots a bucket", |dir| of_width(dir, 7)),
-    ("grown-2", "doubled once", |dir| grown(dir, 2, 1)),
-    ("grown-3", "doubled once", |dir| grown(dir, 3, 1)),
-    ("grown-4", "doubled twice, keys of each generation", |dir| grown(dir, 4, 2)),
-    ("grown-5", "doubled twice, keys of each generation", |dir| grown(dir, 5, 2)),
-    ("void-6", "doubled four times: void entries", |dir| grown(dir, 6, 4)),
-    ("void-7", "doubled three times: void entries, copied", |dir| grown(dir, 7, 3)),
+    ("grown-2", "doubled once", |dir| grown(dir, 2, 1, Kind::Set)),
+    ("grown-3", "doubled once", |dir| grown(dir, 3, 1, Kind::Set)),
+    ("grown-4", "doubled twice, keys of each generation", |dir| grown(dir, 4, 2, Kind::Set)),
+    ("grown-5", "doubled twice, keys of each generation", |dir| grown(dir, 5, 2, Kind::Set)),
+    ("void-6", "doubled four times: void entries", |dir| grown(dir, 6, 4, Kind::Counting)),
+    ("void-7", "doubled three times: void entries, copied", |dir| grown(dir, 7, 3, Kind::Counting)),
+    ("void-7-set", "a set doubled three times: void entries, copied", |dir| grown(dir, 7, 3, Kind::Set)),
     ("three-regions", "a base that is no power of two, doubled once", |dir| {
         let path = dir.join("f");
         let mut writer = options(4).capacity(90_000).open(&path)?;
@@ -185,9 +197,15 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         writer.commit()?;
         closed(writer, &path, "")
     }),
+    ("empty-counting", "no key, and a kind", |dir| {
+        let path = dir.join("f");
+        let mut writer = counting(4).open(&path)?;
+        writer.commit()?;
+        closed(writer, &path, "")
+    }),
     ("removed", "every third key removed, across a doubling", |dir| {
         let path = dir.join("f");
-        let mut writer = options(4).open(&path)?;
+        let mut writer = counting(4).open(&path)?;
         insert(&mut writer, 0..150)?;
         writer.grow()?;
         insert(&mut writer, 150..300)?;
@@ -208,7 +226,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     ("copies-7", "copies of some keys, seven slots a bucket", |dir| copies(dir, 7)),
     ("copies-grown", "copies inserted before and after a doubling", |dir| {
         let path = dir.join("f");
-        let mut writer = options(4).open(&path)?;
+        let mut writer = counting(4).open(&path)?;
         (0..40).try_for_each(|_| insert(&mut writer, 0..10))?;
         writer.grow()?;
         (0..3).try_for_each(|_| insert(&mut writer, 5..15))?;
@@ -218,7 +236,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("copies-void", "copies of void entries, which doublings have copied", |dir| {
         let path = dir.join("f");
-        let mut writer = options(7).open(&path)?;
+        let mut writer = counting(7).open(&path)?;
         (0..40).try_for_each(|_| insert(&mut writer, 0..3))?;
         (0..4).try_for_each(|_| writer.grow())?;
         writer.commit()?;
@@ -227,7 +245,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("saturated", "a key with more copies than can be counted, of which some were removed", |dir| {
         let path = dir.join("f");
-        let mut writer = options(2).open(&path)?;
+        let mut writer = counting(2).open(&path)?;
         insert(&mut writer, 0..100)?;
         (0..2000).try_for_each(|_| insert(&mut writer, 7..8))?;
         for _ in 0..1500 {
@@ -237,14 +255,16 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         let made = closed(writer, &path, "0-99")?;
         Ok(Made { copies: "7=1024 8=1".to_owned(), ..made })
     }),
-    ("unique", "keys inserted unless present, so that some stored nothing", |dir| {
+    ("found", "a set: keys inserted again, and keys found by the entries of others", |dir| {
         let path = dir.join("f");
         let mut writer = options(7).open(&path)?;
-        for number in (0..400).chain(0..100) {
-            writer.insert_unique(key(number).as_bytes())?;
-        }
+        let new = (0..4000).chain(0..100).try_fold(0, |new, number| -> Outcome<u64> {
+            Ok(new + u64::from(writer.insert(key(number))?))
+        })?;
+        assert!(new < 4000 && new == writer.len()?, "{new} of 4000 keys are new");
         writer.commit()?;
-        closed(writer, &path, "0-399")
+        let made = closed(writer, &path, "0-3999")?;
+        Ok(Made { copies: "0=1 399=1".to_owned(), ..made })
     }),
     ("metadata", "names and values of several kinds", |dir| {
         let path = dir.join("f");
@@ -279,7 +299,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         let path = dir.join("f");
         let mut writer = options(4).hash(HashKind::Caller).open(&path)?;
         for number in 0..300 {
-            writer.insert_hash(lattice(number))?;
+            writer.insert(lattice(number))?;
         }
         writer.grow()?;
         writer.commit()?;
@@ -287,23 +307,24 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("dense", "a journal with whole pages", |dir| {
         let path = dir.join("f");
-        let mut writer = options(2).hash(HashKind::Caller).open(&path)?;
+        let mut writer = counting(2).hash(HashKind::Caller).open(&path)?;
         writer.commit()?;
         let before = Filter::read(&path)?;
         // Every bucket of page 3, alike.
         for bucket in 3 * 512..4 * 512u128 {
-            writer.insert_hash(KeyHash::new(0x8888 << 112 | bucket))?;
+            writer.insert(KeyHash::new(0x8888 << 112 | bucket))?;
         }
-        writer.insert_hash(lattice(0))?;
+        writer.insert(lattice(0))?;
         writer.commit()?;
         let filter = Filter { journal: Filter::read(&path)?.journal, ..before };
         drop(writer);
         Ok(made(filter, "0-0"))
     }),
-    ("quarantined-4", "a damaged page, repaired, and keys inserted since", |dir| quarantined(dir, 4)),
+    ("quarantined-4", "a damaged page, repaired", |dir| quarantined(dir, 4, Kind::Set)),
+    ("quarantined-counting", "the same in a counting filter", |dir| quarantined(dir, 4, Kind::Counting)),
     ("quarantined-7", "the same at another width, and doubled", |dir| {
         let path = dir.join("f");
-        quarantined(dir, 7)?;
+        quarantined(dir, 7, Kind::Set)?;
         let mut writer = options(7).open(&path)?;
         writer.grow()?;
         insert(&mut writer, 300..400)?;
@@ -324,7 +345,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         let mut made = of_width(dir, 4)?;
         made.filter.superblocks(|slot| {
             slot[10] = 1;
-            slot[12..16].fill(0xff);
+            slot[508..512].fill(0xff);
             slot[1000..2000].fill(7);
             slot[60_000] = 9;
         });
@@ -336,8 +357,13 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         Ok(made)
     }),
     ("totals-highest", "totals that no scan can check, as high as numbers go", |dir| {
+        let mut made = of_kind(dir, 4, Kind::Counting)?;
+        made.filter.superblocks(|slot| slot[208..224].fill(0xff));
+        Ok(made)
+    }),
+    ("total-highest", "a set in which as many keys were stored as numbers go", |dir| {
         let mut made = of_width(dir, 4)?;
-        made.filter.superblocks(|slot| slot[208..232].fill(0xff));
+        made.filter.superblocks(|slot| slot[208..216].fill(0xff));
         Ok(made)
     }),
     ("read-only-feature", "a feature that readers may ignore", |dir| {
@@ -348,7 +374,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     ("unused-bytes", "anything in bytes that are never interpreted", |dir| {
         let mut made = of_width(dir, 4)?;
         made.filter.data[STATE + 24..STATE + 1024].fill(0x33);
-        made.filter.data[STATE + 1328..STATE + 4096].fill(0x44);
+        made.filter.data[STATE + 1336..STATE + 4096].fill(0x44);
         made.filter.data[SEQUENCES + 4..188_416].fill(0x55);
         made.filter.data[188_416 + 64..196_608].fill(0x66);
         Ok(made)
@@ -377,14 +403,21 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         Ok(made)
     }),
     ("replay", "three commits in the journal, all applied", |dir| {
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         Ok(made(unclean.after[2].clone(), ALL_COMMITS))
     }),
+    ("replay-set", "three commits to a set in the journal, all applied", |dir| {
+        let unclean = Unclean::new(dir, Kind::Set)?;
+        Ok(made(unclean.after[2].clone(), ALL_COMMITS_OF_SET))
+    }),
+    ("replay-set-unapplied", "the same, none applied", |dir| {
+        Ok(made(Unclean::new(dir, Kind::Set)?.unapplied(), ALL_COMMITS_OF_SET))
+    }),
     ("replay-unapplied", "three commits in the journal, none applied", |dir| {
-        Ok(made(Unclean::new(dir)?.unapplied(), ALL_COMMITS))
+        Ok(made(Unclean::new(dir, Kind::Counting)?.unapplied(), ALL_COMMITS))
     }),
     ("replay-half-applied", "three commits, the last written to some pages and no checksum", |dir| {
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         let mut filter = unclean.after[1].clone();
         let pages = filter.data.len() - 65_536;
         for page in (pages..filter.data.len()).step_by(3 * 4096) {
@@ -397,17 +430,17 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         Ok(made(filter, ALL_COMMITS))
     }),
     ("replay-without-header", "the same journal, its header damaged", |dir| {
-        let mut filter = Unclean::new(dir)?.unapplied();
+        let mut filter = Unclean::new(dir, Kind::Counting)?.unapplied();
         filter.journal_mut()[3] ^= 0x10;
         Ok(made(filter, ALL_COMMITS))
     }),
     ("replay-two-frames", "the same journal, its first transaction in two frames", |dir| {
-        let mut filter = Unclean::new(dir)?.unapplied();
+        let mut filter = Unclean::new(dir, Kind::Counting)?.unapplied();
         divide_first_frame(filter.journal_mut());
         Ok(made(filter, ALL_COMMITS))
     }),
     ("torn-append", "two commits and a third that was never synced", |dir| {
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         let mut filter = unclean.after[1].clone();
         filter.journal.clone_from(&unclean.after[2].journal);
         let length = filter.journal_mut().len();
@@ -415,14 +448,14 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         Ok(made(filter, "20-139"))
     }),
     ("torn-alone", "one commit that was never synced", |dir| {
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         let mut filter = unclean.before.clone();
         filter.journal.clone_from(&unclean.after[0].journal);
         filter.journal_mut()[600] ^= 1;
         Ok(made(filter, "0-99"))
     }),
     ("two-attempts", "a frame that follows on another attempt at its commit", |dir| {
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         let mut filter = unclean.after[1].clone();
         let own = filter.journal_mut().len();
         let mut stray = unclean.after[2].journal.clone().unwrap_or_default().split_off(own);
@@ -434,7 +467,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("reset-torn", "a reset cut short: half a header, frames of before", |dir| {
         let path = dir.join("f");
-        let mut filter = Unclean::new(dir)?.after[2].clone();
+        let mut filter = Unclean::new(dir, Kind::Counting)?.after[2].clone();
         filter.data = fs::read(path)?;
         filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
         filter.journal_mut()[20..300].fill(0);
@@ -442,14 +475,14 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("checkpoint-torn", "the journal not reset behind a checkpoint", |dir| {
         let path = dir.join("f");
-        let mut filter = Unclean::new(dir)?.after[2].clone();
+        let mut filter = Unclean::new(dir, Kind::Counting)?.after[2].clone();
         filter.data = fs::read(path)?;
         filter.data[STATE..STATE + 8].copy_from_slice(BUSY);
         Ok(made(filter, ALL_COMMITS))
     }),
     ("checkpoint-half", "the same, with one slot of the checkpoint written", |dir| {
         let path = dir.join("f");
-        let unclean = Unclean::new(dir)?;
+        let unclean = Unclean::new(dir, Kind::Counting)?;
         let mut filter = unclean.after[2].clone();
         let closed = fs::read(path)?;
         let id = |data: &[u8], slot: usize| data[slot * 65_536 + 40];
@@ -474,8 +507,10 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
     }),
     ("journal-foreign-empty", "the journal of another filter, without commits", |dir| {
         let mut made = of_width(dir, 4)?;
-        let mut journal =
-            Unclean::new(&fresh_dir(dir, "other")?)?.after[0].journal.clone().unwrap_or_default();
+        let mut journal = Unclean::new(&fresh_dir(dir, "other")?, Kind::Counting)?.after[0]
+            .journal
+            .clone()
+            .unwrap_or_default();
         journal.truncate(800);
         made.filter.journal = Some(journal);
         Ok(made)
@@ -499,9 +534,9 @@ pub(crate) fn fresh_dir(dir: &Path, name: &str) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-fn quarantined(dir: &Path, n: u32) -> Outcome<Made> {
+fn quarantined(dir: &Path, n: u32, kind: Kind) -> Outcome<Made> {
     let path = dir.join("f");
-    let mut made = of_width(dir, n)?;
+    let mut made = of_kind(dir, n, kind)?;
     let pages = made.filter.data.len() - 65_536;
     made.filter.data[pages + 2 * 4096 + 100] ^= 1;
     made.filter.write(&path)?;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use accepted::{ACCEPTED, Made, key, lattice};
 use filter::{store, with_suffix};
-use gowk::{Error, HashKind, Reader};
+use gowk::{Error, HashKind, Lookup, Reader};
 use rejected::{Base, rejected};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -56,7 +56,7 @@ fn accepted_row(name: &str, what: &str, made: &Made) -> Outcome<String> {
     let mut found = 0;
     for number in 1_000_000..1_010_000 {
         let present = match info.hash {
-            HashKind::Caller => reader.contains_hash(lattice(number)),
+            HashKind::Caller => reader.contains(lattice(number)),
             HashKind::Xxh3 => reader.contains(key(number).as_bytes()),
         };
         found += match present {
@@ -73,13 +73,13 @@ fn accepted_row(name: &str, what: &str, made: &Made) -> Outcome<String> {
     Ok(format!(
         "| {name} | {what} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {found} | {} | {hash} | \
          {journal_hash} |",
+        info.kind.name(),
         info.slots_per_bucket.get(),
         info.base_regions,
         info.generation,
         info.commit,
         info.inserted,
         info.removed,
-        info.unrecorded,
         by_tail.join(" "),
         info.digits,
         info.saturated,

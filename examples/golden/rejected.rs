@@ -1,16 +1,22 @@
 //! Filters that must be refused: good ones with something wrong in them, under right checksums where it would
 //! not be noticed otherwise.
 
+use gowk::Kind;
+
 use crate::Outcome;
-use crate::accepted::{Unclean, closed, fresh_dir, insert, options};
+use crate::accepted::{Unclean, closed, counting, fresh_dir, insert, options};
 use crate::filter::{Filter, IDLE, frames, payload_of, seal_frame, seal_journal, seal_slot};
 
 /// The files that rejected ones are made from.
 pub(crate) struct Base {
-    /// One region of four slots a bucket, 20 keys, some metadata; closed.
+    /// A set: one region of four slots a bucket, 20 keys, some metadata; closed.
     plain: Filter,
+    /// A counting filter, otherwise like it.
+    counting: Filter,
     /// Three commits in the journal, none applied.
     unclean: Filter,
+    /// Three commits to a set in the journal, none applied.
+    unclean_set: Filter,
     /// The same, all applied.
     applied: Filter,
     /// The same filter after its writer closed it.
@@ -26,17 +32,22 @@ pub(crate) struct Base {
 impl Base {
     pub(crate) fn new() -> Outcome<Self> {
         let dir = tempfile::tempdir()?;
-        let path = dir.path().join("plain");
-        let mut writer = options(4).open(&path)?;
-        insert(&mut writer, 0..20)?;
-        writer.metadata_mut()?.set("a", *b"1");
-        writer.metadata_mut()?.set("b", *b"2");
-        writer.commit()?;
-        let plain = closed(writer, &path, "")?.filter;
+        let plain = |name: &str, options: gowk::Options| -> Outcome<Filter> {
+            let path = dir.path().join(name);
+            let mut writer = options.open(&path)?;
+            insert(&mut writer, 0..20)?;
+            writer.metadata_mut()?.set("a", *b"1");
+            writer.metadata_mut()?.set("b", *b"2");
+            writer.commit()?;
+            Ok(closed(writer, &path, "")?.filter)
+        };
+        let counting = plain("counting", counting(4))?;
+        let plain = plain("plain", options(4))?;
         let unclean_dir = fresh_dir(dir.path(), "unclean")?;
-        let unclean = Unclean::new(&unclean_dir)?;
+        let unclean = Unclean::new(&unclean_dir, Kind::Counting)?;
+        let unclean_set = Unclean::new(&fresh_dir(dir.path(), "set")?, Kind::Set)?.unapplied();
         let closed = Filter { journal: None, ..Filter::read(&unclean_dir.join("f"))? };
-        let other = Unclean::new(&fresh_dir(dir.path(), "other")?)?.after[2].clone();
+        let other = Unclean::new(&fresh_dir(dir.path(), "other")?, Kind::Counting)?.after[2].clone();
         let path = dir.path().join("doubled");
         let mut writer = options(4).open(&path)?;
         insert(&mut writer, 0..20)?;
@@ -49,7 +60,8 @@ impl Base {
         let doubled = Filter::read(&path)?;
         drop(writer);
         let applied = unclean.after[2].clone();
-        Ok(Self { plain, unclean: unclean.unapplied(), applied, closed, other, doubled, undoubled })
+        let unclean = unclean.unapplied();
+        Ok(Self { plain, counting, unclean, unclean_set, applied, closed, other, doubled, undoubled })
     }
 
     /// The plain file with both slots changed and sealed again.
@@ -89,7 +101,11 @@ impl Base {
 
     /// The plain file with its first page changed and sealed again.
     fn page(&self, change: impl Fn(&mut [u8])) -> Filter {
-        let mut filter = self.plain.clone();
+        Self::page_of(&self.plain, change)
+    }
+
+    fn page_of(plain: &Filter, change: impl Fn(&mut [u8])) -> Filter {
+        let mut filter = plain.clone();
         let start = filter.data.len() - 65_536;
         let (head, pages) = filter.data.split_at_mut(start);
         change(&mut pages[..4096]);
@@ -104,7 +120,11 @@ impl Base {
 
     /// The unclean file with one frame of its journal changed, and the journal sealed again.
     fn frame(&self, number: usize, change: impl Fn(&mut [u8])) -> Filter {
-        let mut filter = self.unclean.clone();
+        Self::frame_of(&self.unclean, number, change)
+    }
+
+    fn frame_of(unclean: &Filter, number: usize, change: impl Fn(&mut [u8])) -> Filter {
+        let mut filter = unclean.clone();
         let journal = filter.journal_mut();
         let (start, _) = frames(journal)[number];
         change(&mut journal[start..]);
@@ -149,13 +169,17 @@ const FIELDS: &[Field] = &[
     ("canary", "another hash function's canary", "HashMismatch", "hash check value does not match", 80, 8, 1),
     ("seed", "a seed that is not the canary's", "HashMismatch", "hash check value", 64, 8, 77),
     ("growth-2", "an unknown policy", "Field", "field `growth` is 2, not 0 to 1", 108, 4, 2),
-    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 256, 8, 32_768),
-    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 256 + 80, 8, 1),
-    ("universal-too-many", "more universal slots than slots", "Field", "field `entries` is 32788", 232, 8, 32_768),
-    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 512, 4, 49_153),
-    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 512, 4, 19),
-    ("digits-too-many", "more digits than slots", "Field", "field `entries` is 32788", 240, 8, 32_768),
-    ("saturated-too-many", "a saturated group without digits", "Field", "field `saturated groups` is 1, not 0 to 0", 248, 8, 1),
+    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 248, 8, 32_768),
+    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 248 + 80, 8, 1),
+    ("universal-too-many", "more universal slots than slots", "Field", "field `entries` is 32788", 224, 8, 32_768),
+    ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 504, 4, 49_153),
+    ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 504, 4, 19),
+    ("digits-too-many", "more digits than slots", "Field", "field `entries` is 32788", 232, 8, 32_768),
+    ("saturated-too-many", "a saturated group without digits", "Field", "field `saturated groups` is 1, not 0 to 0", 240, 8, 1),
+    ("kind-2", "an unknown kind", "Field", "field `kind` is 2, not 0 to 1", 12, 4, 2),
+    ("kind-all", "the highest kind that a number can say", "Field", "field `kind` is 4294967295, not 0 to 1", 12, 4, u32::MAX as u64),
+    ("set-digits", "digits in the counts of a set", "Field", "field `digits` is 1, not 0 in a set", 232, 8, 1),
+    ("set-removed", "copies removed from a set", "Field", "field `removed` is 1, not 0 in a set", 216, 8, 1),
 ];
 
 pub(crate) type Reject =
@@ -321,6 +345,13 @@ pub(crate) fn rejected() -> Vec<Reject> {
             })
         }
     );
+    open!(
+        "kinds-differ",
+        "a set in one slot, a counting filter in the other",
+        "Field",
+        "field `kind` is",
+        |b| { b.slot(true, |slot| slot[12] = 1) }
+    );
     open!("generations-differ", "two numbers of base regions, each fitting", "Field", "field `n0` is", |b| {
         let doubled = b.regions(2);
         let mut filter = b.slot(true, |_| {});
@@ -362,7 +393,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "entries whose sum wraps",
         "Field",
         "field `entries` is 18446744073709551615",
-        |b| { b.slots(|slot| slot[256..336].fill(0xff)) }
+        |b| { b.slots(|slot| slot[248..328].fill(0xff)) }
     );
     open!(
         "metadata-unordered",
@@ -380,11 +411,11 @@ pub(crate) fn rejected() -> Vec<Reject> {
         b.slots(|slot| slot[4096 + 2] = 1)
     });
     for (name, what, at) in [
-        ("reserved-0", "reserved byte 12", 12usize),
-        ("reserved-1", "reserved byte 516", 516),
-        ("reserved-2", "reserved byte 4095", 4095),
+        ("reserved-0", "reserved byte 508", 508usize),
+        ("reserved-1", "reserved byte 512", 512),
+        ("reserved-1-end", "reserved byte 4095", 4095),
         ("reserved-metadata", "a byte behind the metadata", 4096 + 20),
-        ("reserved-3", "reserved byte 65531", 65_531),
+        ("reserved-2", "reserved byte 65531", 65_531),
     ] {
         add(
             name,
@@ -466,6 +497,16 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "counts",
         "-",
         "-",
+        Box::new(|b| {
+            Base::page_of(&b.counting, |page| page[0..8].copy_from_slice(&0x0400_74f9_u64.to_le_bytes()))
+        }),
+    );
+    add(
+        "set-digit",
+        "a digit in a bucket of a set",
+        "counts",
+        "-",
+        "-",
         Box::new(|b| b.page(|page| page[0..8].copy_from_slice(&0x0400_74f9_u64.to_le_bytes()))),
     );
     add(
@@ -474,7 +515,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "counts",
         "-",
         "-",
-        Box::new(|b| b.slots(|slot| slot[256 + 72] += 1)),
+        Box::new(|b| b.slots(|slot| slot[248 + 72] += 1)),
     );
     // Journals.
     macro_rules! journal {
@@ -640,6 +681,17 @@ pub(crate) fn rejected() -> Vec<Reject> {
             frame[64 + payload - 8 - 8] = 1;
         })
     });
+    journal!(
+        "replay-set-digits",
+        "digits in the counts of a commit to a set",
+        "commits 4 to 4 after it",
+        |b| {
+            Base::frame_of(&b.unclean_set, 2, |frame| {
+                let payload = u32::from_le_bytes([frame[32], frame[33], frame[34], frame[35]]) as usize;
+                frame[64 + payload - 8 - 296 + 24] = 1;
+            })
+        }
+    );
     journal!("replay-metadata", "metadata that is not well formed", "commits 3 to 4 after it", |b| {
         b.frame(1, |frame| {
             let payload = u32::from_le_bytes([frame[32], frame[33], frame[34], frame[35]]) as usize;

@@ -12,7 +12,7 @@
 use std::fs;
 use std::ops::Range;
 
-use gowk::{Error, Reader};
+use gowk::{Error, Lookup, Reader};
 use gowk_fuzz::{Filter, Input, UNAPPLIED, folder, golden, key};
 use libfuzzer_sys::fuzz_target;
 

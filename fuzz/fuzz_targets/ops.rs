@@ -1,4 +1,4 @@
-//! Random operations on one filter, against a model.
+//! Random operations on one filter of either kind, against a model.
 //!
 //! Invariants checked, after any operations with any crashes between them:
 //!
@@ -6,8 +6,10 @@
 //!    counts are never too low.
 //! 2. A commit is whole: after a crash the filter has the last commit's counters and metadata.
 //! 3. A rollback, a crash or a dropped writer leaves no trace of the open transaction.
-//! 4. What is in the model can be removed, unless some insert stored nothing; then removal is refused.
-//! 5. Verification finds nothing; doublings keep all of this.
+//! 4. In a counting filter, what is in the model can be removed. A set refuses removals, and stays as it is.
+//! 5. No key of the model is ever told to be new, `len` counts exactly what was stored, and closing tells of changes not
+//!    committed exactly where there are some.
+//! 6. Verification finds nothing; doublings keep all of this.
 //!
 //! A crash is a copy of all files, taken while the writer has them: what a process that is killed leaves, with the
 //! locks freed. The writer is dropped then, and the copy goes on.
@@ -20,7 +22,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use gowk::{Error, GrowthRefusal, HashKind, KeyHash, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{
+    Batches, Error, GrowthRefusal, HashKind, KeyHash, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer,
+};
 use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -32,11 +36,12 @@ const MOST_GENERATIONS: u32 = 3;
 const MOST_INSERTS: usize = 12_000;
 
 /// What a filter must hold.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    /// Copies of each key.
+    /// Copies of each key; in a set 1 of each, also where the key was found by the entry of another one.
     keys: BTreeMap<u32, u32>,
-    unrecorded: u64,
+    inserted: u64,
+    removed: u64,
     generation: u32,
     metadata: Option<Vec<u8>>,
 }
@@ -44,11 +49,14 @@ struct Model {
 struct Run {
     dir: TempDir,
     options: Options,
-    kind: HashKind,
+    hash: HashKind,
+    kind: Kind,
     writer: Option<Writer>,
     reader: Option<Reader>,
     committed: Option<Model>,
     open: Model,
+    /// Whether a rollback has given the filter up before its first commit.
+    given_up: bool,
     /// Crowded filters take long to say so.
     inserts_left: usize,
 }
@@ -57,18 +65,21 @@ impl Run {
     fn new(input: &mut Input<'_>) -> Self {
         let shape = input.u8();
         let slots = SlotsPerBucket::ALL[usize::from(shape) % 6];
-        let kind = if (shape / 6).is_multiple_of(2) { HashKind::Xxh3 } else { HashKind::Caller };
+        let hash = if (shape / 6).is_multiple_of(2) { HashKind::Xxh3 } else { HashKind::Caller };
+        let kind = if (shape / 12).is_multiple_of(2) { Kind::Counting } else { Kind::Set };
         let max_kicks = [2000, 0, 3, 50][usize::from(input.u8()) % 4];
-        let options = Options::new().capacity(1).slots_per_bucket(slots).seed(shape.into()).hash(kind);
-        let options = options.max_kicks(max_kicks).void_growth(true);
+        let options = Options::new().capacity(1).slots_per_bucket(slots).seed(shape.into()).hash(hash);
+        let options = options.kind(kind).max_kicks(max_kicks).void_growth(true);
         let mut run = Self {
             dir: folder(),
             options,
+            hash,
             kind,
             writer: None,
             reader: None,
             committed: None,
             open: Model::default(),
+            given_up: false,
             inserts_left: MOST_INSERTS,
         };
         run.open_writer();
@@ -80,6 +91,7 @@ impl Run {
     }
 
     fn open_writer(&mut self) {
+        self.given_up = false;
         self.open = self.committed.clone().unwrap_or_default();
         self.writer = Some(self.options.open(self.path()).expect("a filter of ours"));
         self.check_writer();
@@ -91,59 +103,89 @@ impl Run {
 
     /// Few buckets and tags for hashes, so that keys meet.
     fn hash(&mut self, key: u32) -> KeyHash {
-        match self.kind {
+        match self.hash {
             HashKind::Xxh3 => self.writer().hash(&key.to_le_bytes()).expect("a filter that hashes"),
             HashKind::Caller => caller_hash(key),
         }
     }
 
-    fn insert(&mut self, key: u32, unique: bool) {
+    fn insert(&mut self, key: u32) {
         let hash = self.hash(key);
-        let outcome = if unique {
-            self.writer().insert_unique_hash(hash)
-        } else {
-            self.writer().insert_hash(hash).map(|()| true)
-        };
-        match outcome {
-            Ok(true) => *self.open.keys.entry(key).or_default() += 1,
-            Ok(false) => {
-                self.open.unrecorded += 1;
-                self.open.keys.entry(key).or_default();
-            }
+        match self.writer().insert(hash) {
+            Ok(new) => self.inserted(key, new),
             Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Inserts many; the filter may double by itself, but not for ever.
-    fn insert_all(&mut self, keys: impl Iterator<Item = u32>, unique: bool) {
+    /// The key was inserted, and told to be new or not.
+    fn inserted(&mut self, key: u32, new: bool) {
+        let copies = self.open.keys.entry(key).or_default();
+        assert!(*copies == 0 || !new, "{key} was told to be new, and was there");
+        match self.kind {
+            Kind::Counting => {
+                *copies += 1;
+                self.open.inserted += 1;
+            }
+            _ => {
+                *copies = 1;
+                self.open.inserted += u64::from(new);
+            }
+        }
+    }
+
+    /// Whether the filter may take more; it may double by itself, but not for ever.
+    fn takes_more(&mut self) -> bool {
         let info = self.writer().info().expect("open");
-        if info.generation < MOST_GENERATIONS || info.load < 0.7 {
+        info.generation < MOST_GENERATIONS || info.load < 0.7
+    }
+
+    fn insert_all(&mut self, keys: impl Iterator<Item = u32>) {
+        if self.takes_more() {
             for key in keys.take(self.inserts_left) {
-                self.insert(key, unique);
+                self.insert(key);
                 self.inserts_left -= 1;
             }
             self.open.generation = self.writer().info().expect("open").generation;
         }
     }
 
+    fn insert_batch(&mut self, keys: impl Iterator<Item = u32>) {
+        if self.takes_more() {
+            let keys: Vec<u32> = keys.take(self.inserts_left).collect();
+            self.inserts_left -= keys.len();
+            let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hash(*key)).collect();
+            let inserted = self.writer().insert_batch(&hashes).expect("intact");
+            assert_eq!((inserted.len(), inserted.mask().len()), (keys.len(), keys.len()));
+            let mut refused = inserted.refused().iter().map(|(index, _)| *index).peekable();
+            for (index, key) in keys.iter().enumerate() {
+                if refused.next_if_eq(&index).is_none() {
+                    self.inserted(*key, inserted.is_new(index));
+                }
+            }
+            self.open.generation = self.writer().info().expect("open").generation;
+        }
+    }
+
     fn remove(&mut self, choice: u16) {
-        let stored = |(key, copies): (&u32, &u32)| (*copies > 0).then_some(*key);
         let keys = &self.open.keys;
-        let after = keys.range(u32::from(choice)..).find_map(stored);
-        let Some(key) = after.or_else(|| keys.iter().find_map(stored)) else { return };
+        let key = keys.range(u32::from(choice)..).next().or_else(|| keys.iter().next());
+        let Some(key) = key.map(|(key, _)| *key) else { return };
         let hash = self.hash(key);
-        let unrecorded = self.open.unrecorded;
-        match self.writer().remove_hash(hash) {
+        match self.writer().remove(hash) {
             Ok(removed) => {
-                assert!(removed && unrecorded == 0, "a stored key was not there to remove");
+                assert!(removed && self.kind == Kind::Counting, "a stored key was not there to remove");
+                self.open.removed += 1;
                 let copies = self.open.keys.entry(key).or_default();
                 *copies -= 1;
                 if *copies == 0 {
                     self.open.keys.remove(&key);
                 }
             }
-            Err(Error::UnsafeRemove { unrecorded: found, .. }) => assert_eq!(found, unrecorded),
+            Err(Error::Kind { .. }) => {
+                assert_eq!(self.kind, Kind::Set);
+                assert!(self.writer().contains(hash).expect("intact"), "a refused removal removed {key}");
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -162,6 +204,7 @@ impl Run {
 
     fn rollback(&mut self) {
         self.writer().rollback().expect("nothing fails");
+        self.given_up = self.committed.is_none();
         self.open = self.committed.clone().unwrap_or_default();
         self.check_writer();
     }
@@ -170,7 +213,15 @@ impl Run {
     fn reopen(&mut self, closed: bool) {
         let writer = self.writer.take().expect("there is always a writer between operations");
         if closed {
-            writer.close().expect("nothing fails");
+            let changed = match &self.committed {
+                Some(committed) => self.open != *committed,
+                None => self.open != Model::default() || !self.given_up,
+            };
+            match writer.close() {
+                Ok(()) => assert!(!changed, "nobody was told that changes are lost"),
+                Err(Error::Uncommitted { .. }) => assert!(changed, "there was nothing to commit"),
+                Err(error) => panic!("{error}"),
+            }
         } else {
             drop(writer);
         }
@@ -207,18 +258,18 @@ impl Run {
         let model = self.open.clone();
         let info = self.writer().info().expect("open");
         assert_eq!(info.generation, model.generation);
-        assert_eq!(info.unrecorded, model.unrecorded);
-        assert_eq!(
-            info.inserted - info.removed,
-            model.keys.values().map(|copies| u64::from(*copies)).sum::<u64>()
-        );
+        assert_eq!((info.inserted, info.removed), (model.inserted, model.removed));
+        assert_eq!(info.copies, model.inserted - model.removed);
+        if self.kind == Kind::Counting {
+            assert_eq!(info.copies, model.keys.values().map(|copies| u64::from(*copies)).sum::<u64>());
+        }
         let metadata = self.writer().metadata().expect("open");
         assert_eq!(metadata.get("m"), model.metadata.as_deref());
         for (key, copies) in &model.keys {
             let hash = self.hash(*key);
-            assert!(self.writer().contains_hash(hash).expect("intact"), "the writer lost {key}");
+            assert!(self.writer().contains(hash).expect("intact"), "the writer lost {key}");
             let least = *copies.min(&info.slots_per_bucket.highest_count());
-            assert!(self.writer().count_hash(hash).expect("intact") >= least, "copies of {key}");
+            assert!(self.writer().count(hash).expect("intact") >= least, "copies of {key}");
         }
     }
 
@@ -231,16 +282,17 @@ impl Run {
         let fresh = Reader::open(self.path()).expect("a filter of ours");
         for reader in [self.reader.get_or_insert_with(|| fresh.clone()), &fresh] {
             let info = reader.info().expect("intact");
-            assert_eq!((info.generation, info.unrecorded), (model.generation, model.unrecorded));
+            assert_eq!((info.generation, info.kind), (model.generation, self.kind));
+            assert_eq!((info.inserted, info.removed), (model.inserted, model.removed));
             assert_eq!(reader.metadata().expect("intact").get("m"), model.metadata.as_deref());
             for (key, copies) in &model.keys {
-                let hash = match self.kind {
+                let hash = match self.hash {
                     HashKind::Xxh3 => reader.hash(&key.to_le_bytes()).expect("a filter that hashes"),
                     HashKind::Caller => caller_hash(*key),
                 };
-                assert!(reader.contains_hash(hash).expect("intact"), "a reader lost {key}");
+                assert!(reader.contains(hash).expect("intact"), "a reader lost {key}");
                 let least = *copies.min(&info.slots_per_bucket.highest_count());
-                assert!(reader.count_hash(hash).expect("intact") >= least, "copies of {key}");
+                assert!(reader.count(hash).expect("intact") >= least, "copies of {key}");
             }
         }
         let report = fresh.verify(&mut |_, _| {}).expect("intact");
@@ -267,23 +319,25 @@ fuzz_target!(|bytes: &[u8]| {
         match input.u8() % 16 {
             0..=2 => {
                 let key = input.u32();
-                run.insert_all([key].into_iter(), false);
+                run.insert_all([key].into_iter());
             }
+            // Many keys at once, some of them twice.
             3 => {
-                let key = input.u32();
-                run.insert_all([key].into_iter(), true);
+                let (first, step, count) = (input.u32(), u32::from(input.u8()), u32::from(input.u8()));
+                let keys = (0..4 * count).map(|i| first.wrapping_add((i % 500).wrapping_mul(step)));
+                run.insert_batch(keys);
             }
             // Many keys, close to each other.
             4 => {
                 let (first, step, count) = (input.u32(), u32::from(input.u8()), u32::from(input.u8()));
                 let keys = (0..4 * count).map(|i| first.wrapping_add(i.wrapping_mul(step)));
-                run.insert_all(keys, false);
+                run.insert_all(keys);
             }
             // One key again and again, up to more copies than two slots a bucket can count.
             5 => {
                 let (key, count) =
                     (input.u32(), [input.u16() % 20, input.u16() % 1500][usize::from(input.u8()) % 2]);
-                run.insert_all((0..count).map(|_| key), false);
+                run.insert_all((0..count).map(|_| key));
             }
             6 | 7 => {
                 let choice = input.u16();

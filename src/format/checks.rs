@@ -252,7 +252,7 @@ impl<'a> Sealed<'a> {
             let raw = &self.raw;
             let rests = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
             let [before, after] = rests.map(|range| self.bytes.get(range).unwrap_or_default());
-            let reserved: [&[u8]; 3] = [&raw.reserved_1, before, after];
+            let reserved: [&[u8]; 3] = [&raw.reserved_0, before, after];
             // One `or` over all bytes is many times faster than a search, and each opening does this twice.
             let any = |bytes: &&&[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
             let wrong = reserved.iter().filter(any);

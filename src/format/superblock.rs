@@ -135,7 +135,7 @@ pub(super) struct RawSuperblock {
     pub(super) salt: U64,
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
-    pub(super) reserved_1: [u8; 4],
+    pub(super) reserved_0: [u8; 4],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 512);
@@ -202,7 +202,7 @@ impl Superblock {
             salt: self.salt.into(),
             counts: self.counts.into(),
             metadata_length: (metadata.len() as u32).into(),
-            reserved_1: [0; 4],
+            reserved_0: [0; 4],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

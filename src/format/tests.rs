@@ -14,7 +14,7 @@ use super::layout::{KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, 
 use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
+    BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
     RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
 };
 use crate::error::{Error, Result};
@@ -164,7 +164,6 @@ pub(crate) fn counts() -> Counts {
     let mut counts = Counts {
         inserted: 0x0101_0203,
         removed: 0x0201_0203,
-        unrecorded: 0x0301_0203,
         universal: 12,
         digits: 0x0401,
         saturated: 0x0151,
@@ -179,12 +178,11 @@ pub(crate) fn counts() -> Counts {
 /// By the table of 5.2, independent of `RawCounts`.
 pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
     let rows = parts("5.2", 1, &[]);
-    let mut bytes = vec![0; 304];
+    let mut bytes = vec![0; 296];
     for Part { offset, size, field } in rows {
         let value: Vec<u64> = match field.as_str() {
             "inserted" => vec![counts.inserted],
             "removed" => vec![counts.removed],
-            "unrecorded" => vec![counts.unrecorded],
             "digits" => vec![counts.digits],
             "saturated" => vec![counts.saturated],
             "universal" => vec![counts.universal],
@@ -206,6 +204,7 @@ pub(crate) fn superblock() -> Superblock {
         id: 0x4001,
         identity: Identity {
             uuid: *b"sixteen bytes...",
+            kind: Kind::Counting,
             hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
             geometry: Geometry::new(SlotsPerBucket::Four, 3, 2, Shard { of: 7, number: 5 }).unwrap(),
         },
@@ -302,6 +301,8 @@ fn the_constants_are_those_of_the_table() {
         ("format minor", number(VERSION.1.into())),
         ("hash id caller", hash_id(HashKind::Caller)),
         ("hash id XXH3-128", hash_id(HashKind::Xxh3)),
+        ("kind set", number(kind_id(Kind::Set).into())),
+        ("kind counting", number(kind_id(Kind::Counting).into())),
         ("growth never", growth(Growth::Never)),
         ("growth auto", growth(Growth::Auto)),
         ("magic", hex(&MAGIC)),
@@ -391,6 +392,7 @@ fn a_superblock_is_encoded_as_the_table_says() {
         "magic" => MAGIC.to_vec(),
         "major" => VERSION.0.to_le_bytes().to_vec(),
         "minor" => VERSION.1.to_le_bytes().to_vec(),
+        "kind" => u32s(1),
         "id" => u64s(superblock.id),
         "uuid" => superblock.identity.uuid.to_vec(),
         "seed" => u64s(superblock.identity.hasher.seed),
@@ -615,6 +617,9 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     let growth: Vec<String> =
         growth.map(|(words, growth)| format!("{} {words}", growth_id(growth))).collect();
     assert!(says(&format!("| growth | u32: {} |", growth.join(", "))));
+    let kinds = ["a set", "a counting filter"].into_iter().zip(Kind::ALL);
+    let kinds: Vec<String> = kinds.map(|(words, kind)| format!("{} {words}", kind_id(kind))).collect();
+    assert!(says(&format!("| kind | u32: {} (4.4) |", kinds.join(", "))));
     assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
     let empty = 0;
     assert!(with_width!(SlotsPerBucket::Four, W => Slot::<W>::new(empty).is_empty()));
@@ -623,6 +628,12 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     assert!(says(&format!(
         "| region | {REGION} bytes, {PAGES_PER_REGION} pages, {BUCKETS_PER_REGION} buckets: "
     )));
+}
+
+fn kind_id(kind: Kind) -> u32 {
+    let mut superblock = superblock();
+    superblock.identity.kind = kind;
+    RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap().0.kind.get()
 }
 
 fn growth_id(growth: Growth) -> u32 {
@@ -1021,10 +1032,14 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         assert_eq!((found.newest, found.slot, found.other_damaged), (next.clone(), slot, false));
     }
     type Change = fn(&mut Superblock);
-    let others: [(&str, Change); 9] = [
+    let others: [(&str, Change); 10] = [
         ("uuid", |other| other.identity.uuid[15] ^= 1),
         ("seed", |other| other.identity.hasher = KeyHasher::new(HashKind::Xxh3, 1)),
         ("hash id", |other| other.identity.hasher.kind = HashKind::Caller),
+        ("kind", |other| {
+            other.identity.kind = Kind::Set;
+            (other.counts.removed, other.counts.digits, other.counts.saturated) = (0, 0, 0);
+        }),
         ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
         ("n0", |other| other.identity.geometry.base_regions = 4),
         ("g", |other| other.identity.geometry.generation = 1),
@@ -1038,6 +1053,25 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         assert_eq!(field_of(check([&other, &next].map(bytes), length)), name);
         assert_eq!(field_of(check([&next, &other].map(bytes), length)), name);
     }
+}
+
+#[test]
+fn a_kind_that_is_not_known_is_refused_and_a_set_holds_no_copies() {
+    let with = |kind: u32, change: &dyn Fn(&mut Counts)| {
+        let mut superblock = superblock();
+        change(&mut superblock.counts);
+        check_changed(&superblock, |slot| slot[12..16].copy_from_slice(&kind.to_le_bytes()))
+    };
+    let no_copies = |counts: &mut Counts| (counts.removed, counts.digits, counts.saturated) = (0, 0, 0);
+    assert_eq!(with(0, &no_copies).unwrap().newest.identity.kind, Kind::Set);
+    assert_eq!(with(1, &|_| {}).unwrap().newest.identity.kind, Kind::Counting);
+    assert_eq!(with(1, &no_copies).unwrap().newest.identity.kind, Kind::Counting);
+    for kind in [2, 3, 256, 1 << 31, u32::MAX] {
+        assert_eq!(field_of(with(kind, &no_copies)), "kind");
+    }
+    assert_eq!(field_of(with(0, &|counts| (counts.removed, counts.saturated) = (0, 0))), "digits");
+    assert_eq!(field_of(with(0, &|counts| (counts.digits, counts.saturated) = (0, 0))), "removed");
+    assert!(says("in a set, `removed`, `digits` and `saturated` are 0"));
 }
 
 /// The regions of all shards together are no more than the format has, at opening and when a filter doubles.

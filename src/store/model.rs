@@ -29,9 +29,9 @@ use std::time::Duration;
 use super::files::{Name, incoming};
 use super::storage::watched::{Verdict, Watched};
 use super::{Change, Store};
-use crate::Options;
 use crate::disk::{Disk, SystemDisk};
 use crate::store::Vacuum;
+use crate::{Change as _, Options};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
@@ -685,11 +685,11 @@ fn the_real_code_takes_the_steps_of_the_programs() {
     let store = Store::create(dir.path().join("s"), 1, &Options::new()).unwrap();
     for _ in 0..2 {
         let mut update = store.update().unwrap();
-        update.insert_batch(&[b"a"]).unwrap();
+        update.insert_batch(&[b"a"]).unwrap().complete().unwrap();
         update.commit("insert", None).unwrap();
     }
     let mut update = store.update().unwrap();
-    update.insert_batch(&[b"b"]).unwrap();
+    update.insert_batch(&[b"b"]).unwrap().complete().unwrap();
     let (base, sealed) = (update.base().number, update.seal().unwrap());
     let left = Name { base: 1, uuid: [1; 16] };
     std::fs::write(store.path_of(&incoming(&left.draft())), b"left by a dead committer").unwrap();

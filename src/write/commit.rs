@@ -34,6 +34,8 @@ pub(super) struct WriterState {
     pub(super) journal: Option<Journal>,
     /// `None` for a draft, which nobody else can open.
     pub(super) lock: Option<Held>,
+    /// Whether a rollback has given the filter up before its first commit.
+    pub(super) given_up: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,12 +87,13 @@ pub(super) fn journal_of(published: &PublishedFile) -> Result<Journal> {
 }
 
 impl WriterState {
-    /// Whether a commit would change anything.
+    /// Whether there is something to commit that no rollback has given up.
     pub(super) fn is_changed(&self) -> bool {
         let Transaction { work, metadata, .. } = &self.transaction;
         let in_file = match work {
             Work::Published(_, pending) => !pending.is_empty(),
-            Work::Unpublished(..) => true,
+            // A new filter, or one that has doubled.
+            Work::Unpublished(file, _) => !self.given_up || file.identity != self.committed.identity,
         };
         in_file || self.transaction.counts() != self.committed.counts || *metadata != self.committed.metadata
     }
@@ -241,6 +244,7 @@ impl WriterState {
         match journal.and_then(|journal| Ok((journal, file.into_published(superblock).map_err(&after)?))) {
             Ok((journal, published)) => {
                 self.committed = next;
+                self.given_up = false;
                 self.journal = Some(journal);
                 self.transaction.work = Work::Published(Box::new(published), Pending::default());
                 (Some(self), Ok(()))
@@ -292,6 +296,7 @@ impl WriterState {
                 Work::Unpublished(Box::new(file), None)
             }
         };
+        self.given_up = matches!(work, Work::Unpublished(..));
         self.transaction = Transaction::new(work, counts, metadata);
         Ok(self)
     }

@@ -84,7 +84,7 @@ impl Writer {
         let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
         let work = Work::Published(Box::new(published), Pending::default());
         let transaction = Transaction::new(work, counts, metadata);
-        let open = WriterState { transaction, committed, policy, journal, lock: Some(lock) };
+        let open = WriterState { transaction, committed, policy, journal, lock: Some(lock), given_up: false };
         Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
     }
 
@@ -125,7 +125,8 @@ impl Writer {
         let committed =
             Committed { commit: 0, counts: Counts::default(), metadata: metadata.clone(), identity };
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
-        let open = WriterState { transaction, committed, policy, journal: None, lock: Some(lock) };
+        let open =
+            WriterState { transaction, committed, policy, journal: None, lock: Some(lock), given_up: false };
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() })
     }
 

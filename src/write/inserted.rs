@@ -6,7 +6,29 @@ use crate::error::Error;
 
 /// What became of keys that were inserted together: which of them are new, and which found no room.
 ///
-/// Takes one bit a key. The same is returned for slices, iterators, filters and stores.
+/// Takes one bit a key. The same is returned for slices, iterators, filters and stores. Who does not look at it is warned:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # fn main() {}
+/// use gowk::Batches;
+///
+/// fn insert(writer: &mut gowk::Writer) -> gowk::Result<()> {
+///     writer.insert_batch(&["a", "b"])?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```
+/// #![deny(unused_must_use)]
+/// # fn main() {}
+/// use gowk::Batches;
+///
+/// fn insert(writer: &mut gowk::Writer) -> gowk::Result<()> {
+///     writer.insert_batch(&["a", "b"])?.complete()?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Default)]
 #[must_use = "some keys may have been refused for want of room: see `refused` or `complete`"]
 pub struct Inserted {

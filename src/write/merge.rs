@@ -5,7 +5,7 @@ use super::doubling::{count_region, split};
 use super::target::Target;
 use super::writer::Writer;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
+    BUCKETS_PER_REGION, Counts, HashKind, Kind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
@@ -85,7 +85,12 @@ impl Writer {
             match merged {
                 Ok(Merged::Whole(whole)) => {
                     let (file, found, stored) = *whole;
-                    self.go_on_in(file, &found, stored);
+                    // A void entry is stored on both sides of a split, and stands for its copies once.
+                    let inserted = match ours.kind {
+                        Kind::Set => stored.min(theirs.counts.copies()),
+                        Kind::Counting => theirs.counts.copies(),
+                    };
+                    self.go_on_in(file, &found, inserted);
                     return Ok(Ok(()));
                 }
                 Ok(Merged::NoRoom(region)) => crowded = Some(region),
@@ -127,11 +132,11 @@ impl Writer {
     }
 
     /// The transaction goes on in the merged file.
-    fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, stored: u64) {
+    fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, inserted: u64) {
         if let Some(mut open) = self.open.take() {
             let mut counts = open.transaction.counts().totals();
             counts.add_found(found);
-            counts.inserted = counts.inserted.saturating_add(stored);
+            counts.inserted = counts.inserted.saturating_add(inserted);
             open.transaction = open.transaction.moved_to(file, counts);
             self.open = Some(open);
         }

@@ -200,6 +200,7 @@ mod tests {
     use crate::cuckoo::{Four, SlotsPerBucket};
     use crate::format::PAGE;
     use crate::options::Options;
+    use crate::write::Change;
     use crate::write::transaction::Work;
     use std::collections::BTreeMap;
     use std::os::unix::fs::FileExt;
@@ -209,7 +210,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().capacity(400_000).slots_per_bucket(SlotsPerBucket::Four).seed(1);
         let mut writer = options.create(dir.path().join("f")).unwrap();
-        assert_eq!(writer.insert_all((0..100_000_u64).map(u64::to_le_bytes)).unwrap().stored, 100_000);
+        writer.insert_all((0..100_000_u64).map(u64::to_le_bytes)).unwrap().complete().unwrap();
         writer.commit().unwrap();
         let Work::Published(published, pending) = &mut writer.state_mut().unwrap().transaction.work else {
             panic!("a published file")
@@ -295,7 +296,8 @@ mod tests {
         file.write_all_at(b"damage", geometry.data() + 5 * PAGE).unwrap();
         let mut writer = Options::new().open_existing(&path).unwrap();
         // Those that fail are of keys in the damaged page.
-        let inserted = (0..100_000_u64).filter(|key| writer.insert(key.to_le_bytes()).is_ok()).count();
+        let inserted =
+            (0..100_000_u64).filter(|key| writer.insert(key.to_le_bytes()).is_ok_and(|new| new)).count();
         assert!((99_000..100_000).contains(&inserted), "{inserted}");
         let Work::Published(_, pending) = &writer.state().unwrap().transaction.work else {
             panic!("a published file")

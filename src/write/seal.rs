@@ -55,7 +55,7 @@ impl Writer {
             metadata: Metadata::default(),
             identity: *transaction.work.identity(),
         };
-        let open = WriterState { transaction, committed, policy, journal: None, lock: None };
+        let open = WriterState { transaction, committed, policy, journal: None, lock: None, given_up: false };
         Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
     }
 

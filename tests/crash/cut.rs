@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use gowk::Options;
+use gowk::{Lookup, Options};
 
 use crate::history::{Event, FILTER, History, InUse, SECTOR, is_temporary};
 use crate::image::{Fate, Fill, Image, Tear};

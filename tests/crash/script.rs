@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gowk::{Options, SlotsPerBucket, Writer};
+use gowk::{Error, Kind, Options, SlotsPerBucket, Writer};
 
 use crate::history::{Event, FILTER, History, InUse, JOURNAL, Naming};
 use crate::image::Image;
@@ -14,8 +14,7 @@ use crate::state::{Contents, Opening, State, key, look, open_and_look};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
     Insert(u64),
-    /// Finds the key and stores nothing.
-    Again(u64),
+    /// Of a set nothing can be removed: there the key with the number 10 higher is inserted.
     Remove(u64),
     Set(&'static str, &'static [u8]),
     Unset(&'static str),
@@ -60,6 +59,7 @@ pub(crate) enum Start {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     pub(crate) start: Start,
     pub(crate) capacity: u64,
     pub(crate) limits: Limits,
@@ -73,14 +73,15 @@ const STALE: (&str, u64) = ("f.gowk-gowk-new-00000000000000ab", 0xab);
 const SEED: u64 = 1;
 const OTHER_SEED: u64 = 2;
 
-fn options(capacity: u64) -> Options {
-    Options::new().capacity(capacity).slots_per_bucket(SlotsPerBucket::Two).seed(SEED)
+fn options(kind: Kind, capacity: u64) -> Options {
+    Options::new().kind(kind).capacity(capacity).slots_per_bucket(SlotsPerBucket::Two).seed(SEED)
 }
 
 /// A script under way.
 pub(crate) struct Run {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) path: PathBuf,
+    kind: Kind,
     options: Options,
     pub(crate) writer: Option<Writer>,
     /// All that were or may have become durable, by number.
@@ -92,9 +93,9 @@ pub(crate) struct Run {
 impl Run {
     /// Prepares `dir`, and records what happens from then on.
     pub(crate) fn start(script: &Script, dir: &Path, fault: Option<Fault>) -> Self {
-        let options = options(script.capacity);
+        let options = options(script.kind, script.capacity);
         let path = dir.join(FILTER);
-        let state = prepare(script.start, &options, dir);
+        let state = prepare(script.start, script.kind, &options, dir);
         let mut history = History::of(&Image::read(dir).unwrap(), 0);
         let mut states = vec![state];
         if script.start == Start::Moved {
@@ -103,7 +104,7 @@ impl Run {
         }
         let recorder = Arc::new(Recorder::new(dir, history, script.limits, fault).unwrap());
         let options = options.disk(recorder.clone());
-        Self { recorder, path, options, writer: None, durable: states.len() - 1, states }
+        Self { recorder, path, kind: script.kind, options, writer: None, durable: states.len() - 1, states }
     }
 
     /// The state after the last durable one, if the transaction is to become durable.
@@ -168,7 +169,8 @@ impl Run {
             }
             Step::Replace => {
                 let commit = self.now().filter.as_ref().map_or(0, |filter| filter.commit) + 1;
-                let state = self.begin(Contents { seed: OTHER_SEED, commit, ..Contents::default() });
+                let state =
+                    self.begin(Contents { kind: self.kind, seed: OTHER_SEED, commit, ..Contents::default() });
                 let options = self.options.clone().seed(OTHER_SEED).force(true);
                 self.writer = Some(options.create(&self.path)?);
                 self.acknowledge(state);
@@ -208,10 +210,13 @@ impl Run {
 
     /// Changes the filter in an open transaction; what it would then hold.
     fn edit(&mut self, edits: &[Edit]) -> gowk::Result<Contents> {
-        let mut next = self.now().filter.clone().unwrap_or(Contents { seed: SEED, ..Contents::default() });
-        next.commit += 1;
+        let before = self.now().filter.clone();
+        let new = Contents { kind: self.kind, seed: SEED, ..Contents::default() };
+        let mut next = before.clone().unwrap_or(new);
         let writer = self.writer.as_mut().expect("a script opens a writer before it uses it");
         edits.iter().try_for_each(|edit| apply(*edit, writer, &mut next))?;
+        // A commit without changes has no number.
+        next.commit += u64::from(before.as_ref() != Some(&next));
         let seen = look(writer).unwrap().filter.map(|seen| Contents { commit: next.commit, ..seen });
         assert_eq!(seen.as_ref(), Some(&next), "the writer does not see its own changes");
         Ok(next)
@@ -221,13 +226,16 @@ impl Run {
 fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<()> {
     match edit {
         Edit::Insert(number) => {
-            writer.insert(&key(number))?;
-            *next.copies.entry(number).or_default() += 1;
-            next.inserted += 1;
+            let is_new = !next.copies.contains_key(&number);
+            assert_eq!(writer.insert(&key(number))?, is_new);
+            if is_new || next.kind == Kind::Counting {
+                *next.copies.entry(number).or_default() += 1;
+                next.inserted += 1;
+            }
         }
-        Edit::Again(number) => {
-            assert!(!writer.insert_unique(&key(number))?);
-            next.unrecorded += 1;
+        Edit::Remove(number) if next.kind == Kind::Set => {
+            assert!(matches!(writer.remove(&key(number)), Err(Error::Kind { .. })));
+            apply(Edit::Insert(number + 10), writer, next)?;
         }
         Edit::Remove(number) => {
             assert!(writer.remove(&key(number))?);
@@ -264,14 +272,14 @@ fn moved(now: History) -> History {
 }
 
 /// Makes `dir` what a script starts from, and says what it holds.
-fn prepare(start: Start, options: &Options, dir: &Path) -> State {
+fn prepare(start: Start, kind: Kind, options: &Options, dir: &Path) -> State {
     if start == Start::Nothing {
         return State::default();
     }
     let path = dir.join(FILTER);
     let mut writer = options.create(&path).unwrap();
     let mut edits = vec![Edit::Insert(30), Edit::Insert(31), Edit::Insert(32), Edit::Set("a", b"before")];
-    let mut contents = Contents { seed: SEED, ..Contents::default() };
+    let mut contents = Contents { kind, seed: SEED, ..Contents::default() };
     for round in 0..3 {
         edits.iter().for_each(|edit| apply(*edit, &mut writer, &mut contents).unwrap());
         writer.commit().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gowk::{Error, Info, Metadata, Options, Reader, Writer};
+use gowk::{Error, Info, Kind, Lookup, Metadata, Options, Reader, Writer};
 
 /// Keys that are ever asked for. With two slots a bucket a key is taken for another once in 10^9 lookups, and
 /// the seeds are fixed: among these it never happens.
@@ -22,14 +22,14 @@ pub(crate) struct State {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Contents {
+    pub(crate) kind: Kind,
     pub(crate) seed: u64,
     pub(crate) commit: u64,
     pub(crate) generation: u32,
-    /// How many copies of each key; none are left out.
+    /// How many copies of each key; none are left out. In a set 1 of each.
     pub(crate) copies: BTreeMap<u64, u32>,
     pub(crate) inserted: u64,
     pub(crate) removed: u64,
-    pub(crate) unrecorded: u64,
     pub(crate) metadata: BTreeMap<String, Vec<u8>>,
 }
 
@@ -40,13 +40,13 @@ impl Contents {
             return Err(format!("{} copies counted, but {entries} found", info.copies));
         }
         Ok(Self {
+            kind: info.kind,
             seed: info.seed.get(),
             commit: info.commit,
             generation: info.generation,
             copies,
             inserted: info.inserted,
             removed: info.removed,
-            unrecorded: info.unrecorded,
             metadata: metadata.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
         })
     }

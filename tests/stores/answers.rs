@@ -3,7 +3,7 @@
 //! false positives come at the rate that `info` says.
 
 use gowk::store::{Committed, Store};
-use gowk::{Growth, Options, Reader, SlotsPerBucket};
+use gowk::{Batches, Growth, Lookup, Options, Reader, SlotsPerBucket};
 
 use crate::thorough;
 
@@ -31,15 +31,18 @@ fn a_store_answers_as_one_filter_does() {
     let store = Store::open_with(dir.path().join("s"), &options).unwrap();
     let mut writer = options.create(dir.path().join("f.gowk")).unwrap();
     assert_eq!(writer.info().unwrap().regions, shards * regions);
-    let (mut found, mut also) = (Vec::new(), Vec::new());
     let part = capacity / 5;
     for round in 0..4 {
         // Half of each round's keys are there already.
         let keys = keys(round * part..(round + 1) * part + part / 2);
         let mut update = store.update().unwrap();
-        assert!(update.insert_unique_batch_into(&keys, &mut found).unwrap().is_empty());
+        let inserted = update.insert_batch(&keys).unwrap();
+        assert!(inserted.refused().is_empty());
+        let found = inserted.mask();
         assert!(matches!(update.commit("insert", None).unwrap(), Committed::New(_)));
-        assert!(writer.insert_unique_batch_into(&keys, &mut also).unwrap().is_empty());
+        let inserted = writer.insert_batch(&keys).unwrap();
+        assert!(inserted.refused().is_empty());
+        let also = inserted.mask();
         assert!(found == also, "round {round}");
     }
     writer.commit().unwrap();
@@ -58,23 +61,24 @@ fn a_store_answers_as_one_filter_does() {
     let again = divided.read().unwrap();
     assert_eq!((again.info().files, again.info().entries), (8, info.entries));
     let inserted = 4 * part + part / 2;
-    let absent = capacity * 2;
+    let (absent, mut of_absent) = (capacity * 2, 0);
     for (from, to) in [(0, inserted), (1 << 40, (1 << 40) + absent)] {
         let keys = keys(from..to);
-        reader.contains_batch_into(&keys, &mut found).unwrap();
-        filter.contains_batch_into(&keys, &mut also).unwrap();
+        let found = reader.contains_batch(&keys).unwrap();
+        let also = filter.contains_batch(&keys).unwrap();
         assert!(found == also);
-        joined.contains_batch_into(&keys, &mut also).unwrap();
+        let also = joined.contains_batch(&keys).unwrap();
         assert!(found == also);
-        again.contains_batch_into(&keys, &mut also).unwrap();
+        let also = again.contains_batch(&keys).unwrap();
         assert!(found == also);
         for (key, found) in keys.iter().zip(&found).step_by(997) {
             assert_eq!(reader.contains(key).unwrap(), *found);
             assert_eq!(reader.count(key).unwrap(), filter.count(key).unwrap());
         }
         assert!(from > 0 || found.iter().all(|found| *found));
+        of_absent = found.iter().filter(|found| **found).count();
     }
-    let count = found.iter().filter(|found| **found).count() as f64;
+    let count = of_absent as f64;
     let expected = info.expected_false_positive_rate * absent as f64;
     println!("{count} of {absent} absent keys found, {expected:.1} expected");
     assert!((count - expected).abs() < 5.0 * expected.sqrt() + 5.0);
@@ -95,18 +99,17 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
     };
     let all: Vec<_> = keys(0..300_000).into_iter().filter(chosen).collect();
     let mut update = store.update().unwrap();
-    assert!(update.insert_batch(&all).unwrap().is_empty());
+    assert!(update.insert_batch(&all).unwrap().refused().is_empty());
     assert_eq!(update.touched(), 2);
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();
     let generation = |shard| reader.shard(shard).unwrap().map(|filter| filter.info().unwrap().generation);
     assert!(generation(0) >= Some(2) && generation(1) == Some(0) && generation(2).is_none());
-    let mut found = Vec::new();
-    reader.contains_batch_into(&all, &mut found).unwrap();
+    let found = reader.contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
     let joined = dir.path().join("joined.gowk");
     reader.join_to(&joined, &mut |_, _| {}).unwrap();
-    Reader::open(&joined).unwrap().contains_batch_into(&all, &mut found).unwrap();
+    let found = Reader::open(&joined).unwrap().contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(
         Store::create_from(
@@ -125,15 +128,21 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
 fn copies_are_counted_over_all_shards() {
     let dir = tempfile::tempdir().unwrap();
     let slots = SlotsPerBucket::new(2).unwrap();
-    let options = Options::new().capacity(REGION).slots_per_bucket(slots).seed(7).growth(Growth::Never);
+    let options = Options::new().counting().capacity(REGION).slots_per_bucket(slots).seed(7);
+    let options = options.growth(Growth::Never);
     let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
     let mut update = store.update().unwrap();
     for copies in 0..1200 {
         // The first key comes more often than can be counted.
-        assert!(update.insert_batch(&keys(0..200_u64.saturating_sub(copies).max(1))).unwrap().is_empty());
+        assert!(
+            update
+                .insert_batch(&keys(0..200_u64.saturating_sub(copies).max(1)))
+                .unwrap()
+                .refused()
+                .is_empty()
+        );
     }
-    let mut removed = Vec::new();
-    update.remove_batch_into(&keys(100..150), &mut removed).unwrap();
+    let removed = update.remove_batch(&keys(100..150)).unwrap();
     assert!(removed.iter().all(|removed| *removed));
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();

@@ -24,8 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gowk::Options;
 use gowk::store::{Committed, Error, Result, Store};
+use gowk::{Batches, Options};
 
 use crate::images::{Examiner, STORE, State, continues, key, look};
 use crate::record::{Event, Fault, Recorder};

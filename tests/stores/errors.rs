@@ -6,7 +6,7 @@ use std::fs::{copy, read, remove_file, write};
 use std::path::{Path, PathBuf};
 
 use gowk::store::{Error, Result, Store};
-use gowk::{Growth, HashKind, KeyHash, Options};
+use gowk::{Batches, Growth, HashKind, KeyHash, Lookup, Options};
 
 fn options() -> Options {
     Options::new().capacity(1000).seed(5).false_positive_rate(1e-8)
@@ -21,7 +21,7 @@ fn store(dir: &Path, name: &str, options: &Options) -> Store {
     let store = Store::create(dir.join(name), 2, options).unwrap();
     for round in 0..2 {
         let mut update = store.update().unwrap();
-        update.insert_batch(&keys(round * 50..round * 50 + 50)).unwrap();
+        update.insert_batch(&keys(round * 50..round * 50 + 50)).unwrap().complete().unwrap();
         update.commit("insert", None).unwrap();
     }
     store
@@ -178,7 +178,7 @@ fn what_is_asked_wrongly_is_refused() {
     let [one, two] = ["one", "two"].map(|name| store(dir.path(), name, &options()));
     let seal = |store: &Store| {
         let mut update = store.update().unwrap();
-        update.insert_batch(&keys(200..220)).unwrap();
+        update.insert_batch(&keys(200..220)).unwrap().complete().unwrap();
         update.seal().unwrap()
     };
     let change = |base, sealed| gowk::store::Change { base, operation: "x".to_owned(), token: None, sealed };
@@ -204,26 +204,24 @@ fn stores_keep_to_what_they_were_created_for() {
         .map(|number| KeyHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)))
         .collect();
     let mut update = own.update().unwrap();
-    assert!(update.insert_hash_batch(&hashes).unwrap().is_empty());
+    assert!(update.insert_batch(&hashes).unwrap().refused().is_empty());
     update.commit("insert", None).unwrap();
     let reader = own.read().unwrap();
-    let mut found = Vec::new();
-    reader.contains_hash_batch_into(&hashes, &mut found).unwrap();
+    let found = reader.contains_batch(&hashes).unwrap();
     assert!(found.iter().all(|found| *found));
-    assert!(hashes.iter().all(|hash| reader.count_hash(*hash).unwrap() == 1));
+    assert!(hashes.iter().all(|hash| reader.count(*hash).unwrap() == 1));
 
     // A shard that must not grow refuses keys one by one; the others are taken.
     let own = Store::create(dir.path().join("g"), 2, &options().growth(Growth::Never)).unwrap();
     let all = keys(0..60_000);
     let mut update = own.update().unwrap();
-    let refused = update.insert_batch(&all).unwrap();
+    let refused = update.insert_batch(&all).unwrap().into_refused();
     assert!(refused.len() > 1000 && refused.is_sorted_by_key(|(index, _)| *index));
     assert!(matches!(refused[0].1, gowk::Error::Full { .. }), "{:?}", refused[0].1);
     update.commit("insert", None).unwrap();
     let reader = own.read().unwrap();
     assert_eq!(reader.version().entries(), 60_000 - refused.len() as u64);
-    let mut found = Vec::new();
-    reader.contains_batch_into(&all, &mut found).unwrap();
+    let found = reader.contains_batch(&all).unwrap();
     let absent = found.iter().filter(|found| !**found).count();
     assert!(absent <= refused.len());
 
@@ -231,7 +229,7 @@ fn stores_keep_to_what_they_were_created_for() {
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let mut update = own.update().unwrap().scratch(&scratch);
-    update.insert_unique_batch_into(&keys(0..10), &mut found).unwrap();
+    update.insert_batch(&keys(0..10)).unwrap().complete().unwrap_err();
     assert_eq!(update.touched(), 2);
     assert!(scratch.read_dir().unwrap().count() >= 2);
     drop(update);

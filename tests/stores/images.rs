@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gowk::Options;
 use gowk::store::{Error, Store, Vacuum};
+use gowk::{Batches, Lookup, Options};
 
 use crate::record::{Event, FileId, role};
 
@@ -286,7 +286,8 @@ pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     };
     let mut update = store.update().map_err(failed("update"))?;
     let fresh = [key(1 << 40), key((1 << 40) + 1), key((1 << 40) + 2)];
-    update.insert_batch(&fresh).map_err(failed("insert"))?;
+    let inserted = update.insert_batch(&fresh).map_err(failed("insert"))?;
+    assert!(inserted.refused().is_empty());
     update.commit("insert", None).map_err(failed("commit"))?;
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).map_err(failed("vacuum"))?;
     is_tidy(&store)?;

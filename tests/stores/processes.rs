@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gowk::Options;
 use gowk::store::{Committed, Error, Store, Token, Vacuum};
+use gowk::{Batches, Lookup, Options};
 
 use crate::images::{Random, is_tidy};
 use crate::thorough;
@@ -80,7 +80,7 @@ fn tell(line: &str) {
 
 fn commit(store: &Store, process: u64, number: u64) {
     let mut update = store.update().unwrap();
-    assert!(update.insert_batch(&keys(store, process, number)).unwrap().is_empty());
+    assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
     match update.commit("insert", None) {
         Ok(Committed::New(version)) => tell(&format!("{number} version {}", version.number)),
         Err(error @ Error::Conflict { .. }) => tell(&format!("{number} conflict: {error}")),
@@ -91,12 +91,12 @@ fn commit(store: &Store, process: u64, number: u64) {
 /// As much as can be interrupted.
 fn work(store: &Store, process: u64, number: u64) {
     let mut update = store.update().unwrap();
-    assert!(update.insert_batch(&keys(store, process, number)).unwrap().is_empty());
+    assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
     if number % 5 == 3 {
         // Left to the vacuum.
         drop(update.seal().unwrap());
         update = store.update().unwrap();
-        update.insert_batch(&keys(store, process, number)).unwrap();
+        update.insert_batch(&keys(store, process, number)).unwrap().complete().unwrap();
     }
     update.commit("insert", Some(Token::new("work", number))).unwrap();
     tell(&format!("{number} version"));
@@ -143,8 +143,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
         for (shard, report) in reader.verify(&|_, _| {}).unwrap() {
             assert!(report.unwrap().is_clean(), "version {version}, shard {shard}");
         }
-        let mut found = Vec::new();
-        reader.contains_batch_into(&expected, &mut found).unwrap();
+        let found = reader.contains_batch(&expected).unwrap();
         assert!(found.iter().all(|found| *found), "version {version}");
         assert_eq!(reader.version().entries(), expected.len() as u64, "version {version}");
     }
@@ -176,7 +175,7 @@ fn what_killed_processes_leave_is_whole() {
         next = told.max(next - 1) + 1;
         // Whether it was committed and not told of, or not, the token may be repeated.
         let mut update = store.update().unwrap();
-        update.insert_batch(&keys(&store, 1, next)).unwrap();
+        update.insert_batch(&keys(&store, 1, next)).unwrap().complete().unwrap();
         match update.commit("insert", Some(Token::new("work", next))).unwrap() {
             Committed::New(_) => {}
             Committed::Already(done) => {
@@ -191,8 +190,7 @@ fn what_killed_processes_leave_is_whole() {
             assert!(report.unwrap().is_clean(), "shard {shard}");
         }
         let expected: Vec<_> = (1..next).flat_map(|number| keys(&store, 1, number)).collect();
-        let mut found = Vec::new();
-        reader.contains_batch_into(&expected, &mut found).unwrap();
+        let found = reader.contains_batch(&expected).unwrap();
         assert!(found.iter().all(|found| *found), "{next}");
         assert_eq!(reader.version().entries(), expected.len() as u64, "a token was committed twice");
         if random.below(4) == 0 {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use gowk::Options;
 use gowk::store::{Committed, Error, Store, Token, Vacuum};
+use gowk::{Batches, Lookup, Options};
 
 fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
@@ -18,7 +18,7 @@ fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
 
 fn insert(store: &Store, keys: &[[u8; 8]]) {
     let mut update = store.update().unwrap();
-    assert!(update.insert_batch(keys).unwrap().is_empty());
+    assert!(update.insert_batch(keys).unwrap().refused().is_empty());
     update.commit("insert", None).unwrap();
 }
 
@@ -30,15 +30,14 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     let mut reader = store.read().unwrap();
     let slow = store.read().unwrap();
     let asked = keys(0..1000);
-    let (mut found, mut first) = (Vec::new(), Vec::new());
-    reader.contains_batch_into(&asked, &mut first).unwrap();
+    let first = reader.contains_batch(&asked).unwrap();
     assert_eq!(first.iter().filter(|found| **found).count(), 100);
     for round in 0..50 {
         insert(&store, &keys(100 + round * 5..105 + round * 5));
         let told = store.vacuum(&Vacuum::default().grace(Duration::from_secs(3600))).unwrap();
         assert_eq!((told.version, told.versions, told.files), (None, 0, 0));
         for reader in [&reader, &slow] {
-            reader.contains_batch_into(&asked, &mut found).unwrap();
+            let found = reader.contains_batch(&asked).unwrap();
             assert_eq!(found, first, "round {round}");
         }
     }
@@ -50,10 +49,10 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     assert_eq!((told.version, told.versions), (Some(53), 52));
     assert!(told.files >= 50, "{told:?}");
     // What is open stays.
-    reader.contains_batch_into(&asked, &mut found).unwrap();
+    let found = reader.contains_batch(&asked).unwrap();
     assert_eq!(found, first);
     assert!(half.contains(&asked[0]).unwrap());
-    let error = late.contains_batch_into(&asked, &mut found).unwrap_err();
+    let error = late.contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::Vacuumed { version: 2, .. }), "{error:?}");
     assert!(error.to_string().contains("refresh"), "{error}");
     for key in &asked {
@@ -64,7 +63,7 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     }
     assert!(reader.refresh().unwrap());
     assert!(!reader.refresh().unwrap());
-    reader.contains_batch_into(&asked, &mut found).unwrap();
+    let found = reader.contains_batch(&asked).unwrap();
     assert_eq!(found.iter().filter(|found| **found).count(), 350);
 }
 
@@ -97,13 +96,12 @@ fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
     insert(&store, &keys(10..20));
     let reader = store.read().unwrap();
     let asked = keys(0..20);
-    let mut found = Vec::new();
-    reader.contains_batch_into(&asked, &mut found).unwrap();
+    reader.contains_batch(&asked).unwrap();
     let folder = store.path().join("shards/0000");
     let new = folder.join(reader.version().shards[&0].file_name());
     std::fs::rename(folder.join(old), &new).unwrap();
     std::thread::sleep(Duration::from_millis(1200));
-    reader.contains_batch_into(&asked, &mut found).unwrap();
+    let found = reader.contains_batch(&asked).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(asked.iter().all(|key| reader.contains(key).unwrap()));
     // Whoever opens it now is told.
@@ -126,18 +124,17 @@ fn copies_of_files_are_read_in_their_place() {
     let stays = near.join("stays");
     std::fs::rename(&first, &stays).unwrap();
     let asked = keys(0..100);
-    let mut found = Vec::new();
     // The first shard is read from the copy, the second from the store.
     let reader = store.clone().copies(&near).read().unwrap();
-    reader.contains_batch_into(&asked, &mut found).unwrap();
+    let found = reader.contains_batch(&asked).unwrap();
     assert!(found.iter().all(|found| *found));
     assert_eq!(reader.shard(0).unwrap().unwrap().path(), copy);
     assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
-    let error = store.read().unwrap().contains_batch_into(&asked, &mut found).unwrap_err();
+    let error = store.read().unwrap().contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
     // Working copies are made of copies, too.
     let mut update = store.clone().copies(&near).update().unwrap();
-    update.insert_unique_batch_into(&keys(0..110), &mut found).unwrap();
+    let found = update.insert_batch(&keys(0..110)).unwrap().mask();
     assert_eq!(found.iter().filter(|new| **new).count(), 10);
     // A copy of another file is refused, even if the store's own is right.
     std::fs::rename(&stays, &first).unwrap();
@@ -151,7 +148,7 @@ fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
     let mut update = store.update().unwrap();
-    assert!(update.insert_batch(&keys(0..10)).unwrap().is_empty());
+    assert!(update.insert_batch(&keys(0..10)).unwrap().refused().is_empty());
     store.update().unwrap().commit("nothing", Some(Token::new("other", 1))).unwrap();
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     let error = update.commit("insert", None).unwrap_err();
@@ -164,7 +161,7 @@ fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
     let store = store(&dir, 4);
     let token = |number: u64, keys: &[[u8; 8]]| {
         let mut update = store.update_of(store.before("crawl", number).unwrap());
-        update.insert_batch(keys).unwrap();
+        update.insert_batch(keys).unwrap().complete().unwrap();
         update.commit("dedup", Some(Token::new("crawl", number))).unwrap()
     };
     assert_eq!(store.before("crawl", 1).unwrap().number, 1);
@@ -213,7 +210,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     let (one, two) = (of(0), of(1));
     let update = |keys: &[[u8; 8]]| {
         let mut update = store.update().unwrap();
-        update.insert_batch(keys).unwrap();
+        update.insert_batch(keys).unwrap().complete().unwrap();
         update
     };
     let (first, other, same) = (update(&one[..5]), update(&two[..5]), update(&one[5..6]));
@@ -227,8 +224,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert!(!reader.contains(&one[5]).unwrap());
     // Removal, and an update without anything.
     let mut update = store.update().unwrap();
-    let mut removed = Vec::new();
-    update.remove_batch_into(&[one[0], one[7], two[0]], &mut removed).unwrap();
+    let removed = update.remove_batch(&[one[0], one[7], two[0]]).unwrap();
     assert_eq!(removed, [true, false, true]);
     update.commit("remove", None).unwrap();
     assert_eq!(store.newest().unwrap().entries(), 8);
@@ -236,7 +232,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     // An update whose base was vacuumed away.
     let stale = {
         let mut update = store.update().unwrap();
-        update.insert_batch(&two[7..8]).unwrap();
+        update.insert_batch(&two[7..8]).unwrap().complete().unwrap();
         update.seal().unwrap()
     };
     let base = stale[0].base();

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use gowk::KeyHash;
+use gowk::{KeyHash, Kind};
 
 /// Where the golden files are.
 pub(crate) fn folder() -> PathBuf {
@@ -21,13 +21,13 @@ pub(crate) const ABSENT: std::ops::Range<u64> = 1_000_000..1_010_000;
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) name: String,
+    pub(crate) kind: Kind,
     pub(crate) slots_per_bucket: u32,
     pub(crate) base_regions: u64,
     pub(crate) generation: u32,
     pub(crate) commit: u64,
     pub(crate) inserted: u64,
     pub(crate) removed: u64,
-    pub(crate) unrecorded: u64,
     pub(crate) entries_by_tail: Vec<u64>,
     pub(crate) digits: u64,
     pub(crate) saturated: u64,
@@ -92,13 +92,13 @@ pub(crate) fn accepted() -> Vec<Accepted> {
         };
         Accepted {
             name: row[0].clone(),
-            slots_per_bucket: number(2) as u32,
-            base_regions: number(3),
-            generation: number(4) as u32,
-            commit: number(5),
-            inserted: number(6),
-            removed: number(7),
-            unrecorded: number(8),
+            kind: Kind::from_name(&row[2]).unwrap(),
+            slots_per_bucket: number(3) as u32,
+            base_regions: number(4),
+            generation: number(5) as u32,
+            commit: number(6),
+            inserted: number(7),
+            removed: number(8),
             entries_by_tail: words(&row[9]).into_iter().map(|word| word.parse().unwrap()).collect(),
             digits: number(10),
             saturated: number(11),

@@ -230,7 +230,7 @@ fn frames_lie_as_the_tables_say() {
         let last = order == 1;
         let rows = parts("6.3", 1, &[("count", 3)]);
         let record: usize = rows.iter().map(|row| row.size).sum();
-        let end = if last { 312 + 16 } else { 0 };
+        let end = if last { 304 + 16 } else { 0 };
         let payload = record + end;
         let crc = frame[60..64].to_vec();
         assert_parts(&frame[..FRAME_HEADER], &parts("6.3", 0, &[]), |field| match field {
@@ -504,11 +504,11 @@ fn a_frame_that_breaks_any_single_rule_does_not_count() {
         ("indices out of order", |_, payload| payload.swap(16, 18)),
         ("an index beyond the page", |_, payload| payload[21] = 2),
         ("padding of indices", |_, payload| payload[23] = 1),
-        ("metadata without a flag", |_, payload| payload[16 + 8 + 24 + 304] = 0),
-        ("an unknown flag of metadata", |_, payload| payload[16 + 8 + 24 + 304] = 2),
-        ("metadata beyond the end", |_, payload| payload[16 + 8 + 24 + 308] = 9),
+        ("metadata without a flag", |_, payload| payload[16 + 8 + 24 + 296] = 0),
+        ("an unknown flag of metadata", |_, payload| payload[16 + 8 + 24 + 296] = 2),
+        ("metadata beyond the end", |_, payload| payload[16 + 8 + 24 + 300] = 9),
         ("metadata without end", |_, payload| payload[16 + 8 + 24 + 308..][..4].fill(0xff)),
-        ("less metadata", |_, payload| payload[16 + 8 + 24 + 308] = 2),
+        ("less metadata", |_, payload| payload[16 + 8 + 24 + 300] = 2),
         ("padding of metadata", |_, payload| *payload.last_mut().unwrap() = 1),
         ("bytes left over", |raw, payload| {
             payload.extend_from_slice(&[0; 8]);

@@ -6,12 +6,13 @@
 //! 3. A refusal names what the journal holds, and a transaction that counts but says what cannot be is refused.
 
 use super::*;
+use crate::cuckoo::Kind;
 use crate::error::Expected;
 use crate::file::journal::scan::Broken;
 use crate::file::overlay::PageChange;
-use crate::format::PageId;
 use crate::format::frame::Header;
 use crate::format::tests::{superblock, table};
+use crate::format::{Identity, PageId};
 use crate::system::{Files, SystemDisk};
 
 const KINS: [(Kin, &str); 6] = [
@@ -198,7 +199,18 @@ fn a_transaction_that_says_what_cannot_be_makes_the_journal_broken() {
             other => panic!("page {page}: {other:?}"),
         }
     }
-    let message = check_counts(Path::new("f"), &too_many, geometry).unwrap_err();
+    let identity = superblock().identity;
+    let message = check_counts(Path::new("f"), &too_many, &identity).unwrap_err();
     let expected = Expected::Between(0, geometry.slots_in_all());
     assert!(matches!(message, Error::Field { expected: found, .. } if found == expected));
+    // What a counting filter may have, and a set not.
+    let set = Identity { kind: Kind::Set, ..identity };
+    for (name, counts) in [
+        ("digits", Counts { digits: 1, ..Counts::default() }),
+        ("removed", Counts { inserted: 1, removed: 1, ..Counts::default() }),
+    ] {
+        check_counts(Path::new("f"), &counts, &identity).unwrap();
+        let refused = check_counts(Path::new("f"), &counts, &set).unwrap_err();
+        assert!(matches!(refused, Error::Field { field, .. } if field == name), "{name}: {refused}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{Growth, HashKind, KeyHash, Options, Reader, SlotsPerBucket, Verify, Writer};
+use crate::{Growth, HashKind, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Verify, Writer};
 
 const KEY: &[u8] = b"8 bytes.";
 const LONG: &[u8] = b"not eight bytes";
@@ -27,10 +27,10 @@ fn look(reader: &Reader) {
 fn it_opens_when_every_page_is_intact_and_closes_with_each_change_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
-    let mut writer = filter(&path, Options::new().capacity(100_000));
+    let mut writer = filter(&path, Options::new().counting().capacity(100_000));
     let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
     let view = reader.view().unwrap();
-    let answer = |key| view.contains_in_line(view.reader, key);
+    let answer = |key: &[u8]| view.contains_in_line(view.reader, &key);
 
     assert_eq!(answer(KEY), None);
     look(&reader);
@@ -38,9 +38,9 @@ fn it_opens_when_every_page_is_intact_and_closes_with_each_change_of_the_file() 
         [KEY, LONG, b"absent..", b"absent"].map(answer),
         [Some(true), Some(true), Some(false), Some(false)]
     );
-    assert_eq!(view.count_in_line(view.reader, KEY), Some(1));
-    assert_eq!(view.contains_hash_in_line(view.reader, reader.hash(KEY).unwrap()), Some(true));
-    assert_eq!(view.contains_in_line(view.reader + 1, KEY), None);
+    assert_eq!(view.count_in_line(view.reader, &KEY), Some(1));
+    assert_eq!(view.contains_in_line(view.reader, &reader.hash(KEY).unwrap()), Some(true));
+    assert_eq!(view.contains_in_line(view.reader + 1, &KEY), None);
 
     assert!(writer.remove(LONG).unwrap());
     writer.commit().unwrap();
@@ -55,7 +55,7 @@ fn it_opens_when_every_page_is_intact_and_closes_with_each_change_of_the_file() 
     assert_eq!([KEY, LONG, b"absent.."].map(answer), [None; 3], "the file lost its name for good");
     let view = reader.view().unwrap();
     look(&reader);
-    assert_eq!(view.contains_in_line(view.reader, KEY), Some(true));
+    assert_eq!(view.contains_in_line(view.reader, &KEY), Some(true));
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn it_stays_closed_while_a_page_was_not_verified_and_for_other_widths() {
         let reader = Options::new().verify(verify).read(&path).unwrap();
         look(&reader);
         let view = reader.view().unwrap();
-        assert_eq!(view.contains_in_line(view.reader, KEY), None, "{name}");
-        assert_eq!(view.count_in_line(view.reader, KEY), None, "{name}");
+        assert_eq!(view.contains_in_line(view.reader, &KEY), None, "{name}");
+        assert_eq!(view.count_in_line(view.reader, &KEY), None, "{name}");
     }
 }
 
@@ -80,16 +80,16 @@ fn it_takes_no_keys_where_the_caller_hashes() {
     let path = dir.path().join("filter");
     let hash = KeyHash::new(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210);
     let mut writer = Options::new().capacity(1000).hash(HashKind::Caller).create(&path).unwrap();
-    writer.insert_hash(hash).unwrap();
+    writer.insert(hash).unwrap();
     writer.commit().unwrap();
     let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
     for _ in 0..3 {
-        assert!(reader.contains_hash(hash).unwrap());
+        assert!(reader.contains(hash).unwrap());
         assert!(matches!(reader.contains(KEY), Err(crate::Error::CallerHashes { .. })));
     }
     let view = reader.view().unwrap();
-    assert_eq!(view.contains_hash_in_line(view.reader, hash), Some(true));
-    assert_eq!(view.contains_in_line(view.reader, KEY), None);
+    assert_eq!(view.contains_in_line(view.reader, &hash), Some(true));
+    assert_eq!(view.contains_in_line(view.reader, &KEY), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::system::{Files, Paging};
-use crate::{Options, Reader};
+use crate::{Change, Lookup, Options, Reader};
 
 #[test]
 fn a_file_larger_than_memory_answers_as_any_other() {
@@ -12,7 +12,7 @@ fn a_file_larger_than_memory_answers_as_any_other() {
     let path = dir.path().join("f");
     let keys: Vec<[u8; 8]> = (0..20_000_u64).map(u64::to_le_bytes).collect();
     let mut writer = Options::new().capacity(20_000).create(&path).unwrap();
-    writer.insert_batch(&keys[..10_000]).unwrap();
+    writer.insert_batch(&keys[..10_000]).unwrap().complete().unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();

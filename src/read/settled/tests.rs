@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::system::Disk;
-use crate::{Options, Reader};
+use crate::{Lookup, Options, Reader};
 
 /// The disk of somebody who may only read.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ fn left_by_a_dead_writer(dir: &Path) -> std::path::PathBuf {
     let (path, left) = (dir.join("f"), dir.join("left"));
     let mut writer = Options::new().capacity(1000).create(&path).unwrap();
     for keys in [0..10u8, 10..20] {
-        keys.for_each(|key| writer.insert(&[key]).unwrap());
+        keys.for_each(|key| _ = writer.insert(&[key]).unwrap());
         writer.commit().unwrap();
     }
     std::fs::copy(&path, &left).unwrap();
