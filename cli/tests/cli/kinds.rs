@@ -204,6 +204,7 @@ fn help_speaks_of_kinds() {
     for verb in [&["create"][..], &["dedup"], &["store", "create"]] {
         assert!(page(verb).contains("--counting "), "{verb:?}");
     }
+    assert!(page(&["ingest"]).contains("# kind = \"counting\""));
     for verb in [
         "create", "insert", "remove", "check", "count", "dedup", "info", "merge", "ingest", "store", "report",
     ] {
