@@ -139,12 +139,11 @@ fn shared<W: Width>(a: Group<W>, b: Group<W>) -> Option<Group<W>> {
 }
 
 impl<W: Width> Slot<W> {
-    /// The entry of the bits that both begin with; `None` if they have no bit of tail in common.
+    /// The entry of the bits that both begin with; `None` if they have different tags or no bit of tail in common.
     ///
     /// n = 4: `0x74f9` and `0x74c1` (tails `001111100` and `001100000`) give `0x74e0` (tail `0011`).
     fn common(self, other: Self) -> Option<Self> {
-        self.tail_length()?;
-        other.tail_length()?;
+        self.tail_length().and(other.tail_length()).filter(|_| self.tag() == other.tag())?;
         // The bit that ends the tail: the lowest of either, or the first in which they differ.
         let ends = (self.0 & self.0.wrapping_neg()) | (other.0 & other.0.wrapping_neg());
         let highest = |bits: u32| bits.checked_ilog2().map_or(0, |bit| 1 << bit);

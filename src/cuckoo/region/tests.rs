@@ -1112,3 +1112,87 @@ fn a_region_takes_the_promised_load_before_an_insert_fails() {
         assert!(mean > promised - 0.015, "{means:?}");
     }
 }
+
+/// Copies of keys as of real URLs: `c` or more come with a chance of `c^-exponent`.
+fn multiplicity<W: Width>(random: u64, exponent: f64) -> u32 {
+    let uniform = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+    (uniform.powf(-1.0 / exponent) as u32).clamp(1, W::MOST_COPIES - 1)
+}
+
+/// Fills a region with such keys, whose copies come in any order. Returns the load at which one finds no room, or that
+/// at which the filling ended.
+///
+/// Only copies that take another lane are inserted, those between at once: which lanes a group takes is all that matters.
+fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
+    let (mut memory, mut search) = (Memory::<W>::new(), Search::new());
+    let mut events = Vec::new();
+    for number in 0..slots::<W>() as u64 {
+        let key = numbered(seed, number);
+        let random = |nonce: u64| numbered(seed ^ 0x5eed, number << 8 | nonce).rem;
+        let copies = multiplicity::<W>(random(0), exponent);
+        let (mut at, mut most, mut before) = (1, 0, 0.0);
+        for lanes in 1..=W::SLOTS {
+            if at > copies {
+                break;
+            }
+            // When the copy with this number comes, of all copies: about in their proportion.
+            let jitter = (random(u64::from(lanes)) >> 11) as f64 / (1_u64 << 53) as f64;
+            let time = ((f64::from(at) - 1.0 + jitter) / f64::from(copies)).max(before);
+            events.push((time, key, at));
+            before = time;
+            // The first that so many lanes do not count: n = 4: 2, 33, 994.
+            most = most * W::HIGHEST_DIGIT + 1;
+            at = most + 1;
+        }
+    }
+    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut used = 0;
+    for (_, key, at) in events {
+        let load = f64::from(used) / slots::<W>() as f64;
+        if load >= end {
+            return load;
+        }
+        let place = key.place::<W>();
+        for id in key.buckets::<W>().into_iter().filter(|_| at > 2) {
+            let groups = Groups::of(memory.at(id));
+            if let Some((index, group)) = groups.longest_match(place.fingerprint) {
+                let copies = group.copies.max(at - 1);
+                let bucket = groups.with(index, Group { copies, ..group }).pack();
+                memory.buckets[usize::from(id)] = bucket.unwrap_or(memory.at(id));
+                break;
+            }
+        }
+        memory.forget_use();
+        match insert(&mut memory, place, MAX_KICKS, &mut search).unwrap() {
+            Inserted::NoPath => return load,
+            Inserted::Stored => used += 1,
+            Inserted::Counted { digits, .. } => used += digits,
+            Inserted::Merged { .. } => used = held(&memory.buckets).used() as u32,
+            _ => {}
+        }
+    }
+    end
+}
+
+/// `GOWK_SEEDS=1000 cargo test --release --lib multisets -- --nocapture` prints the table for so many seeds.
+#[test]
+fn multisets_as_of_real_urls_fill_a_region_to_the_promised_load() {
+    fn lowest<W: Width>(seeds: u64, exponent: f64, end: f64) -> (f64, usize) {
+        let loads: Vec<f64> = (0..seeds).map(|seed| load_of_multiset::<W>(seed, exponent, end)).collect();
+        let low = loads.iter().filter(|load| **load < end).count();
+        (loads.into_iter().fold(1.0, f64::min), low)
+    }
+    let seeds = std::env::var("GOWK_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
+    for exponent in [1.37, 1.1] {
+        let all = [
+            ("4", lowest::<Four>(seeds, exponent, 0.85)),
+            ("5", lowest::<Five>(seeds, exponent, 0.85)),
+            ("6", lowest::<Six>(seeds, exponent, 0.85)),
+            ("7", lowest::<Seven>(seeds, exponent, 0.85)),
+        ];
+        for (n, (load, low)) in all {
+            println!("exponent {exponent}, n = {n}: {low} of {seeds} below 0.85, lowest {load:.3}");
+            assert!(load > 0.7, "n = {n}: {load}");
+        }
+    }
+}
