@@ -23,6 +23,7 @@ mod offset;
 pub(crate) mod region;
 mod search;
 mod shard;
+mod sharing;
 mod shrink;
 mod sizing;
 mod widths;

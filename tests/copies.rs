@@ -61,7 +61,9 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     }
     writer.commit().unwrap();
     let info = writer.info().unwrap();
-    assert_eq!((info.copies, info.inserted), (lines.len() as u64 * times, lines.len() as u64 * times));
+    assert_eq!(info.copies, info.inserted);
+    let all = lines.len() as u64 * times;
+    assert!(info.copies == all || info.saturated > 0 && info.copies < all, "{info:?}");
     // A key is counted too high where another one matches one of its entries, or one of its own entries the other.
     let wrong = check_counts(&writer, times, &keys);
     let rate = wrong as f64 / keys.len() as f64;
@@ -84,7 +86,9 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     }
     writer.commit().unwrap();
     let left = writer.info().unwrap();
-    assert_eq!(left.copies, 0);
+    // A saturated group stays, and stands for the most that it counts.
+    let most = u64::from(slots.highest_count() / 2);
+    assert_eq!(left.copies, left.saturated * most);
     // But for saturated groups every lane is free. What void entries have left elsewhere is not theirs to remove.
     if left.entries_by_tail[0] == 0 {
         let digits = left.saturated * u64::from(slots.get() - 1);
@@ -160,7 +164,9 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         let highest = slots.highest_count();
         assert!(counted == highest || u64::from(counted) >= times, "{slots:?}: {counted}");
         assert_eq!(counted == highest, info.saturated > 0, "{slots:?}: {info:?}");
-        assert_eq!((info.generation, info.copies), (0, times + 10_000));
+        let most = u64::from(highest / 2);
+        let counted = if info.saturated > 0 { most } else { times };
+        assert_eq!((info.generation, info.copies), (0, counted + 10_000));
         for _ in 0..times {
             assert!(writer.remove(b"the same").unwrap());
         }
@@ -170,7 +176,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         others.iter().for_each(|key| assert!(writer.remove(key).unwrap()));
         writer.commit().unwrap();
         let left = writer.info().unwrap();
-        assert_eq!((left.entries, left.copies), (info.saturated, 0), "{slots:?}");
+        assert_eq!((left.entries, left.copies), (info.saturated, info.saturated * most), "{slots:?}");
     }
 }
 
@@ -259,7 +265,8 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
                     let count = u64::from(writer.count(&number.to_le_bytes()).unwrap());
                     assert!(count >= *copies || count == highest, "{count} of {copies}");
                 }
-                assert_eq!(writer.info().unwrap().copies, open.copies.values().sum::<u64>());
+                let (info, copies) = (writer.info().unwrap(), open.copies.values().sum::<u64>());
+                assert!(info.copies == copies || info.saturated > 0, "{info:?}: {copies}");
             }
         }
         writer.commit().unwrap();

@@ -44,9 +44,9 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Copies ever inserted.
+    /// Copies ever inserted, but for those that a saturated group answered for.
     pub(crate) inserted: u64,
-    /// Copies removed.
+    /// Copies removed, but for those that a saturated group answered for.
     pub(crate) removed: u64,
     /// Universal slots.
     pub(crate) universal: u64,
@@ -70,9 +70,11 @@ impl Counts {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)
     }
 
-    /// Copies inserted and not removed.
-    pub(crate) const fn copies(&self) -> u64 {
-        self.inserted.saturating_sub(self.removed)
+    /// Copies inserted and not removed, where a saturated group stands for the most that it can count. At least one for
+    /// each entry that has a tail: a part of a divided filter has only a share of the totals.
+    pub(crate) fn copies(&self) -> u64 {
+        let entries = self.entries().saturating_sub(self.void());
+        self.inserted.saturating_sub(self.removed).max(entries)
     }
 
     /// Entries without a tail.
@@ -258,12 +260,12 @@ impl Delta {
                 self.digits += i64::from(*digits);
                 self.saturated += i64::from(*saturates);
             }
-            Inserted::Absorbed => {}
             Inserted::Merged { before, after } => {
                 before.iter().for_each(|bucket| self.holds(*bucket, -1));
-                self.holds(*after, 1);
+                after.iter().for_each(|bucket| self.holds(*bucket, 1));
             }
-            Inserted::Quarantined | Inserted::NoPath => return,
+            // Saturated groups stand for any number of copies: neither inserts nor removals of theirs are counted.
+            Inserted::Absorbed | Inserted::Quarantined | Inserted::NoPath => return,
         }
         self.inserted += 1;
     }
@@ -273,7 +275,7 @@ impl Delta {
         match removed {
             Removed::Entry { tail } => self.by_tail[tail as usize] -= 1,
             Removed::Copy { digits } => self.digits -= i64::from(digits),
-            Removed::Nothing => {}
+            Removed::Nothing => return,
         }
         self.removed += 1;
     }

@@ -152,9 +152,9 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
 }
 
 /// Buckets with changes that are kept back until all of them are known to succeed.
-struct Staged<'a, W, B> {
-    buckets: &'a mut B,
-    stored: Vec<(BucketId, Bucket<W>)>,
+pub(super) struct Staged<'a, W, B> {
+    pub(super) buckets: &'a mut B,
+    pub(super) stored: Vec<(BucketId, Bucket<W>)>,
 }
 
 impl<W: Width, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {

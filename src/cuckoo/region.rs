@@ -8,6 +8,7 @@ use super::buckets::{Buckets, BucketsMut};
 use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::search::Search;
+use super::sharing::share;
 use super::widths::Width;
 
 /// The first bucket of a key in its region, and the fingerprint that is stored there.
@@ -47,8 +48,8 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// The groups that matched the key became one, which counts the copy too: those of each bucket before, and that one.
-    Merged { before: [Bucket<W>; 2], after: Bucket<W> },
+    /// Groups became one: the groups before, in the buckets that they were in, and what counts them and the copy now.
+    Merged { before: [Bucket<W>; 3], after: [Bucket<W>; 2] },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -142,7 +143,7 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
 
-type Both<W> = [(BucketId, Bucket<W>); 2];
+pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
 /// Stores an entry in the first free lane of either bucket.
 fn store_alone<W: Width, B: BucketsMut<W>>(
@@ -280,7 +281,28 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     if let Some(merged) = merge_both(buckets, both, fingerprint, kicks, search)? {
         return Ok(merged);
     }
+    if let Some((own, place)) = own_with_copy(both, fingerprint)
+        && let Some(shared) = share(buckets, both, own, place, &mut effort(max_kicks), search)?
+    {
+        return Ok(shared);
+    }
     Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
+}
+
+/// The key's group, with the copy to be inserted, and where it lies: bucket and index; of several the one with the
+/// longest tail. An entry alone if none matches; `None` if the copy would saturate the group.
+fn own_with_copy<W: Width>(
+    both: Both<W>,
+    fingerprint: Slot<W>,
+) -> Option<(Group<W>, Option<(BucketId, usize)>)> {
+    let longest = both.into_iter().filter_map(|(id, bucket)| {
+        let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
+        Some((group, (id, index)))
+    });
+    match longest.min_by_key(|(group, _)| group.order()) {
+        Some((group, place)) => Some((group.grown()?, Some(place))),
+        None => Some((Group { entry: fingerprint, copies: 1 }, None)),
+    }
 }
 
 /// Saturates a group that matches and fills its bucket; of two the one with the shorter tail, as removals take from the
@@ -345,7 +367,8 @@ fn merged<W: Width>(
         let groups = Groups::of(bucket);
         groups.filtered(|index| groups.matching(fingerprint).any(|(matching, _)| matching == index)).pack()
     };
-    Some(Inserted::Merged { before: [of(first)?, of(second)?], after: Groups::none().and(union).pack()? })
+    let (none, after) = (Bucket::new(0), Groups::none().and(union).pack()?);
+    Some(Inserted::Merged { before: [of(first)?, of(second)?, none], after: [after, none] })
 }
 
 /// Takes the only entry that matches, if it has no digits, and returns the length of its tail; does nothing if there is

@@ -1,0 +1,154 @@
+//! Sharing: two groups of one pair of buckets become one where there is no room for both.
+//!
+//! Both entries have one tag. The entry that stays has what both tails begin with, so it matches whatever either
+//! matched, and it counts the copies of both. No key is lost and removal stays safe (`format-spec/README.md`, section
+//! 4.6); each of the keys is counted with the copies of the other, and the entry matches more absent keys. So it is the
+//! last way to find room, and the longest common beginning is tried first.
+
+use super::bucket::{Bucket, BucketId, Slot};
+use super::buckets::{Buckets, BucketsMut};
+use super::displacement::{Staged, displace};
+use super::group::{Group, Groups};
+use super::region::{Both, Inserted};
+use super::search::Search;
+use super::widths::Width;
+
+/// Candidates that are tried at most.
+pub(super) const MOST_CANDIDATES: usize = 16;
+
+/// Two groups that may become one.
+struct Candidate<W> {
+    /// Those of them that are stored: where, and under which index.
+    stored: Vec<(BucketId, usize)>,
+    /// What they become.
+    union: Group<W>,
+    /// Whether one of them is the group of the key.
+    with_own: bool,
+}
+
+/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two of which one is in the
+/// way. `own` counts the copy to be inserted; `place` is where it lies without that copy, if it was stored at all.
+pub(super) fn share<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    own: Group<W>,
+    place: Option<(BucketId, usize)>,
+    kicks: &mut u32,
+    search: &mut Search,
+) -> Result<Option<Inserted<W>>, B::Error> {
+    let ids = both.map(|(id, _)| id);
+    for candidate in candidates(buckets, both, own, place)? {
+        let leaving = || candidate.stored.iter().copied().chain(place.filter(|_| !candidate.with_own));
+        let mut staged = Staged { buckets: &mut *buckets, stored: Vec::new() };
+        let (mut before, mut given) = ([Bucket::new(0); 3], Vec::new());
+        let mut at: Vec<BucketId> = leaving().map(|(id, _)| id).collect();
+        at.sort_by_key(|id| id.0);
+        at.dedup();
+        for (id, before) in at.into_iter().zip(&mut before) {
+            let groups = Groups::of(staged.load(id)?);
+            let leaves = |index: usize| leaving().any(|leaving| leaving == (id, index));
+            let (Some(gone), Some(left)) =
+                (groups.filtered(leaves).pack(), groups.filtered(|index| !leaves(index)).pack())
+            else {
+                continue;
+            };
+            *before = gone;
+            given.push((id, left));
+        }
+        let union = candidate.union;
+        let home = candidate.stored.first().map_or(ids[0], |(id, _)| *id);
+        let pair = if candidate.with_own { ids } else { [home, union.entry.other(home)] };
+        let done = displace(&mut staged, search, &given, &pair, union, kicks)?
+            && (candidate.with_own || displace(&mut staged, search, &[], &ids, own, kicks)?);
+        if done {
+            let alone = |group| Groups::none().and(group).pack();
+            let after = [alone(union), if candidate.with_own { None } else { alone(own) }];
+            let stored = staged.stored;
+            stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
+            return Ok(Some(Inserted::Merged {
+                before,
+                after: after.map(|group| group.unwrap_or(Bucket::new(0))),
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Groups that may share an entry, those with the longest common beginning first: the key's own with another of its
+/// tag, and any two of which one lies in a bucket of the key, or in one that a group there may move to.
+fn candidates<W: Width, B: Buckets<W>>(
+    buckets: &mut B,
+    both: Both<W>,
+    own: Group<W>,
+    place: Option<(BucketId, usize)>,
+) -> Result<Vec<Candidate<W>>, B::Error> {
+    let mut near = both.to_vec();
+    for (id, bucket) in both {
+        for group in Groups::of(bucket).iter().filter(|group| group.entry.tail_length().is_some()) {
+            let other = group.entry.other(id);
+            if near.iter().all(|(near, _)| *near != other) {
+                near.push((other, buckets.load(other)?));
+            }
+        }
+    }
+    let mut found: Vec<Candidate<W>> = Vec::new();
+    for (number, (id, bucket)) in near.into_iter().enumerate() {
+        for (index, group) in Groups::of(bucket).iter().copied().enumerate() {
+            let at = (id, index);
+            if group.entry.tail_length().is_none() || place == Some(at) {
+                continue;
+            }
+            // In one of the key's buckets, one tag is one pair.
+            if number < both.len()
+                && let Some(union) = shared(own, group)
+            {
+                let stored = place.into_iter().chain([at]).collect();
+                found.push(Candidate { stored, union, with_own: true });
+            }
+            for id_of_mate in [id, group.entry.other(id)] {
+                for (index, mate) in Groups::of(buckets.load(id_of_mate)?).iter().copied().enumerate() {
+                    let other = (id_of_mate, index);
+                    // Each two once.
+                    let listed = || {
+                        let two = [[at, other], [other, at]];
+                        found.iter().any(|found| two.iter().any(|two| found.stored == two))
+                    };
+                    if at != other
+                        && place != Some(other)
+                        && let Some(union) = shared(group, mate)
+                        && !listed()
+                    {
+                        found.push(Candidate { stored: vec![at, other], union, with_own: false });
+                    }
+                }
+            }
+        }
+    }
+    found.sort_by_key(|candidate| candidate.union.entry.0.trailing_zeros());
+    found.truncate(MOST_CANDIDATES);
+    Ok(found)
+}
+
+/// Both as one, if they have one tag, begin alike, and take fewer lanes so. A saturated group stands for any number of
+/// copies and stays as it is.
+fn shared<W: Width>(a: Group<W>, b: Group<W>) -> Option<Group<W>> {
+    let copies = a.copies.checked_add(b.copies).filter(|copies| *copies < W::MOST_COPIES)?;
+    let entry = a.entry.common(b.entry)?;
+    let union = Group { entry, copies };
+    (union.lanes()? < a.lanes()? + b.lanes()?).then_some(union)
+}
+
+impl<W: Width> Slot<W> {
+    /// The entry of the bits that both begin with; `None` if they have different tags or no bit of tail in common.
+    ///
+    /// n = 4: `0x74f9` and `0x74c1` (tails `001111100` and `001100000`) give `0x74e0` (tail `0011`).
+    fn common(self, other: Self) -> Option<Self> {
+        self.tail_length().and(other.tail_length()).filter(|_| self.tag() == other.tag())?;
+        // The bit that ends the tail: the lowest of either, or the first in which they differ.
+        let ends = (self.0 & self.0.wrapping_neg()) | (other.0 & other.0.wrapping_neg());
+        let highest = |bits: u32| bits.checked_ilog2().map_or(0, |bit| 1 << bit);
+        let end = highest(ends | (self.0 ^ other.0));
+        let common = Self::new(self.0 & !(2 * end - 1) | end);
+        common.tail_length().filter(|length| *length > 0).map(|_| common)
+    }
+}
