@@ -9,12 +9,10 @@ use super::error::{Error, Result};
 use super::partition::divided;
 use super::text::hex;
 use super::version::{ShardFile, Version};
-#[cfg(doc)]
-use crate::Options;
 use crate::cuckoo::Counts;
-use crate::error::Error as FilterError;
+use crate::error::{Error as FilterError, Result as FilterResult};
 use crate::info::Facts;
-use crate::{Info, KeyHash, Reader, Report};
+use crate::{Info, KeyHash, OnDamage, Options, Reader, Report, events};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -42,15 +40,29 @@ impl fmt::Debug for StoreReader {
 
 struct Snapshot {
     version: Version,
-    /// Of each shard its filter, once it was opened.
-    filters: Vec<OnceLock<Reader>>,
+    /// One for each shard.
+    filters: Vec<Opened>,
     opening: Mutex<()>,
 }
 
 impl Snapshot {
     fn new(version: Version, shards: u32) -> Self {
-        let filters = (0..shards).map(|_| OnceLock::new()).collect();
+        let filters = (0..shards).map(|_| Opened::default()).collect();
         Self { version, filters, opening: Mutex::new(()) }
+    }
+}
+
+/// The filter of a shard, once it was opened.
+#[derive(Clone, Default)]
+struct Opened {
+    /// The store's own file. It goes first: once a copy has failed, it is read.
+    own: OnceLock<Reader>,
+    copy: OnceLock<Reader>,
+}
+
+impl Opened {
+    fn get(&self) -> Option<&Reader> {
+        self.own.get().or_else(|| self.copy.get())
     }
 }
 
@@ -66,24 +78,39 @@ impl Store {
         StoreReader { store: self.clone(), snapshot }
     }
 
-    /// Opens the filter that a version names for a shard, after comparing it with what the version says.
-    pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
+    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it is
+    /// not the file.
+    pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
+        let path = self.copies.as_ref()?.folder.join(file.file_name());
+        // Damage in a copy is no damage in the store: it must not answer "present".
+        let options = self.sealed_options().on_damage(OnDamage::Error);
+        let copy = match options.read(&path) {
+            Err(FilterError::NotFound { .. }) => return None,
+            outcome => outcome.map_err(Error::from),
+        };
+        let copy = copy.and_then(|copy| self.check_filter(&path, &copy, shard, file).map(|()| copy));
+        copy.inspect_err(|error| self.refuse_copy(&path, error)).ok()
+    }
+
+    /// Notes that a copy failed.
+    pub(super) fn refuse_copy(&self, path: &Path, error: &Error) {
+        events::copy_refused(path, error);
+        if let Some(copies) = &self.copies {
+            copies.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        }
+    }
+
+    fn sealed_options(&self) -> Options {
         let mut options = self.options.clone().sealed(true).threads(1);
         // What takes the name later is not what was compared with the version.
         options.follow = false;
-        if let Some(folder) = &self.copies {
-            let path = folder.join(file.file_name());
-            match options.read(&path) {
-                Err(FilterError::NotFound { .. }) => {}
-                outcome => {
-                    let reader = outcome?;
-                    self.check_filter(&path, &reader, shard, file)?;
-                    return Ok(reader);
-                }
-            }
-        }
+        options
+    }
+
+    /// Opens the file that a version names for a shard, after comparing it with what the version says.
+    pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
         let path = self.file_path(shard, file);
-        let reader = match options.read(&path) {
+        let reader = match self.sealed_options().read(&path) {
             Err(FilterError::NotFound { .. }) => {
                 let (path, gone) = (path, version.number);
                 let is_vacuumed = self.newest()?.first > gone;
@@ -144,21 +171,20 @@ impl StoreReader {
         if newest.number == old.version.number {
             return Ok(false);
         }
-        let next = Snapshot::new(newest, self.store.description.shards);
+        let mut next = Snapshot::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
                 (*shard as usize, old.version.shards.get(shard).is_some_and(|old| old.name == file.name));
-            if let (true, Some(Some(filter)), Some(place)) =
-                (same, old.filters.get(at).map(OnceLock::get), next.filters.get(at))
-            {
-                let _ = place.set(filter.clone());
+            if let (true, Some(opened), Some(place)) = (same, old.filters.get(at), next.filters.get_mut(at)) {
+                *place = opened.clone();
             }
         }
         self.snapshot = Arc::new(next);
         Ok(true)
     }
 
-    /// The filter of a shard; `None` if the shard is empty, or there is no such shard.
+    /// The filter of a shard; `None` if the shard is empty, or there is no such shard. Where there is a
+    /// [copy](Store::copies), it is the copy, until a lookup in this reader fails in it.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
         let Snapshot { version, filters, opening } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
@@ -169,13 +195,52 @@ impl StoreReader {
         }
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
         if place.get().is_none() {
-            let _ = place.set(self.store.open_shard(version, shard, file)?);
+            let _ = match self.store.open_copy(shard, file) {
+                Some(copy) => place.copy.set(copy),
+                None => place.own.set(self.store.open_shard(version, shard, file)?),
+            };
         }
         Ok(place.get())
     }
 
-    fn filter_of(&self, hash: KeyHash) -> Result<Option<&Reader>> {
-        self.shard(self.store.description.shard_of(hash))
+    /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
+    fn look<T>(&self, shard: u32, mut look: impl FnMut(&Reader) -> FilterResult<T>) -> Result<Option<T>> {
+        let Some(filter) = self.shard(shard)? else { return Ok(None) };
+        match look(filter) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => match self.after_copy(shard, filter, error)? {
+                Some(own) => Ok(Some(look(own)?)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
+    #[cold]
+    fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
+        let Snapshot { version, filters, opening } = &*self.snapshot;
+        let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
+            return Err(error.into());
+        };
+        if !place.copy.get().is_some_and(|copy| std::ptr::eq(copy, failed)) {
+            return Err(error.into());
+        }
+        self.store.refuse_copy(failed.path(), &error.into());
+        let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.own.get().is_none() {
+            let _ = place.own.set(self.store.open_shard(version, shard, file)?);
+        }
+        Ok(place.own.get())
+    }
+
+    /// The store's own file of a shard, whatever copies there are.
+    pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
+        match self.version().shards.get(&shard) {
+            Some(file) if self.store.copies.is_some() => {
+                self.store.open_shard(self.version(), shard, file).map(Some)
+            }
+            _ => Ok(self.shard(shard)?.cloned()),
+        }
     }
 
     /// Whether the key is present in this version: false only if it was never inserted, or was removed. An absent key is
@@ -189,7 +254,8 @@ impl StoreReader {
 
     /// As [`contains`](Self::contains), for a key hashed before.
     pub fn contains_hash(&self, hash: KeyHash) -> Result<bool> {
-        Ok(self.filter_of(hash)?.map_or(Ok(false), |filter| filter.contains_hash(hash))?)
+        let shard = self.store.description.shard_of(hash);
+        Ok(self.look(shard, |filter| filter.contains_hash(hash))?.unwrap_or_default())
     }
 
     /// How many copies of the key are stored, as [`Reader::count`] says.
@@ -200,7 +266,8 @@ impl StoreReader {
 
     /// As [`count`](Self::count), for a key hashed before.
     pub fn count_hash(&self, hash: KeyHash) -> Result<u32> {
-        Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count_hash(hash))?)
+        let shard = self.store.description.shard_of(hash);
+        Ok(self.look(shard, |filter| filter.count_hash(hash))?.unwrap_or_default())
     }
 
     /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Works on as many
@@ -247,8 +314,12 @@ impl StoreReader {
             let partition = self.store.partition(keys, &hash)?;
             let mut answers = Vec::new();
             for (shard, _) in &partition.shards {
-                let Some(filter) = self.shard(*shard)? else { continue };
-                filter.contains_hash_batch_into(partition.hashes_of(*shard), &mut answers)?;
+                let hashes = partition.hashes_of(*shard);
+                let looked =
+                    self.look(*shard, |filter| filter.contains_hash_batch_into(hashes, &mut answers))?;
+                if looked.is_none() {
+                    continue;
+                }
                 for (index, answer) in partition.indices_of(*shard).iter().zip(&answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = *answer;
@@ -273,8 +344,7 @@ impl StoreReader {
         let facts = Facts { identity, policy, counts: Counts::default(), commit: 0, journal_length: 0 };
         let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
         for shard in self.version().shards.keys() {
-            let Some(filter) = self.shard(*shard)? else { continue };
-            let info = filter.info()?;
+            let Some(info) = self.look(*shard, Reader::info)? else { continue };
             all.slots += info.slots;
             all.entries += info.entries;
             all.digits += info.digits;
@@ -300,12 +370,12 @@ impl StoreReader {
     /// [`Options::threads`] says. Gives what was found of each shard that has a file, in order.
     ///
     /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
-    /// version names, is an error in its shard's place.
+    /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
         let shards: Vec<u32> = self.version().shards.keys().copied().collect();
         let (all, done) = (shards.len() as u64, Mutex::new(0));
         let mut reports = divided(shards, self.store.options.threads, |shard| {
-            let verified = self.shard(shard).and_then(|filter| {
+            let verified = self.own_shard(shard).and_then(|filter| {
                 Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
             });
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
