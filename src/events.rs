@@ -17,6 +17,7 @@
 //! | `poisoned` | error | `reason` |
 //! | `store committed` | info | `version`, `base` |
 //! | `store rebased` | info | `base`, `version`: the one that came meanwhile |
+//! | `copy refused` | warn | `reason`; the store's own file is read instead |
 //! | `store vacuumed` | info | `versions`, `files`, `bytes` |
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
@@ -75,6 +76,11 @@ pub(crate) fn store_committed(path: &Path, version: u64, base: u64) {
 #[cfg(feature = "store")]
 pub(crate) fn store_rebased(path: &Path, base: u64, version: u64) {
     event!(info, path, "store rebased", base = base, version = version);
+}
+
+#[cfg(feature = "store")]
+pub(crate) fn copy_refused(path: &Path, reason: &dyn Display) {
+    event!(warn, path, "copy refused", reason = tracing::field::display(reason));
 }
 
 #[cfg(feature = "store")]

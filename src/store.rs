@@ -58,9 +58,10 @@ mod update;
 mod vacuum;
 mod version;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use commit::{Change, Committed, Token};
 pub use description::Description;
@@ -81,8 +82,15 @@ pub struct Store {
     storage: Arc<dyn Storage>,
     description: Description,
     options: Options,
-    /// See [`Store::copies`].
-    copies: Option<PathBuf>,
+    copies: Option<Copies>,
+}
+
+/// See [`Store::copies`].
+#[derive(Clone)]
+struct Copies {
+    folder: PathBuf,
+    /// Shared by clones of the store.
+    refused: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl fmt::Debug for Store {
@@ -128,15 +136,27 @@ impl Store {
     }
 
     /// Reads the copies of files of shards that are in this folder, under the files' own names, in place of the files:
-    /// as on a disk that is nearer than the store's. Files that are not there are read from the store. A copy is compared
-    /// with the version as the file is. It is never out of date, since no two files have the same name.
+    /// as on a disk that is nearer than the store's. Files that are not there are read from the store. A copy is never out of
+    /// date, since no two files have the same name.
+    ///
+    /// Copies are a cache: one that fails is not read any further, and the store's own file is read instead. A copy fails if
+    /// its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
+    /// not match its checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never)
+    /// not at all. [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.copies = Some(folder.into());
+        self.copies = Some(Copies { folder: folder.into(), refused: Arc::default() });
         self
     }
 
     /// What errors call the object of this name.
     fn path_of(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// The copies that failed since this was last called, in clones, readers and updates of this store too. They stay
+    /// where they are: whoever keeps the copies removes them.
+    pub fn take_refused_copies(&self) -> Vec<PathBuf> {
+        let Some(Copies { refused, .. }) = &self.copies else { return Vec::new() };
+        std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
     }
 }

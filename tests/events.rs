@@ -148,3 +148,18 @@ fn the_versions_of_a_store_are_heard() {
     assert_eq!(rest, expected);
     assert!(last.starts_with("INFO store vacuumed versions="), "{last}");
 }
+
+#[test]
+fn a_copy_that_is_refused_is_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, near) = (dir.path().canonicalize().unwrap().join("s"), dir.path().canonicalize().unwrap());
+    let store = Store::create(&path, 1, &Options::new().capacity(1000)).unwrap();
+    let mut update = store.update().unwrap();
+    update.insert_batch(&["a"]).unwrap();
+    update.commit("insert", None).unwrap();
+    let copy = near.join(store.newest().unwrap().shards[&0].file_name());
+    std::fs::write(&copy, "no filter").unwrap();
+    let lines = heard(&copy, || assert!(store.copies(&near).read().unwrap().contains("a").unwrap()));
+    assert!(lines.len() == 1 && lines[0].starts_with("WARN copy refused reason="), "{lines:?}");
+    assert!(lines[0].contains("not a gowk filter"), "{lines:?}");
+}

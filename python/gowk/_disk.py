@@ -2,8 +2,10 @@
 
 Invariants:
 
-1. A copy has the file's own name, which is never given twice, and appears under it whole.
-2. What a killed task leaves is held by no process, and is removed by a later task.
+1. A copy has the file's own name, which is never given twice, and appears under it whole: when all its pages match their
+   checksums, and it is the file that the version names.
+2. A copy that rots later is left by the store for its own file, and then removed here.
+3. What a killed task leaves is held by no process, and is removed by a later task.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
+from ._errors import Error
+from ._gowk import Reader
 from ._info import ShardFile
 
 log = logging.getLogger("gowk.spark")
@@ -67,6 +71,12 @@ class Disk:
                 with file.path.open("rb") as source:
                     shutil.copyfileobj(source, target, 1 << 20)
                 target.flush()
+                fetched = _as_named(partial, file)
+                if fetched is None or not fetched.verify().is_clean:
+                    # If the store's own file is no better, the lookups say so.
+                    partial.unlink(missing_ok=True)
+                    log.warning("shard %d: what was copied of %s is damaged, or another file", file.shard, file.path)
+                    return 0
                 os.rename(partial, copy)
             except FileNotFoundError:
                 # The store says itself why its file is gone.
@@ -78,6 +88,11 @@ class Disk:
                 return 0
         log.info("shard %d: fetched %d bytes of %s", file.shard, file.bytes, file.path)
         return file.bytes
+
+    def drop(self, copy: Path) -> None:
+        """Removes a copy that is not what it should be."""
+        log.warning("dropped %s: it is damaged, or another file", copy)
+        copy.unlink(missing_ok=True)
 
     def _make_room(self, needed: int) -> None:
         """Removes what killed tasks left of copies, and then the copies that were not asked for the longest. A process that
@@ -122,10 +137,21 @@ class Disk:
 
 
 def _is_whole(copy: Path, file: ShardFile) -> bool:
+    """Whether there is a copy, as far as its first page and its length tell. Lookups compare the other pages."""
+    return _as_named(copy, file) is not None
+
+
+def _as_named(path: Path, file: ShardFile) -> Reader | None:
+    """The filter at the path, if it is the one that the version names."""
     try:
-        return copy.stat().st_size == file.bytes
-    except FileNotFoundError:
-        return False
+        if path.stat().st_size != file.bytes:
+            return None
+        reader = Reader(path, sealed=True)
+        found = reader.info()
+    except (FileNotFoundError, Error):
+        return None
+    same = (found.uuid, found.commit, found.entries) == (file.uuid, file.commit, file.entries)
+    return reader if same else None
 
 
 def _locks(file: IO[bytes]) -> bool:

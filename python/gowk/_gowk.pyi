@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -32,9 +32,18 @@ class _ArrowStream(Protocol):
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
+class _Several(Protocol):
+    """A container of keys. One `str` is none: it iterates over its characters, but can only be asked for a `str`.
+
+    An `Iterable[str]` may be one `str` as well: give `iter(keys)` or `list(keys)` for it.
+    """
+
+    def __iter__(self) -> Iterator[_Key]: ...
+    def __contains__(self, key: object, /) -> bool: ...
+
 _Path: TypeAlias = str | PathLike[str]
 _Key: TypeAlias = str | Buffer
-_Keys: TypeAlias = Iterable[str] | Iterable[Buffer] | Iterable[str | Buffer] | NDArray[Any] | _ArrowStream | _ArrowArray
+_Keys: TypeAlias = _Several | list[_Key] | set[_Key] | Iterator[_Key] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
 _Token: TypeAlias = tuple[str, int] | tuple[str, int, str]
 
@@ -518,7 +527,9 @@ class Store:
         path: the folder.
         version: the number of a version to look into, instead of the newest.
         copies: a folder with copies of files of shards, under their own names. A file that is there is read instead of
-            the store's own, after the same comparison; see :attr:`files`.
+            the store's own; see :attr:`files`. Copies are a cache: one that fails is left for the store's own file. It
+            fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or
+            if a page does not match its checksum, as far as ``verify`` has pages compared.
         threads: threads that batches are divided over, at least 1.
         on_damage: see :class:`Reader`.
         verify: see :class:`Reader`.
@@ -629,6 +640,10 @@ class Store:
     @property
     def tokens(self) -> Mapping[str, StoreToken]:
         """The last token of each application, by its name."""
+    def take_refused_copies(self) -> list[Path]:
+        """The copies in ``copies`` that failed since this was last called, for whoever keeps them to remove. They are no longer
+        read by this object.
+        """
     def info(self) -> StoreInfo:
         """What the store is, and the version in numbers. No file of a shard is opened for it."""
     def log(self) -> list[StoreVersion]:
@@ -691,7 +706,8 @@ class Store:
         """A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
         empty.
 
-        A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one.
+        A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one that
+        has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
 
         Raises:
             IndexError: there is no such shard.
@@ -802,7 +818,7 @@ class Store:
         """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
 
         Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
-        or is not the one that the version names.
+        or is not the one that the version names. The files are the store's own, whatever ``copies`` there are.
 
         Args:
             progress: called with the files read, and all there are. An exception of it ends the call.

@@ -9,6 +9,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::process::Calling;
+
 /// The errno of a file that is not there, of one that is, and of a full file system, which are the same on every Unix
 /// that gowk is for.
 const ENOENT: i32 = 2;
@@ -122,6 +124,7 @@ fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<P
 }
 
 fn exception(py: Python<'_>, kind: &str, message: String, details: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+    let _calling = Calling::begin(py);
     let made = py.import("gowk._errors")?.getattr("_made")?;
     Ok(PyErr::from_value(made.call((kind, message), Some(details))?))
 }

@@ -11,14 +11,15 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use gowk::{Error, store};
-use pyo3::exceptions::{PyImportError, PyTypeError};
+use pyo3::exceptions::{PyImportError, PyMemoryError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString, PyTuple};
 use pyo3_arrow::input::AnyArray;
 
 use crate::failure::raised;
-use crate::key::bytes_of;
+use crate::key::{bytes_of, is_of_bytes};
+use crate::process::Calling;
 use crate::rows::{Flat, Rows, is_of_keys};
 
 /// Bytes of keys that are copied at a time.
@@ -99,8 +100,7 @@ impl<O: Operation> Feeder<O> {
             || keys.is_instance_of::<PyByteArray>()
             || keys.is_instance_of::<PyMemoryView>();
         if single {
-            let kind = keys.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("keys is one {kind}; give several keys, as in [key]")));
+            return Err(one_key(keys));
         }
         if keys.hasattr(intern!(py, "__array_interface__"))? {
             return self.array(keys);
@@ -117,6 +117,10 @@ impl<O: Operation> Feeder<O> {
                 Err(error) => Err(error),
             };
         }
+        // A map of a file and a ctypes array are one key, and are read as several otherwise: byte by byte.
+        if is_of_bytes(keys) {
+            return Err(one_key(keys));
+        }
         self.objects(keys)
     }
 
@@ -126,7 +130,9 @@ impl<O: Operation> Feeder<O> {
         let most = self.operation.rows();
         let mut flat = Flat::default();
         let mut stopped = None;
+        let mut calling = Calling::begin(py);
         for key in keys.try_iter()? {
+            calling.pause(py);
             let failed = match &key {
                 Err(error) => Some(error.clone_ref(py)),
                 Ok(key) => match bytes_of(key) {
@@ -142,10 +148,13 @@ impl<O: Operation> Feeder<O> {
                 break;
             }
             if flat.len() == most || flat.bytes() >= BYTES {
+                drop(calling);
                 self.take(py, &Rows::Flat(&flat))?;
                 flat.clear();
+                calling = Calling::begin(py);
             }
         }
+        drop(calling);
         // The keys before one that is none are taken, as those of the chunks before it were.
         if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
@@ -154,7 +163,11 @@ impl<O: Operation> Feeder<O> {
     }
 
     fn arrow(&mut self, py: Python<'_>, arrow: AnyArray) -> PyResult<()> {
-        for array in arrow.into_reader()? {
+        let mut arrays = arrow.into_reader()?;
+        loop {
+            let calling = Calling::begin(py);
+            let Some(array) = arrays.next() else { return Ok(()) };
+            drop(calling);
             let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
             let array = column_of(array)?;
             // Nothing is copied, so that changes may be larger, and each region is worked on once for more keys.
@@ -172,7 +185,6 @@ impl<O: Operation> Feeder<O> {
                 self.take(py, &Rows::Arrow(rows))?;
             }
         }
-        Ok(())
     }
 
     /// A NumPy array.
@@ -247,6 +259,11 @@ impl<O: Operation> Feeder<O> {
     /// Takes one chunk, without the GIL.
     fn take(&mut self, py: Python<'_>, rows: &Rows<'_>) -> PyResult<()> {
         let start = self.answers.len();
+        // An Arrow array of nulls claims any length.
+        if size_of::<O::Answer>() > 0 && self.answers.try_reserve(rows.len()).is_err() {
+            let message = format!("no memory for the answers of {} keys", start + rows.len());
+            return Err(PyMemoryError::new_err(message));
+        }
         let outcome = py.detach(|| {
             let (keys, places) = rows.keys();
             self.found.clear();
@@ -321,6 +338,12 @@ impl<O: Operation> Feeder<O> {
         }
         Ok(error)
     }
+}
+
+#[cold]
+fn one_key(key: &Bound<'_, PyAny>) -> PyErr {
+    let kind = key.get_type().name().map_or("?".into(), |name| name.to_string());
+    PyTypeError::new_err(format!("keys is one {kind}; give several keys, as in [key]"))
 }
 
 /// Whether an object is a column of pandas, and not a table.

@@ -4,6 +4,8 @@ use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Limits, Metadata, Repa
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use crate::process::Calling;
+
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("gowk._info")?.getattr(name)
 }
@@ -14,6 +16,7 @@ pub(crate) fn made<'py>(
     name: &str,
     fields: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _calling = Calling::begin(py);
     class(py, name)?.call((), Some(fields))
 }
 

@@ -7,6 +7,7 @@ use gowk::ingest::{self, Event, Ingest, State, Tally};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::process::attached;
 use crate::{failure, info, options};
 
 /// A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
@@ -52,6 +53,11 @@ impl Asked {
             .new_output(self.new_output);
         self.restart.iter().fold(ingest, Ingest::restart)
     }
+}
+
+/// The inputs to be read from their start.
+fn restarted(given: Option<Bound<'_, PyAny>>) -> PyResult<Vec<PathBuf>> {
+    given.map_or_else(|| Ok(Vec::new()), |paths| options::several("restart", &paths, |path| path.extract()))
 }
 
 #[pymethods]
@@ -111,21 +117,21 @@ impl Job {
         &self,
         py: Python<'py>,
         progress: Option<Py<PyAny>>,
-        restart: Option<Vec<PathBuf>>,
+        restart: Option<Bound<'_, PyAny>>,
         forget_missing: bool,
         new_output: bool,
         threads: usize,
         wait: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = options::common(gowk::Options::new(), threads, wait, "first_touch")?;
-        let restart = restart.unwrap_or_default();
+        let restart = restarted(restart)?;
         let asked = Asked { restart, forget_missing, new_output, options };
         let (mut raised, mut flow) = (None, ControlFlow::Continue(()));
         let outcome = py.detach(|| {
             asked.ingest(&self.0).run(&mut |event| {
                 // The answer to a commit counts at the next event.
                 if flow.is_continue() {
-                    match Python::attach(|py| told(py, progress.as_ref(), &event)) {
+                    match attached(|py| told(py, progress.as_ref(), &event)) {
                         Ok(true) => {}
                         Ok(false) => flow = ControlFlow::Break(()),
                         Err(error) => {
@@ -159,11 +165,11 @@ impl Job {
     fn plan<'py>(
         &self,
         py: Python<'py>,
-        restart: Option<Vec<PathBuf>>,
+        restart: Option<Bound<'_, PyAny>>,
         forget_missing: bool,
         new_output: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let restart = restart.unwrap_or_default();
+        let restart = restarted(restart)?;
         let asked = Asked { restart, forget_missing, new_output, options: gowk::Options::new() };
         let plan = py.detach(|| asked.ingest(&self.0).plan());
         let plan = plan.map_err(|error| failure::raised_by_job(py, &error))?;

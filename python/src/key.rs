@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
 /// The bytes of a key: those of a bytes-like object, or the UTF-8 of a `str`. Only bytes-like objects other than
 /// `bytes` are copied, as others may change them meanwhile.
@@ -57,6 +57,12 @@ fn copied(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, NoKey> {
         Err(error) => Err(error),
     }
     .map_err(|_| not_bytes())
+}
+
+/// Whether an object holds bytes, and not objects or larger numbers.
+pub(crate) fn is_of_bytes(object: &Bound<'_, PyAny>) -> bool {
+    let view = PyMemoryView::from(object).and_then(|view| view.getattr("itemsize")?.extract::<usize>());
+    view.is_ok_and(|item| item == 1)
 }
 
 /// Why an object is no key.

@@ -7,7 +7,7 @@
 //! | `key` | one key: the bytes of a Python object |
 //! | `feed`, `rows` | many keys, from whatever holds them |
 //! | `options`, `asked`, `info`, `failure` | arguments, how a store is opened, descriptions and exceptions |
-//! | `process`, `progress` | forks; functions that are told how far something is |
+//! | `process`, `progress` | forks and the interpreter's exit; functions that are told how far something is |
 
 mod asked;
 mod failure;
@@ -68,6 +68,10 @@ impl Nothing {
 
 #[pymodule(gil_used = false)]
 fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // The crate `numpy` looks NumPy's functions up at the first array, and panics if NumPy is missing or Ctrl-C interrupts
+    // its import. So it is imported before, and the first array is made here.
+    numpy::get_array_module(module.py())?;
+    array_of::<bool>(module.py(), Vec::new());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<writer::Writer>()?;
@@ -81,5 +85,5 @@ fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(release_thread, module)?)?;
     #[cfg(feature = "bench")]
     module.add_class::<Nothing>()?;
-    process::watch_forks(module)
+    process::watch(module)
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use gowk::{Growth, Limits, OnDamage, Options, Reader, SlotsPerBucket, Verify};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::failure;
 
@@ -95,6 +96,28 @@ impl Creation<'_> {
 /// The options of another filter, if one is given.
 pub(crate) fn like(py: Python<'_>, other: Option<&Reader>) -> PyResult<Options> {
     other.map_or(Ok(Options::new()), |other| failure::done(py, Options::like(other)))
+}
+
+/// All of several things, such as files. Memory is taken for those that are there, and not for as many as their length
+/// claims: `range(10**12)` has one, too.
+pub(crate) fn several<'py, T>(
+    name: &str,
+    things: &Bound<'py, PyAny>,
+    mut each: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    if things.is_instance_of::<PyString>() || things.is_instance_of::<PyBytes>() {
+        let kind = things.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{name} is one {kind}; give several, as in [{name}]")));
+    }
+    let mut all = Vec::new();
+    for (index, thing) in things.try_iter()?.enumerate() {
+        let thing = each(thing?);
+        all.push(thing.map_err(|error| match error.is_instance_of::<PyTypeError>(things.py()) {
+            true => PyTypeError::new_err(format!("{name}[{index}]: {}", error.value(things.py()))),
+            false => error,
+        })?);
+    }
+    Ok(all)
 }
 
 /// From a `gowk.Limits`.

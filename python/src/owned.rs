@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 use crate::failure;
 use crate::feed::{Operation, Stopped, feed};
-use crate::process::generation;
+use crate::process::{attached, generation};
 
 /// Keys that are inserted or removed at a time. Fewer would cost speed, as each region that a chunk touches is worked on
 /// once for it.
@@ -40,7 +40,7 @@ fn this_thread() -> usize {
 /// Lets other threads have the GIL for a moment, if this one has had it for long.
 pub(crate) fn breathe() {
     if WITH_THE_GIL.get().is_some_and(|since| since.elapsed() > BREATH) {
-        Python::attach(|py| py.detach(|| thread::sleep(Duration::from_micros(50))));
+        attached(|py| py.detach(|| thread::sleep(Duration::from_micros(50))));
         WITH_THE_GIL.set(Some(Instant::now()));
     }
 }

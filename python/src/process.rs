@@ -1,11 +1,35 @@
-//! Which process this is, and which thread: filters opened before a fork are not those of the child.
+//! Which process this is, and whether it is ending.
+//!
+//! Filters opened before a fork are not those of the child.
+//!
+//! At the interpreter's exit, daemon threads go on until they need the GIL, which ends them: before Python 3.14 by
+//! `pthread_exit`, which aborts the process where it would unwind through a function of Rust. PyO3 halts a thread instead
+//! that asks for the GIL after [`Python::detach`]. But a thread that runs Python code which this module has called, such
+//! as a generator of keys, asks for the GIL in there. So:
+//!
+//! 1. Such code runs within a [`Calling`].
+//! 2. When the interpreter begins to exit, it waits until no other thread is within one, or for [`PATIENCE`]. A thread
+//!    that would begin another one waits that long without the GIL, and by then the process has ended.
+//! 3. If the process has not ended then, as other functions of `atexit` take long, the thread goes on: one of them may
+//!    wait for it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// How long the interpreter waits at its exit for a generator that yields nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many forks lie between the process that loaded this module and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// Threads that run Python code which this module has called.
+static CALLING: AtomicUsize = AtomicUsize::new(0);
+/// The thread that ends the interpreter, and since when.
+static EXIT: OnceLock<(ThreadId, Instant)> = OnceLock::new();
 
 #[inline(always)]
 pub(crate) fn generation() -> u32 {
@@ -15,14 +39,84 @@ pub(crate) fn generation() -> u32 {
 #[pyfunction]
 fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    // The other threads are those of the parent.
+    CALLING.store(0, Ordering::SeqCst);
 }
 
-/// Has each child of `os.fork` count.
-pub(crate) fn watch_forks(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// Called when the interpreter begins to exit.
+#[pyfunction]
+fn exiting(py: Python<'_>) {
+    let (_, since) = EXIT.get_or_init(|| (thread::current().id(), Instant::now()));
+    py.detach(|| {
+        while CALLING.load(Ordering::SeqCst) != 0 && since.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+/// As long as it lives, this thread calls Python code.
+pub(crate) struct Calling(());
+
+impl Calling {
+    #[inline]
+    pub(crate) fn begin(py: Python<'_>) -> Self {
+        let calling = Self::count();
+        calling.pause(py);
+        calling
+    }
+
+    fn count() -> Self {
+        CALLING.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+
+    /// Lets the interpreter exit, if it is about to.
+    #[inline]
+    pub(crate) fn pause(&self, py: Python<'_>) {
+        if let Some((ending, since)) = EXIT.get() {
+            halt(py, *ending, *since);
+        }
+    }
+}
+
+impl Drop for Calling {
+    #[inline]
+    fn drop(&mut self) {
+        // In a child of a fork, this thread is no longer counted.
+        let _ = CALLING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |number| number.checked_sub(1));
+    }
+}
+
+/// Waits without the GIL, not counted, until the interpreter no longer waits for this thread.
+#[cold]
+fn halt(py: Python<'_>, ending: ThreadId, since: Instant) {
+    let left = PATIENCE.saturating_sub(since.elapsed());
+    if thread::current().id() != ending && !left.is_zero() {
+        drop(Calling(()));
+        py.detach(|| thread::sleep(left));
+        std::mem::forget(Calling::count());
+    }
+}
+
+/// Calls Python code from a thread that does not have the GIL. If the interpreter has ended, so has the thread.
+pub(crate) fn attached<T>(call: impl FnOnce(Python<'_>) -> T) -> T {
+    let told = Python::try_attach(|py| {
+        let _calling = Calling::begin(py);
+        call(py)
+    });
+    told.unwrap_or_else(|| {
+        loop {
+            thread::park();
+        }
+    })
+}
+
+/// Has each child of `os.fork` count, and the exit wait.
+pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    let forked = wrap_pyfunction!(forked, module)?;
-    let arguments = pyo3::types::PyDict::new(py);
-    arguments.set_item("after_in_child", forked)?;
+    let arguments = PyDict::new(py);
+    arguments.set_item("after_in_child", wrap_pyfunction!(forked, module)?)?;
     py.import("os")?.call_method("register_at_fork", (), Some(&arguments))?;
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(exiting, module)?,))?;
     Ok(())
 }

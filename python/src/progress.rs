@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::process::attached;
+
 /// How long nothing looks for a signal.
 const SIGNALS: Duration = Duration::from_millis(50);
 
@@ -32,7 +34,7 @@ impl Told {
             }
             *looked = Instant::now();
         }
-        let told = Python::attach(|py| {
+        let told = attached(|py| {
             py.check_signals()?;
             self.progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, all)).map(drop))
         });

@@ -11,6 +11,7 @@ use pyo3::types::PyTuple;
 
 use crate::feed::feed;
 use crate::key::with_key;
+use crate::options::several;
 use crate::progress::with_progress;
 use crate::{array_of, failure, info};
 use lookups::{Contains, Counts};
@@ -289,10 +290,11 @@ impl Reader {
     fn divide_to(
         &self,
         py: Python<'_>,
-        destinations: Vec<PathBuf>,
+        destinations: &Bound<'_, PyAny>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<()> {
         let reader = self.reader(py)?;
+        let destinations: Vec<PathBuf> = several("destinations", destinations, |path| path.extract())?;
         let outcome = with_progress(py, progress, |tell| reader.divide_to(&destinations, tell))?;
         failure::done(py, outcome)
     }
@@ -313,12 +315,11 @@ impl Reader {
 #[pyo3(signature = (shards, destination, progress=None))]
 pub(crate) fn join(
     py: Python<'_>,
-    shards: Vec<PyRef<'_, Reader>>,
+    shards: &Bound<'_, PyAny>,
     destination: PathBuf,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
-    let shards: PyResult<Vec<gowk::Reader>> = shards.iter().map(|shard| shard.reader(py).cloned()).collect();
-    let shards = shards?;
+    let shards = several("shards", shards, |shard| shard.cast::<Reader>()?.get().reader(py).cloned())?;
     let outcome = with_progress(py, progress, |tell| gowk::Reader::join_to(&shards, &destination, tell))?;
     failure::done(py, outcome)
 }

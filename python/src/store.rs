@@ -45,7 +45,9 @@ pub(crate) use update::Update;
 ///     path: the folder.
 ///     version: the number of a version to look into, instead of the newest.
 ///     copies: a folder with copies of files of shards, under their own names. A file that is there is read instead of
-///         the store's own, after the same comparison; see :attr:`files`.
+///         the store's own; see :attr:`files`. Copies are a cache: one that fails is left for the store's own file. It
+///         fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or
+///         if a page does not match its checksum, as far as ``verify`` has pages compared.
 ///     threads: threads that batches are divided over, at least 1.
 ///     on_damage: see :class:`Reader`.
 ///     verify: see :class:`Reader`.
@@ -221,7 +223,8 @@ impl Store {
     /// A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
     /// empty.
     ///
-    /// A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one.
+    /// A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one that
+    /// has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
     ///
     /// Raises:
     ///     IndexError: there is no such shard.
@@ -320,6 +323,12 @@ impl Store {
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         described::files(py, opened.reader.store(), opened.reader.version())
+    }
+
+    /// The copies in ``copies`` that failed since this was last called, for whoever keeps them to remove. They are no longer
+    /// read by this object.
+    fn take_refused_copies(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        Ok(self.opened(py)?.reader.store().take_refused_copies())
     }
 
     /// The last token of each application, by its name.
@@ -461,7 +470,7 @@ impl Store {
     /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
     ///
     /// Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
-    /// or is not the one that the version names.
+    /// or is not the one that the version names. The files are the store's own, whatever ``copies`` there are.
     ///
     /// Args:
     ///     progress: called with the files read, and all there are. An exception of it ends the call.

@@ -14,7 +14,7 @@ class BloomFilter:
             gowk.Writer(self._path, capacity=capacity, false_positive_rate=error_rate, seed=1).commit()
         self._info = gowk.Reader(self._path).info()
         self.capacity, self.error_rate = self._info.capacity, self._info.requested_false_positive_rate
-        self.num_hashes, self.num_bits, self.hash_seeds = 2, self._info.slots, [self._info.seed]
+        self.num_bits, self.hash_seeds = 8 * self._info.file_length, [self._info.seed]
     def _changed(self):
         self._writer = self._writer or (fail(ValueError) if self.read_only else gowk.Writer(self._path))
         return self._writer
@@ -23,7 +23,7 @@ class BloomFilter:
     def sync(self): self._changed().commit(); self._writer = self._writer.close()
     _reader = functools.cached_property(lambda self: gowk.Reader(self._path))
     def __contains__(self, key): return of(key) in (self._writer or self._reader)
-    def __repr__(self): return f"<BloomFilter capacity: {self.capacity}, error: {self.error_rate:.3f}, num_hashes: 2>"
+    def __repr__(self): return f"<BloomFilter capacity: {self.capacity}, error: {self.error_rate:.3f}>"
     filename = property(lambda self: fail(NotImplementedError) if self._name is None else self._name)
     name = property(lambda self: self.filename.encode())
     open = classmethod(lambda cls, name, mode="rw": cls(filename=name, mode=mode, create=False))

@@ -15,6 +15,9 @@ import pytest
 
 import gowk
 
+if find_spec("pyspark") is not None:
+    from pyspark.errors import StreamingQueryException
+
 pytestmark = [
     pytest.mark.skipif(find_spec("pyspark") is None or find_spec("grpc") is None, reason="pyspark[connect] is not installed"),
     pytest.mark.timeout(600),
@@ -67,3 +70,11 @@ def test_a_stream_has_each_key_once(session: Any, folder: Path) -> None:
     lines.foreachBatch(store.each_batch("night", write, column="value")).trigger(availableNow=True).start().awaitTermination()
     assert sorted(row.value for row in session.read.parquet(out).collect()) == ["a", "b"]
     assert gowk.Store(store.path).tokens["night"].number == 0
+    # A new checkpoint, whose batch 0 has other keys.
+    (folder / "in" / "1").write_text("c\n")
+    (folder / "in" / "0").unlink()
+    lines = session.readStream.text(f"{folder}/in").writeStream.option("checkpointLocation", f"{folder}/another checkpoint")
+    query = lines.foreachBatch(store.each_batch("night", write, column="value")).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="needs another application name"):
+        query.awaitTermination()
+    assert "c" not in gowk.Store(store.path)

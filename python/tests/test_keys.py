@@ -7,6 +7,11 @@
 from __future__ import annotations
 
 import array
+import ctypes
+import mmap
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,11 +94,59 @@ def test_what_is_no_key_is_a_type_error(key: Any, kind: str) -> None:
 
 
 def test_one_key_is_not_taken_apart() -> None:
-    with gowk.Writer("f", capacity=100) as writer:
-        for key in ("abc", b"abc", bytearray(b"abc"), memoryview(b"abc")):
-            with pytest.raises(TypeError, match=r"give several keys, as in \[key\]"):
-                writer.update(key)  # type: ignore[arg-type]
+    gowk.Writer("f", capacity=100).commit()
+    with gowk.Writer("f") as writer:
+        with Path("f").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as map_:
+            keys: list[Any] = ["abc", b"abc", bytearray(b"abc"), memoryview(b"abc"), np.str_("abc"), np.bytes_(b"abc"), map_]
+            keys += [type("Text", (str,), {})("abc"), array.array("B", b"abc"), (ctypes.c_char * 3)(*b"abc")]
+            reader = gowk.Reader("f")
+            for key in keys:
+                for many in (writer.update, writer.insert_many, writer.remove_many, writer.contains_many, reader.count_many):
+                    with pytest.raises(TypeError, match=r"keys is one .*; give several keys, as in \[key\]"):
+                        many(key)
         assert len(writer) == 0
+
+
+TYPES = """
+from collections.abc import Iterable, Sequence
+import gowk, numpy as np
+
+def right(one: list[str], two: Sequence[bytes], three: dict[str, int], four: set[str | bytes]) -> None:
+    with gowk.Writer("f") as writer:
+        writer.update(one)
+        writer.update(two)
+        writer.update(three)
+        writer.update(four)
+        writer.update(["a", b"b"])
+        writer.update({"a", b"b"})
+        writer.update(("a", bytearray(b"b")))
+        writer.update([])
+        writer.update(str(number) for number in range(3))
+        writer.update(map(str, one))
+        writer.update(np.array(["a"]))
+        with open("lines") as lines:
+            writer.update(lines)
+
+def wrong(text: str, raw: bytes, either: Iterable[str]) -> None:
+    with gowk.Writer("f") as writer:
+        writer.update("abc")
+        writer.update(text)
+        writer.update(b"abc")
+        writer.update(raw)
+        writer.update(either)
+        gowk.Reader("f").contains_many("abc")
+        gowk.Store("s").shards_of("abc")
+"""
+
+
+def test_one_key_in_place_of_many_is_refused_by_types() -> None:
+    pytest.importorskip("mypy")
+    Path("typed.py").write_text(TYPES)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "typed.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wrong = [number for number, line in enumerate(TYPES.splitlines(), 1) if number > TYPES[: TYPES.index("def wrong")].count("\n") + 2]
+    errors = [line for line in done.stdout.splitlines() if " error: " in line]
+    assert [int(line.split(":")[1]) for line in errors] == wrong and all("[arg-type]" in line for line in errors), done.stdout
 
 
 def test_what_is_not_iterable_is_a_type_error() -> None:

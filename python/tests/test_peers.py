@@ -1,20 +1,24 @@
-"""Invariants checked: the tests of pybloomfiltermmap3 and of pybloom_live pass, through ``adapter.py``, but for those named
-here with the reason. Both are fetched from the package index and run as they are.
+"""Invariants checked: the tests of pybloomfiltermmap3 and of pybloom_live pass, through ``adapter.py``, and those of rbloom,
+through ``adapter_rbloom.py``, but for those named here with the reason. All are fetched from the package index and run as they
+are; of rbloom's, which is one long function, each statement is a test.
 """
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import adapter_rbloom
 import pytest
 
 HERE = Path(__file__).parent
 
 MMAP3 = {
-    "fingerprints of what both have cannot be told apart: there is no intersection": [
+    "the entries of two filters can be united, but not intersected": [
         "test_read_only_set_operations_is_value_error",
     ],
     "the bits of a Bloom filter, and seeds for each of its hashes": [
@@ -26,12 +30,13 @@ MMAP3 = {
         "test_create_with_hash_seeds_invalid",
         "test_approximate_size_after_union_called",
     ],
+    "a number of hash functions, of which a cuckoo filter has one": ["test_repr", "test_copy", "test_copy_template"],
     "the file as base64 text": ["test_to_from_base64", "test_to_base64_does_not_segfault"],
     "a reader is pickled by its path, not with the file": ["test_pickle"],
     "clearing an open filter": ["test_read_only_write_is_value_error"],
 }
 LIVE = {
-    "fingerprints of what both have cannot be told apart: there is no intersection": [
+    "the entries of two filters can be united, but not intersected": [
         "test_intersection",
         "test_intersection_capacity_fail",
         "test_intersection_k_fail",
@@ -40,8 +45,32 @@ LIVE = {
 }
 
 
+RBLOOM = {
+    "the entries of two filters can be united, but not intersected": [
+        "assert bloom & other == bloom",
+        "bloom &= other",
+        "assert bloom == bloom.intersection(other)",
+        "bloom.intersection_update(other)",
+        "bloom &= bloom",
+        "bloom.intersection_update(bloom)",
+        "bloom.intersection_update(bloom, bloom)",
+        "bloom.intersection_update(bloom, ['foo'], bloom)",
+        "assert 'bob' not in bloom",
+        "assert bloom.intersection(bloom) == bloom",
+        "assert bloom.intersection(bloom, bloom) == bloom",
+    ],
+    "the size of a Bloom filter": [
+        "assert repr(Bloom(27000, 0.0317)) == '<Bloom size_in_bits=193960 approx_items=0.0>'",
+    ],
+    "the hash is gowk's own, and the adapter a Python object": [
+        "assert gc.get_referents(bloom) == [loop_hash_func]",
+    ],
+}
+
+
 def fetched(name: str) -> Path:
-    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", name]
+    # Its own sources alone: what builds it need not be built.
+    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, name]
     subprocess.run(fetch, check=True)
     with tarfile.open(next(Path().glob("*.tar.gz"))) as archive:
         archive.extractall(filter="data")
@@ -83,3 +112,40 @@ def test_pybloom_lives_own_tests(folder: Path) -> None:
         Path("pybloom_live/test_pybloom.py"), root, "sys.modules['pybloom_live.pybloom'] = adapter"
     )
     check(found, LIVE)
+
+
+class EachStatement(ast.NodeTransformer):
+    """Has each statement of a module's functions counted, and its exception kept."""
+
+    def visit(self, node: ast.AST) -> Any:
+        node = self.generic_visit(node)
+        if not isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Assert | ast.Delete):
+            return node
+        text = ast.unparse(node)
+        count = ast.parse(f"_ran[{text!r}] = None")
+        failed = ast.parse(f"_failed[{text!r}] = None")
+        handler = ast.ExceptHandler(type=ast.Name("Exception", ast.Load()), name=None, body=failed.body)
+        return [*count.body, ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[])]
+
+
+def statements(file: Path) -> tuple[list[str], list[str]]:
+    """The different statements of the functions in a file, and those of them that failed, when its main function is run."""
+    tree = ast.parse(file.read_text())
+    for part in tree.body:
+        if isinstance(part, ast.FunctionDef):
+            part.body = [EachStatement().visit(statement) for statement in part.body]
+            part.body = [each for one in part.body for each in (one if isinstance(one, list) else [one])]
+    ran: dict[str, None] = {}
+    failed: dict[str, None] = {}
+    exec(compile(ast.fix_missing_locations(tree), file, "exec"), {"__name__": "__main__", "_ran": ran, "_failed": failed})
+    print(f"{file.name}: {len(ran) - len(failed)} of {len(ran)} statements pass")
+    return list(ran), list(failed)
+
+
+@pytest.mark.registry
+def test_rblooms_own_tests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = fetched("rbloom")
+    monkeypatch.setitem(sys.modules, "rbloom", adapter_rbloom)
+    ran, failed = statements(root / "tests" / "api_test.py")
+    known = [text for texts in RBLOOM.values() for text in texts]
+    assert len(ran) > 80 and sorted(failed) == sorted(known), f"not known: {set(failed) - set(known)}, passed: {set(known) - set(failed)}"

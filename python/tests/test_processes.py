@@ -4,7 +4,9 @@
 2. A reader answers in the processes of fork and spawn pools, and on both sides of a fork. A writer belongs to the process
    that opened it, and a child that ends does it no harm.
 3. Two threads look up side by side, and share a writer. Ctrl-C ends an update between chunks, and says what was taken.
-4. An update from an iterable takes constant memory.
+4. An update from an iterable takes constant memory, and nothing takes memory for a length that is claimed.
+5. The interpreter exits whatever daemon threads do at that moment.
+6. NumPy is imported with gowk: where it is missing, or Ctrl-C ends its import, that is told by the import.
 """
 
 from __future__ import annotations
@@ -278,3 +280,141 @@ def test_a_killed_writer_leaves_its_last_commit() -> None:
     reader = gowk.Reader("f")
     assert reader.contains_many(map(str, range(last + 1))).all()
     assert last + 1 <= reader.info().commit <= last + 2
+
+
+EXITS = """
+import gowk, sys, threading, time
+reader = gowk.Reader("f")
+keys = [str(number) for number in range(10_000)]
+
+def keys_for_ever():
+    while True:
+        yield "a"
+
+def tell(done, all):
+    for _ in range(100):
+        pass
+
+def batches():
+    while True:
+        reader.contains_many(keys)
+
+def generators():
+    reader.contains_many(keys_for_ever())
+
+def errors():
+    while True:
+        try:
+            gowk.Reader("missing")
+        except gowk.NotFound:
+            pass
+
+def progress():
+    while True:
+        reader.verify(tell)
+
+def descriptions():
+    while True:
+        reader.info()
+
+for _ in range(4):
+    threading.Thread(target=globals()[sys.argv[1]], daemon=True).start()
+time.sleep(0.02)
+print("end")
+"""
+
+
+@pytest.mark.parametrize("calls", ["batches", "generators", "errors", "progress", "descriptions"])
+def test_the_interpreter_exits_while_daemon_threads_are_in_calls(calls: str) -> None:
+    with gowk.Writer("f", capacity=100_000) as writer:
+        writer.update(map(str, range(20_000)))
+    for _ in range(100 if THOROUGH else 10):
+        done = subprocess.run([sys.executable, "-c", EXITS, calls], capture_output=True, text=True, timeout=100, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_functions_of_atexit_may_wait_for_daemon_threads() -> None:
+    # Registered before gowk is imported, so that it is called after gowk's own.
+    code = """if True:
+        import atexit, threading
+        done = threading.Event()
+        atexit.register(lambda: (done.set(), worker.join(), print(len(writer))))
+        import gowk
+        writer = gowk.Writer("f")
+
+        def keys():
+            yield "a"
+            done.wait()
+            yield "b"
+
+        worker = threading.Thread(target=lambda: writer.update(keys()), daemon=True)
+        worker.start()
+    """
+    assert python(code) == "2\n"
+
+
+LENGTHS = """
+import gowk, resource
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+with gowk.Writer("f", capacity=100) as writer:
+    writer.add("a")
+reader = gowk.Reader("f")
+class Many:
+    def __len__(self): return 10**15
+    def __getitem__(self, index): return 3
+for many in (range(10**12), Many()):
+    for call in (lambda: gowk.join(many, "o"), lambda: reader.divide_to(many), lambda: reader.contains_many(many)):
+        try:
+            call()
+        except TypeError as error:
+            print(error)
+"""
+
+
+def test_no_memory_is_taken_for_a_length_that_is_claimed() -> None:
+    lines = python(LENGTHS).splitlines()
+    assert len(lines) == 6 and all("[0]" in line and "int" in line for line in lines), lines
+
+
+def test_nulls_without_end_are_a_memory_error() -> None:
+    code = """if True:
+        import gowk, pyarrow, resource
+        with gowk.Writer("f", capacity=100) as writer:
+            writer.add("a")
+        nulls = pyarrow.chunked_array([pyarrow.nulls(1 << 20)] * 1000)
+        limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 29)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        try:
+            gowk.Reader("f").count_many(nulls)
+        except MemoryError as error:
+            print(error)
+    """
+    assert python(code).startswith("no memory for the answers of ")
+
+
+def test_without_numpy_the_import_says_so() -> None:
+    code = "import sys; sys.modules['numpy'] = None\ntry: import gowk\nexcept ImportError as error: print(error)"
+    assert "numpy" in python(code)
+
+
+def test_ctrl_c_while_numpy_is_imported_is_told_and_leaves_nothing_behind() -> None:
+    code = """if True:
+        import importlib.abc, os, signal, sys
+
+        class Interrupts(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "numpy":
+                    sys.meta_path.remove(self)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupts())
+        try:
+            import gowk
+            gowk.Writer("f").update_new(["a"])
+        except BaseException as error:
+            print(type(error).__name__)
+        import gowk
+        with gowk.Writer("f") as writer:
+            print(writer.contains_many(["a", "b"]).tolist())
+    """
+    assert python(code) == "KeyboardInterrupt\n[False, False]\n"

@@ -265,6 +265,27 @@ def test_a_stream_with_another_checkpoint_needs_another_name(spark: SparkSession
 
 
 @needs_spark
+def test_without_a_querys_id_another_checkpoint_needs_another_name_too(spark: SparkSession, folder: Path) -> None:
+    # As over Spark Connect: the function is called outside of a query.
+    store, written = create(folder), []
+    batch = store.each_batch("nightly", lambda new, number: written.append((number, keys(new.collect()))), column="value")
+    first, second = frame(spark, ["a", "b"]), frame(spark, ["c"])
+    batch(first, 0)
+    # A batch is repeated, with its rows in another order.
+    batch(frame(spark, ["b", "a"]), 0)
+    with pytest.raises(ValueError, match="the last batch of 'nightly', 0, is committed, and this is another batch 0.*another application name"):
+        batch(second, 0)
+    batch(second, 1)
+    batch(second, 1)
+    batch(frame(spark, []), 2)
+    for number in (0, 1):
+        with pytest.raises(ValueError, match=f"the last batch of 'nightly', 2, is committed, and this is another batch {number}"):
+            batch(first, number)
+    assert written == [(0, ["a", "b"]), (0, ["a", "b"]), (1, ["c"]), (1, ["c"]), (2, [])]
+    assert gowk.Store(store.path).version == 4
+
+
+@needs_spark
 def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> None:
     store, values = create(folder, 8), lines(1, 4000)[0]
     store.insert(frame(spark, values), "value", application="night", batch=0)
@@ -314,6 +335,58 @@ def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
     few, many = calls(100), calls(100_000)
     print(f"100 rows: {few[0]} calls, {few[1]:.4f} s; 100000 rows: {many[0]} calls, {many[1]:.4f} s")
     assert many[0] <= few[0] + 5
+
+
+def rot(path: Path) -> None:
+    """Changes each page of a filter's regions, which are its last ones."""
+    data, pages = bytearray(path.read_bytes()), gowk.Reader(path, sealed=True).verify().pages
+    for page in range(len(data) - 4096 * pages, len(data), 4096):
+        data[page + 17] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: Path) -> None:
+    keys = [f"key {number}" for number in range(1000)]
+    store = gowk.Store.create(folder / "store", shards=2, capacity=10_000, slots_per_bucket=2, seed=7)
+    store.update_new(keys)
+    file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
+    copy, good = disk.copies / file.name, file.path.read_bytes()
+    # What arrives is not what was sent.
+    rot(file.path)
+    assert disk.fetch(file) == 0 and not copy.exists() and not list((disk.root / "fetching").iterdir())
+    file.path.write_bytes(store.files[1].path.read_bytes())
+    assert disk.fetch(file) == 0 and not copy.exists()
+    file.path.write_bytes(good)
+    assert disk.fetch(file) == file.bytes and disk.fetch(file) == 0
+    # It rots on the disk. The answers are those of the store, and it is fetched again.
+    rot(copy)
+    near = gowk.Store(store.path, copies=disk.copies, on_damage="present")
+    assert near.contains_many(keys).all() and near.contains_many(f"other {key}" for key in keys).sum() < 10
+    with near.update() as update:
+        assert not update.remove_many(["another"]).any()
+    assert near.take_refused_copies() == [copy] and near.take_refused_copies() == []
+    disk.drop(copy)
+    assert disk.fetch(file) == file.bytes
+    # Of the same length, but another file.
+    copy.write_bytes(bytes(file.bytes))
+    assert disk.fetch(file) == file.bytes and copy.read_bytes() == good
+
+
+@needs_spark
+def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
+    keys = [f"key {number}" for number in range(1000)]
+    store = gowk.Store.create(folder / "store", shards=1, capacity=10_000, slots_per_bucket=2, seed=7)
+    store.update_new(keys)
+    plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+    file, asked = store.files[0], pa.array([*keys, "another"])
+    copy = plan.disk().copies / file.name
+    for work in (lambda: _tasks.unseen(plan, iter([(pa.array(range(1001)), asked)])), lambda: _tasks.seen(plan, iter([asked]))):
+        plan.disk().fetch(file)
+        rot(copy)
+        (answers,) = work()
+        assert len(set(answers.to_pylist()[:1000])) == 1 and answers[0].as_py() != answers[1000].as_py()
+        assert not copy.exists()
+    assert _tasks.Shard(plan).found(asked).sum() == 1000 and copy.read_bytes() == file.path.read_bytes()
 
 
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
@@ -418,6 +491,10 @@ def test_another_application_between_unseen_and_insert_is_a_conflict(spark: Spar
     with pytest.raises(PySparkException, match="Conflict") as caught:
         store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert f"gowk: batch 0 of 'night', store {store.path}" in caught.value.__notes__
+    # The insert alone would leave "b" new to both.
+    with pytest.raises(PySparkException, match="Conflict"):
+        store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
+    assert gowk.Store(store.path).version == 2
     # Repeated from unseen, no key is new to both.
     assert keys(store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0).collect()) == ["a"]
     assert store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0).outcome == "new"

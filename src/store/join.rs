@@ -10,7 +10,7 @@ use crate::{Options, Reader};
 
 impl StoreReader {
     /// Joins all shards of this version into one filter at `destination`, where there must be none. It answers as the
-    /// store does, false positives included: see [`Reader::join_to`].
+    /// store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
     ///
     /// `progress` is told the regions written, and all there are.
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
@@ -18,8 +18,8 @@ impl StoreReader {
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
         let description = self.store().description();
         let reader = |shard| -> Result<Reader> {
-            if let Some(filter) = self.shard(shard)? {
-                return Ok(filter.clone());
+            if let Some(filter) = self.own_shard(shard)? {
+                return Ok(filter);
             }
             let path = folder.path().join(format!("{shard}.gowk"));
             description.options(shard).draft(&path, new_uuid(&path)?, None)?.seal()?;

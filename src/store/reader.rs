@@ -9,12 +9,10 @@ use super::error::{Error, Result};
 use super::partition::divided;
 use super::text::hex;
 use super::version::{ShardFile, Version};
-#[cfg(doc)]
-use crate::Options;
 use crate::cuckoo::Counts;
-use crate::error::Error as FilterError;
+use crate::error::{Error as FilterError, Result as FilterResult};
 use crate::info::Facts;
-use crate::{Info, Key, KeyHash, Lookup, Reader, Report};
+use crate::{Info, Key, Lookup, OnDamage, Options, Reader, Report, events};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -42,15 +40,29 @@ impl fmt::Debug for StoreReader {
 
 struct Snapshot {
     version: Version,
-    /// Of each shard its filter, once it was opened.
-    filters: Vec<OnceLock<Reader>>,
+    /// One for each shard.
+    filters: Vec<Opened>,
     opening: Mutex<()>,
 }
 
 impl Snapshot {
     fn new(version: Version, shards: u32) -> Self {
-        let filters = (0..shards).map(|_| OnceLock::new()).collect();
+        let filters = (0..shards).map(|_| Opened::default()).collect();
         Self { version, filters, opening: Mutex::new(()) }
+    }
+}
+
+/// The filter of a shard, once it was opened.
+#[derive(Clone, Default)]
+struct Opened {
+    /// The store's own file. It goes first: once a copy has failed, it is read.
+    own: OnceLock<Reader>,
+    copy: OnceLock<Reader>,
+}
+
+impl Opened {
+    fn get(&self) -> Option<&Reader> {
+        self.own.get().or_else(|| self.copy.get())
     }
 }
 
@@ -66,24 +78,39 @@ impl Store {
         StoreReader { store: self.clone(), snapshot }
     }
 
-    /// Opens the filter that a version names for a shard, after comparing it with what the version says.
-    pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
+    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it is
+    /// not the file.
+    pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
+        let path = self.copies.as_ref()?.folder.join(file.file_name());
+        // Damage in a copy is no damage in the store: it must not answer "present".
+        let options = self.sealed_options().on_damage(OnDamage::Error);
+        let copy = match options.read(&path) {
+            Err(FilterError::NotFound { .. }) => return None,
+            outcome => outcome.map_err(Error::from),
+        };
+        let copy = copy.and_then(|copy| self.check_filter(&path, &copy, shard, file).map(|()| copy));
+        copy.inspect_err(|error| self.refuse_copy(&path, error)).ok()
+    }
+
+    /// Notes that a copy failed.
+    pub(super) fn refuse_copy(&self, path: &Path, error: &Error) {
+        events::copy_refused(path, error);
+        if let Some(copies) = &self.copies {
+            copies.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        }
+    }
+
+    fn sealed_options(&self) -> Options {
         let mut options = self.options.clone().sealed(true).threads(1);
         // What takes the name later is not what was compared with the version.
         options.follow = false;
-        if let Some(folder) = &self.copies {
-            let path = folder.join(file.file_name());
-            match options.read(&path) {
-                Err(FilterError::NotFound { .. }) => {}
-                outcome => {
-                    let reader = outcome?;
-                    self.check_filter(&path, &reader, shard, file)?;
-                    return Ok(reader);
-                }
-            }
-        }
+        options
+    }
+
+    /// Opens the file that a version names for a shard, after comparing it with what the version says.
+    pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
         let path = self.file_path(shard, file);
-        let reader = match options.read(&path) {
+        let reader = match self.sealed_options().read(&path) {
             Err(FilterError::NotFound { .. }) => {
                 let (path, gone) = (path, version.number);
                 let is_vacuumed = !self.newest()?.keeps(gone);
@@ -145,21 +172,20 @@ impl StoreReader {
         if newest.number == old.version.number {
             return Ok(false);
         }
-        let next = Snapshot::new(newest, self.store.description.shards);
+        let mut next = Snapshot::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
                 (*shard as usize, old.version.shards.get(shard).is_some_and(|old| old.name == file.name));
-            if let (true, Some(Some(filter)), Some(place)) =
-                (same, old.filters.get(at).map(OnceLock::get), next.filters.get(at))
-            {
-                let _ = place.set(filter.clone());
+            if let (true, Some(opened), Some(place)) = (same, old.filters.get(at), next.filters.get_mut(at)) {
+                *place = opened.clone();
             }
         }
         self.snapshot = Arc::new(next);
         Ok(true)
     }
 
-    /// The filter of a shard; `None` if the shard is empty, or there is no such shard.
+    /// The filter of a shard; `None` if the shard is empty, or there is no such shard. Where there is a
+    /// [copy](Store::copies), it is the copy, until a lookup in this reader fails in it.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
         let Snapshot { version, filters, opening } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
@@ -170,13 +196,52 @@ impl StoreReader {
         }
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
         if place.get().is_none() {
-            let _ = place.set(self.store.open_shard(version, shard, file)?);
+            let _ = match self.store.open_copy(shard, file) {
+                Some(copy) => place.copy.set(copy),
+                None => place.own.set(self.store.open_shard(version, shard, file)?),
+            };
         }
         Ok(place.get())
     }
 
-    fn filter_of(&self, hash: KeyHash) -> Result<Option<&Reader>> {
-        self.shard(self.store.description.shard_of(hash))
+    /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
+    fn look<T>(&self, shard: u32, mut look: impl FnMut(&Reader) -> FilterResult<T>) -> Result<Option<T>> {
+        let Some(filter) = self.shard(shard)? else { return Ok(None) };
+        match look(filter) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) => match self.after_copy(shard, filter, error)? {
+                Some(own) => Ok(Some(look(own)?)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
+    #[cold]
+    fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
+        let Snapshot { version, filters, opening } = &*self.snapshot;
+        let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
+            return Err(error.into());
+        };
+        if !place.copy.get().is_some_and(|copy| std::ptr::eq(copy, failed)) {
+            return Err(error.into());
+        }
+        self.store.refuse_copy(failed.path(), &error.into());
+        let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.own.get().is_none() {
+            let _ = place.own.set(self.store.open_shard(version, shard, file)?);
+        }
+        Ok(place.own.get())
+    }
+
+    /// The store's own file of a shard, whatever copies there are.
+    pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
+        match self.version().shards.get(&shard) {
+            Some(file) if self.store.copies.is_some() => {
+                self.store.open_shard(self.version(), shard, file).map(Some)
+            }
+            _ => Ok(self.shard(shard)?.cloned()),
+        }
     }
 
     /// The version in numbers. No file of a shard is opened for it.
@@ -199,8 +264,7 @@ impl StoreReader {
         };
         let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
         for shard in self.version().shards.keys() {
-            let Some(filter) = self.shard(*shard)? else { continue };
-            let info = filter.info()?;
+            let Some(info) = self.look(*shard, Reader::info)? else { continue };
             all.slots += info.slots;
             all.entries += info.entries;
             all.digits += info.digits;
@@ -225,12 +289,12 @@ impl StoreReader {
     /// [`Options::threads`] says. Gives what was found of each shard that has a file, in order.
     ///
     /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
-    /// version names, is an error in its shard's place.
+    /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
         let shards: Vec<u32> = self.version().shards.keys().copied().collect();
         let (all, done) = (shards.len() as u64, Mutex::new(0));
         let mut reports = divided(shards, self.store.options.threads, |shard| {
-            let verified = self.shard(shard).and_then(|filter| {
+            let verified = self.own_shard(shard).and_then(|filter| {
                 Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
             });
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,13 +314,15 @@ impl Lookup for StoreReader {
     #[inline]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
         let hash = self.store.hash(key)?;
-        Ok(self.filter_of(hash)?.map_or(Ok(false), |filter| filter.contains(hash))?)
+        let shard = self.store.description.shard_of(hash);
+        Ok(self.look(shard, |filter| filter.contains(hash))?.unwrap_or_default())
     }
 
     #[inline]
     fn count<K: Key>(&self, key: K) -> Result<u32> {
         let hash = self.store.hash(key)?;
-        Ok(self.filter_of(hash)?.map_or(Ok(0), |filter| filter.count(hash))?)
+        let shard = self.store.description.shard_of(hash);
+        Ok(self.look(shard, |filter| filter.count(hash))?.unwrap_or_default())
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
@@ -267,8 +333,10 @@ impl Lookup for StoreReader {
         divided(parts, threads, |(keys, found)| {
             let partition = self.store.partition(keys)?;
             for (shard, _) in &partition.shards {
-                let Some(filter) = self.shard(*shard)? else { continue };
-                let answers = filter.contains_batch(partition.hashes_of(*shard))?;
+                let hashes = partition.hashes_of(*shard);
+                let Some(answers) = self.look(*shard, |filter| filter.contains_batch(hashes))? else {
+                    continue;
+                };
                 for (index, answer) in partition.indices_of(*shard).iter().zip(answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = answer;

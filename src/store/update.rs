@@ -213,11 +213,19 @@ impl Draft {
         let incoming = store.path_of(INCOMING);
         let name = Name { base: base.number, uuid: new_uuid(&incoming)? };
         let path = scratch.unwrap_or(&incoming).join(name.filter());
-        let source = base.shards.get(&shard).map(|file| store.open_shard(base, shard, file)).transpose()?;
+        let file = base.shards.get(&shard);
         let own = &store.options;
         let mut options =
             store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
         (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
+        // Every page is compared with its checksum as it is copied.
+        if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
+            match options.draft(&path, name.uuid, Some(&copy)) {
+                Ok(writer) => return Ok(Self { name, path, writer }),
+                Err(error) => store.refuse_copy(copy.path(), &error.into()),
+            }
+        }
+        let source = file.map(|file| store.open_shard(base, shard, file)).transpose()?;
         let writer = options.draft(&path, name.uuid, source.as_ref())?;
         Ok(Self { name, path, writer })
     }

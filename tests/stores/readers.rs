@@ -1,11 +1,13 @@
 //! Invariants checked: a reader of a version gives the same answers while later versions are committed and vacuumed; past
 //! the grace it says that it must refresh, and never "absent"; the version before a token is the one that its first
-//! try saw; copies of files are held to the version as the files are; an update that a vacuum has given up is told so.
+//! try saw; copies of files are held to the version as the files are, and
+//! one that fails changes no answer; an update that a vacuum has given up is told so.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gowk::store::{Committed, Error, Store, Token, Vacuum};
-use gowk::{Batches, Lookup, Options};
+use gowk::{Batches, Lookup, OnDamage, Options};
 
 fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
@@ -136,11 +138,81 @@ fn copies_of_files_are_read_in_their_place() {
     let mut update = store.clone().copies(&near).update().unwrap();
     let found = update.insert_batch(&keys(0..110)).unwrap().mask();
     assert_eq!(found.iter().filter(|new| **new).count(), 10);
-    // A copy of another file is refused, even if the store's own is right.
     std::fs::rename(&stays, &first).unwrap();
-    std::fs::copy(&second, &copy).unwrap();
-    let error = store.clone().copies(&near).read().unwrap().shard(0).unwrap_err();
-    assert!(matches!(&error, Error::WrongFile { path, what: "shard", .. } if *path == copy), "{error:?}");
+}
+
+/// The offset of one byte in each page of a filter's regions.
+fn in_each_page(path: &Path) -> Vec<usize> {
+    let length = std::fs::metadata(path).unwrap().len() as usize;
+    let pages =
+        Options::new().sealed(true).read(path).unwrap().verify(&mut |_, _| {}).unwrap().pages as usize;
+    // They are the last pages of the file.
+    (length - pages * 4096..length).step_by(4096).map(|page| page + 17).collect()
+}
+
+/// Whatever is wrong with a copy, the answers are the store's own, and the copy is told of.
+#[test]
+fn a_rotten_copy_is_left_for_the_stores_own_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2);
+    insert(&store, &keys(0..100));
+    let near = dir.path().join("near");
+    std::fs::create_dir(&near).unwrap();
+    let version = store.newest().unwrap();
+    let [first, second] = [0, 1].map(|shard| store.file_path(shard, &version.shards[&shard]));
+    let (copy, good) = (near.join(version.shards[&0].file_name()), std::fs::read(&first).unwrap());
+    let mut in_pages = good.clone();
+    in_each_page(&first).into_iter().for_each(|at| in_pages[at] ^= 0x40);
+    let mut in_superblocks = good.clone();
+    in_superblocks[..2 * 65536].fill(0x55);
+    let asked = keys(0..1000);
+    let exact: Vec<bool> = asked.iter().map(|key| store.read().unwrap().contains(key).unwrap()).collect();
+    let cases: [(&str, &[u8], bool); 6] = [
+        ("pages", &in_pages, true),
+        ("superblocks", &in_superblocks, false),
+        ("cut short", &good[..good.len() - 4096], false),
+        ("empty", b"", false),
+        ("no filter", b"<html>not found</html>", false),
+        ("another shard", &std::fs::read(&second).unwrap(), false),
+    ];
+    for (what, bytes, opens) in cases {
+        std::fs::write(&copy, bytes).unwrap();
+        for on_damage in [OnDamage::Error, OnDamage::Present] {
+            let options = Options::new().on_damage(on_damage);
+            let near = || Store::open_with(store.path(), &options).unwrap().copies(&near);
+            let near_store = near();
+            let reader = near_store.read().unwrap();
+            let opened = reader.shard(0).unwrap().unwrap().path().to_owned();
+            assert_eq!(opened, if opens { copy.clone() } else { first.clone() }, "{what}");
+            for _ in 0..2 {
+                assert_eq!(reader.contains_batch(&asked).unwrap(), exact, "{what}");
+            }
+            assert_eq!(reader.shard(0).unwrap().unwrap().path(), first, "{what}");
+            assert_eq!(near_store.take_refused_copies(), [copy.clone()], "{what}");
+            assert!(near_store.take_refused_copies().is_empty());
+            // One by one, and counted.
+            let reader = near().read().unwrap();
+            assert!(asked.iter().zip(&exact).all(|(key, exact)| reader.contains(key).unwrap() == *exact));
+            let reader = near().read().unwrap();
+            assert!(asked.iter().zip(&exact).all(|(key, exact)| (reader.count(key).unwrap() > 0) == *exact));
+            assert!(
+                reader.verify(&|_, _| {}).unwrap().iter().all(|(_, told)| told.as_ref().unwrap().is_clean())
+            );
+            // Working copies are made of the store's own file, too.
+            let near_store = near();
+            let mut update = near_store.update().unwrap();
+            let inserted = update.insert_batch(&asked).unwrap();
+            assert!(inserted.refused().is_empty());
+            assert!(inserted.mask().iter().zip(&exact).all(|(new, exact)| new != exact), "{what}");
+            assert_eq!(near_store.take_refused_copies(), [copy.clone()], "{what}");
+        }
+    }
+    // If the store's own file is damaged too, the error is that of the store.
+    std::fs::write(&copy, &in_pages).unwrap();
+    std::fs::write(&first, &in_pages).unwrap();
+    let reader = store.clone().copies(&near).read().unwrap();
+    let error = reader.contains_batch(&asked).unwrap_err();
+    assert!(error.to_string().contains(first.to_str().unwrap()), "{error}");
 }
 
 #[test]

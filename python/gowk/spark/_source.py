@@ -59,6 +59,7 @@ class Writer(DataSourceArrowWriter):
                         self._apply(update, keys)
             with self.plan.named(shard):
                 sealed = [] if update is None else [piece.to_json() for piece in update.seal()]
+                self.plan.tidy(shard.store)
         log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
         return Written(sealed, count, shard.fetched)
 

@@ -52,7 +52,8 @@ class Store:
         self.path = os.path.abspath(os.fspath(path))
         self._local = None if local is None else os.path.abspath(os.fspath(local))
         self._local_bytes, self._fetch = local_bytes, fetch
-        # The version that `unseen` has judged a batch by.
+        # The version that `unseen` has judged a batch by. It stays after a conflict: an insert on a newer version would leave
+        # keys new to two applications.
         self._bases: dict[tuple[str, int], int] = {}
         Files(self.path)
 
@@ -138,7 +139,7 @@ class Store:
         Raises:
             TypeError: the keys are neither strings nor binary values.
             PySparkException: the job failed, and nothing was committed. If its text names ``Conflict``, another application
-                has committed since ``unseen`` judged this batch: repeat the batch from ``unseen``.
+                has committed since ``unseen`` judged this batch: repeat the batch from ``unseen``. The insert alone fails again.
         """
         return self._write(df, column, "insert" if copies else "update", application, batch, state)
 
@@ -192,7 +193,7 @@ class Store:
 
         Args:
             application: a name of this query and checkpoint alone. A query with another checkpoint is refused under
-                it, as its batches count from 0 again.
+                it, as its batches count from 0 again: their keys would be taken for committed already.
             write: called with the unseen rows and the number of the batch. What it wrote for the same number before, it
                 replaces: a batch is repeated after a failure, with the same keys.
             column: the column with the keys, or an expression for them.
@@ -205,10 +206,10 @@ class Store:
         """
 
         def batch_of_stream(df: DataFrame, batch: int) -> None:
-            state = self._query(df, application)
             if persist:
                 df = df.persist()
             try:
+                state = self._sequence(df, column, application, batch)
                 rows = self.unseen(df, column, application=application, batch=batch, order_by=order_by)
                 write(rows, batch)
                 self.insert(df, column, application=application, batch=batch, state=state)
@@ -255,10 +256,11 @@ class Store:
     def _write(
         self, df: DataFrame, column: str | Column, change: Change, application: str, batch: int, state: str
     ) -> StoreCommit:
-        base = self._bases.pop((application, batch), None)
         before = self._committed(application, batch, "already")
         if before is not None:
+            self._bases.pop((application, batch), None)
             return before
+        base = self._bases.get((application, batch))
         key = _key(df, column, self.path)
         session = df.sparkSession
         if session not in _registered:
@@ -287,25 +289,47 @@ class Store:
         committed = self._committed(application, batch, "new")
         if committed is None:
             raise RuntimeError(f"store {self.path}: Spark has ended the job of batch {batch} of {application!r} without its commit")
+        self._bases.pop((application, batch), None)
         return committed
 
-    def _query(self, df: DataFrame, application: str) -> str:
-        """What tells the query and its checkpoint from others; refused if the application's last batch was another one's."""
-        try:
-            query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        except PySparkException:
-            # Spark Connect does not tell.
-            query = None
-        if query is None:
-            return ""
-        state = f"query {query}"
-        done = Files(self.path).tokens.get(application)
-        if done is not None and done.state and done.state != state:
+    def _sequence(self, df: DataFrame, column: str | Column, application: str, batch: int) -> str:
+        """What tells this sequence of batches from others, to be kept with the batch; refused if the application's last
+        batch is of another one.
+
+        That is the id of the query. Where it is not to be had, a new checkpoint is known by its batch 0: it is below the last
+        batch that was committed, or, if that is 0, has other keys. Spark repeats no batch but the last one.
+        """
+        query, done = _query_of(df), Files(self.path).tokens.get(application)
+        state = f"query {query}" if query is not None else self._fingerprint(df, column) if batch == 0 else ""
+        if done is None or not done.state and batch >= done.number:
+            return state
+        if query is not None and done.state.startswith("query "):
+            other, why = done.state != state, f"is of {done.state}, and this is {state}"
+        else:
+            mine = state if query is None or batch != 0 else self._fingerprint(df, column)
+            other = done.state != mine if batch == done.number == 0 else batch < done.number
+            why = f"is committed, and this is another batch {batch}"
+        if other:
             raise ValueError(
-                f"store {self.path}: the last batch of {application!r}, {done.number}, is of {done.state}, and this is {state}. "
+                f"store {self.path}: the last batch of {application!r}, {done.number}, {why}. "
                 "A query with a new checkpoint counts its batches from 0, so it needs another application name"
             )
         return state
+
+    def _fingerprint(self, df: DataFrame, column: str | Column) -> str:
+        """The same for the same keys, in whatever order."""
+        hashed = sf.xxhash64(_key(df, column, self.path).cast("binary"))
+        row = df.select(hashed.alias("hash")).agg(sf.count("hash"), sf.bit_xor("hash"), sf.sum(sf.pmod("hash", sf.lit(1 << 31)))).collect()[0]
+        return f"keys {row[0]} {row[1]} {row[2]}"
+
+
+def _query_of(df: DataFrame) -> str | None:
+    """The id of the streaming query that the batch is of."""
+    try:
+        return df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except PySparkException:
+        # Spark Connect does not tell.
+        return None
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from .. import Reader
 from .. import Store as Files
 from .._disk import Disk
 
@@ -50,6 +49,11 @@ class Plan:
     def open(self) -> Files:
         return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
 
+    def tidy(self, store: Files) -> None:
+        """Removes the copies that the store would not read any further."""
+        for copy in store.take_refused_copies():
+            self.disk().drop(copy)
+
     @contextmanager
     def named(self, work: Shard | None = None) -> Iterator[None]:
         """Adds to an exception what was being done."""
@@ -69,12 +73,13 @@ class Shard:
         self.store = plan.open()
         self.number: int | None = None
         self.fetched = 0
-        self.reader: Reader | None = None
 
     def found(self, keys: Array) -> NDArray[np.bool_]:
         """Which keys the version has; none of them may be null."""
         self._check(keys)
-        return np.zeros(len(keys), np.bool_) if self.reader is None else self.reader.contains_many(keys)
+        found = self.store.contains_many(keys)
+        self.plan.tidy(self.store)
+        return found
 
     def _check(self, keys: Array) -> None:
         shards = self.store.shards_of(keys)
@@ -89,7 +94,6 @@ class Shard:
         disk, file = self.plan.disk(), self.store.files.get(number)
         if file is not None and self.plan.fetch:
             self.fetched = disk.fetch(file)
-        self.reader = self.store.shard(number)
 
 
 class FirstOfEach:
@@ -146,7 +150,9 @@ def seen(plan: Plan, batches: Iterator[Array]) -> Iterator[Array]:
                 for shard in set(np.unique(store.shards_of(keys)).tolist()) & store.files.keys() - fetched:
                     disk.fetch(store.files[shard])
                     fetched.add(shard)
-            yield pa.array(store.contains_many(keys))
+            found = store.contains_many(keys)
+            plan.tidy(store)
+            yield pa.array(found)
 
 
 def shards(plan: Plan, keys: Array) -> Array:

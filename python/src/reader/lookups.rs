@@ -16,7 +16,7 @@ impl Operation for Contains<'_> {
     type Answer = bool;
 
     fn rows(&self) -> usize {
-        if self.threads == 1 { ROWS } else { self.threads * ROWS_OF_THREADS }
+        if self.threads == 1 { ROWS } else { self.threads.saturating_mul(ROWS_OF_THREADS) }
     }
 
     fn take(&mut self, keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Stopped> {

@@ -10,7 +10,7 @@ const ROWS: usize = 1 << 17;
 
 pub(super) fn contains(reader: &StoreReader, keys: &Bound<'_, PyAny>, threads: usize) -> PyResult<Vec<bool>> {
     let take = |keys: &[&[u8]], found: &mut Vec<bool>| Ok(reader.contains_batch_into(keys, found)?);
-    feed(keys, Lookups { rows: ROWS * threads, take, answer: std::marker::PhantomData })
+    feed(keys, Lookups { rows: ROWS.saturating_mul(threads), take, answer: std::marker::PhantomData })
 }
 
 pub(super) fn count(reader: &StoreReader, keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
