@@ -171,6 +171,7 @@ pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Reader, Report};
+pub use system::Files;
 #[doc(hidden)]
 pub use system::disk;
 pub use write::{Inserted, Limits, Refused, Repair, Writer};

@@ -261,14 +261,14 @@ fn a_writer_that_ends_takes_its_temporary_file_along_before_the_next_one_comes()
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let lock = File::open(dir.path().join("f-lock")).unwrap();
-                while fs2::FileExt::try_lock_exclusive(&lock).is_err() {
+                while lock.try_lock().is_err() {
                     std::hint::spin_loop();
                 }
                 let names = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
                 let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("-new-")).collect();
                 assert!(left.is_empty(), "round {round}: {left:?} without a lock");
                 // Not by closing it: a process that another test is just starting has it open too.
-                fs2::FileExt::unlock(&lock).unwrap();
+                lock.unlock().unwrap();
                 done.store(true, Ordering::Relaxed);
             });
             std::thread::sleep(Duration::from_micros(round * 10));

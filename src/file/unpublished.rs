@@ -24,7 +24,7 @@ use crate::format::{
     Superblock,
 };
 use crate::options::Verify;
-use crate::system::{Disk, Files, MapMut, Presence, Rights, WordsMut};
+use crate::system::{Disk, Files, MapMut, Presence, Rights, Temporary, WordsMut};
 
 /// Whether the file system has room for a new file.
 pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {
@@ -157,7 +157,7 @@ pub(crate) struct UnpublishedFile {
     flusher: Option<Flusher>,
     files: Files,
     disk: Arc<dyn Disk>,
-    file: tempfile::NamedTempFile,
+    file: Temporary,
     map: MapMut,
     addresses: Addresses,
     /// The checksums of the pages that were filled, in order.
@@ -223,14 +223,14 @@ impl UnpublishedFile {
         check_room(files, &**disk, identity.geometry)?;
         let file = files.temporary(&**disk, model)?;
         let path = file.path();
-        let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
-        disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
-        let (handle, sums) = (file.as_file(), Vec::new());
+        let presence = if files.private { None } else { Presence::claim(file.file(), path)? };
+        disk.allocate(file.file(), needed).at(&files.data, "allocate the new file for")?;
+        let (handle, sums) = (file.file(), Vec::new());
         let mut filling =
             Filling { files, disk, file: handle, identity, sums, flush, flusher: None, written: 0 };
         write(&mut |region, words| filling.region(region, words))?;
         let Filling { sums, flusher, .. } = filling.finished()?;
-        let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
+        let map = MapMut::shared(file.file(), 0, needed).at(path, "map")?;
         let addresses = Addresses::new(identity.geometry);
         let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Ok(Self {
@@ -311,7 +311,7 @@ impl UnpublishedFile {
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.disk.write_at(self.file.as_file(), bytes, offset).at(&self.files.data, "write the new file for")
+        self.disk.write_at(self.file.file(), bytes, offset).at(&self.files.data, "write the new file for")
     }
 
     /// Makes the file whole under its temporary name, to be synced. May be repeated.
@@ -320,7 +320,7 @@ impl UnpublishedFile {
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
         self.write(&superblock.encode(&self.files.data)?, 0)?;
         self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy)?;
+        Live::map(self.file.file(), self.file.path(), self.identity.geometry)?.store_copy(copy)?;
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 
@@ -335,14 +335,12 @@ impl UnpublishedFile {
     #[cfg(feature = "store")]
     pub(crate) fn into_sealed(self) {
         // Nothing has the temporary name any longer, so nothing is to be removed.
-        let _ = self.file.into_temp_path().keep();
+        let _ = self.file.into_renamed();
     }
 
     pub(crate) fn sync(&mut self) -> Result<()> {
         let flushed = self.flusher.take().map_or(Ok(()), |mut flusher| flusher.wait());
-        flushed
-            .and_then(|()| self.disk.sync(self.file.as_file()))
-            .at(&self.files.data, "sync the new file for")
+        flushed.and_then(|()| self.disk.sync(self.file.file())).at(&self.files.data, "sync the new file for")
     }
 
     /// Gives a sealed file the filter's name. If this fails, the name is as it was.
@@ -353,9 +351,8 @@ impl UnpublishedFile {
     /// The file as a published one, after it was renamed.
     pub(crate) fn into_published(self, superblock: Superblock) -> Result<PublishedFile> {
         let Self { files, disk, file, presence, .. } = self;
-        let (file, temporary): (File, _) = file.into_parts();
         // Nothing has the temporary name any longer, so nothing is to be removed.
-        let _ = temporary.keep();
+        let file = file.into_renamed();
         // All checksums were computed here, from these very pages.
         let mut published = PublishedFile::assemble(files, disk, file, superblock, 0, Verify::Never)?;
         published.presence = presence;
@@ -368,6 +365,6 @@ impl UnpublishedFile {
     }
 
     pub(crate) fn rights(&self) -> Result<Rights> {
-        Rights::of(self.file.as_file()).at(self.file.path(), "look at")
+        Rights::of(self.file.file()).at(self.file.path(), "look at")
     }
 }

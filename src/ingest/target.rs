@@ -3,10 +3,8 @@
 //! A store remembers the cursor of a job as the state of its last transaction. So a run that dies anywhere starts again
 //! from the last version, and of two runs at the same time one commits.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-
-use fs2::FileExt;
 
 use super::cursor::{self, Cursor};
 use super::error::{Error, OutputProblem};
@@ -85,10 +83,8 @@ impl Target {
             let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
             let failed = |source| Error::output(path, OutputProblem::Io { op: "open", source });
             let file = opened.map_err(failed)?;
-            let is_taken =
-                |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
             // Where there are no locks, it is the word of whoever runs the job that it runs once.
-            if FileExt::try_lock_exclusive(&file).is_err_and(is_taken) {
+            if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
                 return Err(target.overtaken());
             }
             claimed.push(file);

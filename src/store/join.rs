@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::error::Result;
 use super::reader::StoreReader;
-use crate::error::IoContext;
-use crate::system::new_uuid;
+use crate::system::{TemporaryFolder, new_uuid};
 use crate::{Options, Reader};
 
 impl StoreReader {
@@ -15,7 +14,7 @@ impl StoreReader {
     /// `progress` is told the regions written, and all there are.
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         // Shards that have no file yet get one for as long as this takes.
-        let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
+        let folder = TemporaryFolder::new()?;
         let description = self.store().description();
         let reader = |shard| -> Result<Reader> {
             if let Some(filter) = self.shard(shard)? {

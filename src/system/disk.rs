@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::format::frame::MAX_PAYLOAD;
@@ -41,7 +43,6 @@ pub trait Disk: Debug + Send + Sync {
     }
     /// Makes a file `length` bytes long and takes room for all of them on the disk. New bytes read as zeros.
     fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        // The call of fs2 reports wrong reasons: it takes them from `errno`, which `posix_fallocate` does not set.
         if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
             return Ok(());
         }
@@ -58,13 +59,16 @@ pub trait Disk: Debug + Send + Sync {
         if replace {
             return std::fs::rename(from, to);
         }
-        let from = tempfile::TempPath::try_from_path(from)?;
-        from.persist_noclobber(to).map_err(|failed| {
-            // `TempPath` would remove the file when dropped, but it is the caller's.
-            let tempfile::PathPersistError { error, path } = failed;
-            let _ = path.keep();
-            error
-        })
+        #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // The kernel or the file system has no such call.
+            Err(Errno::NOSYS | Errno::INVAL) => {}
+            outcome => return Ok(outcome?),
+        }
+        // A link fails if the name is taken. A process that dies before it removes the old name leaves both.
+        std::fs::hard_link(from, to)?;
+        let _ = std::fs::remove_file(from);
+        Ok(())
     }
     /// Gives a file one more name, in one step; fails with `AlreadyExists` if a file has that name.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -84,7 +88,8 @@ pub trait Disk: Debug + Send + Sync {
     }
     /// Bytes that are free for files in a folder.
     fn available(&self, dir: &Path) -> io::Result<u64> {
-        fs2::available_space(dir)
+        let found = rustix::fs::statvfs(dir)?;
+        Ok(found.f_frsize.saturating_mul(found.f_bavail))
     }
 
     /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a

@@ -19,14 +19,12 @@
 //!
 //! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use fs2::FileExt;
 
 use super::disk::Disk;
 use super::files::{Files, Inode, inode_of};
@@ -58,7 +56,7 @@ impl Held {
         let own = file.try_clone().at(path, "lock")?;
         until(path, deadline, || {
             let Some(_turn) = ByteLock::try_shared(file, TURN).at(path, "lock")? else { return Ok(None) };
-            let free = contended(uninterrupted(|| FileExt::try_lock_shared(&own))).at(path, "lock")?;
+            let free = taken(|| own.try_lock_shared()).at(path, "lock")?;
             Ok(free.then_some(()))
         })?;
         Ok(Self::new(own))
@@ -69,7 +67,7 @@ impl Held {
         let own = file.try_clone().at(path, "lock")?;
         let _turn = until(path, deadline, || ByteLock::try_exclusive(file, TURN).at(path, "lock"))?;
         until(path, deadline, || {
-            let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&own))).at(path, "lock")?;
+            let free = taken(|| own.try_lock()).at(path, "lock")?;
             Ok(free.then_some(()))
         })?;
         Ok(Self::new(own))
@@ -77,14 +75,14 @@ impl Held {
 
     /// A shared lock, unless somebody holds it exclusively.
     pub(crate) fn try_shared(file: File, path: &Path) -> Result<Option<Self>> {
-        let free = contended(uninterrupted(|| FileExt::try_lock_shared(&file))).at(path, "lock")?;
+        let free = taken(|| file.try_lock_shared()).at(path, "lock")?;
         Ok(free.then_some(Self::new(file)))
     }
 
     /// Makes a shared lock exclusive. If somebody else holds one too, it fails, and the shared lock is given up: the
     /// conversion is not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
-        let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.file))).at(path, "lock")?;
+        let free = taken(|| self.file.try_lock()).at(path, "lock")?;
         Ok(free.then_some(self))
     }
 
@@ -118,7 +116,7 @@ impl Drop for Held {
         }
         // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
         // process.
-        let _ = FileExt::unlock(&self.file);
+        let _ = self.file.unlock();
     }
 }
 
@@ -146,11 +144,15 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn contended(outcome: io::Result<()>) -> io::Result<bool> {
-    match outcome {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(false),
-        Err(error) => Err(error),
+/// False if another owner holds the lock.
+fn taken(try_lock: impl Fn() -> std::result::Result<(), TryLockError>) -> io::Result<bool> {
+    loop {
+        match try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 

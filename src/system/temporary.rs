@@ -4,8 +4,12 @@
 //! and removed (`format-spec/README.md`, sections 7.2 and 8.4).
 
 use std::ffi::OsString;
+#[cfg(feature = "store")]
+use std::fs::DirBuilder;
 use std::fs::{File, OpenOptions};
 use std::io;
+#[cfg(feature = "store")]
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +24,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::format::{MAGIC, VERSION};
 
 /// What stands between FILE's name and the number in a temporary file's name.
-pub(crate) const TEMPORARY: &str = "-gowk-new-";
+const TEMPORARY: &str = "-gowk-new-";
 /// The first 8 bytes of a temporary file until its superblock is written; its number follows.
 const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
 
@@ -57,25 +61,95 @@ fn is_stale(number: u64, path: &Path) -> bool {
     ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
 }
 
+/// A temporary file of this process. Dropping it removes the name.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    file: File,
+    name: Name,
+}
+
+/// The name of a temporary file.
+#[derive(Debug)]
+struct Name {
+    path: PathBuf,
+    /// By dropping it.
+    is_removed: bool,
+}
+
+impl Temporary {
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.name.path
+    }
+
+    /// The file, once it has another name and the temporary one leads to nothing.
+    pub(crate) fn into_renamed(self) -> File {
+        let Self { file, mut name } = self;
+        name.is_removed = false;
+        file
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if self.is_removed {
+            // If it stays, the next writer removes it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A folder of this process alone, among the system's temporary files. Dropping it removes all that is in it.
+#[cfg(feature = "store")]
+#[derive(Debug)]
+pub(crate) struct TemporaryFolder(PathBuf);
+
+#[cfg(feature = "store")]
+impl TemporaryFolder {
+    pub(crate) fn new() -> Result<Self> {
+        let all = std::env::temp_dir();
+        let path = all.join(format!("gowk-{:016x}", random(&all)?));
+        // Fails if the name is taken, also if it is by a symbolic link.
+        DirBuilder::new().mode(0o700).create(&path).at(&all, "create a folder in")?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+#[cfg(feature = "store")]
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // What stays is what the system removes from there.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 impl Files {
     /// A new file beside the filter, to be renamed over it; removed when dropped.
-    pub(crate) fn temporary(
-        &self,
-        disk: &dyn Disk,
-        model: Option<&Rights>,
-    ) -> Result<tempfile::NamedTempFile> {
+    pub(crate) fn temporary(&self, disk: &dyn Disk, model: Option<&Rights>) -> Result<Temporary> {
         let number = random(&self.dir)?;
-        let refused = "create a temporary file in";
-        let file = tempfile::Builder::new()
-            .prefix(&self.temporary_prefix())
-            .suffix(&format!("{number:016x}"))
-            .rand_bytes(0)
-            .make_in(&self.dir, |path| rights::create(disk, path, model))
-            .at(&self.dir, refused)?;
-        disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
+        let mut name = self.temporary_prefix();
+        name.push(format!("{number:016x}"));
+        let path = self.dir.join(name);
+        let file = rights::create(disk, &path, model).at(&self.dir, "create a temporary file in")?;
+        let temporary = Temporary { file, name: Name { path, is_removed: true } };
+        disk.write_at(&temporary.file, &temporary_head(number), 0)
+            .at(&self.data, "write the new file for")?;
         // Protects: the head. Should this writer die, the next one knows the file by it and removes it.
-        disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
-        Ok(file)
+        disk.sync(&temporary.file).at(&self.data, "sync the new file for")?;
+        Ok(temporary)
+    }
+
+    /// Whether the path, in which no links are left, is one that a temporary file of this filter may have.
+    pub(super) fn is_temporary(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(self.temporary_prefix().as_encoded_bytes()) && path.parent() == Some(&self.dir)
     }
 
     fn temporary_prefix(&self) -> OsString {

@@ -678,10 +678,10 @@ impl Probe {
 
     fn state(path: &Path) -> &'static str {
         let file = File::open(path).unwrap();
-        if fs2::FileExt::try_lock_exclusive(&file).is_ok() {
+        if file.try_lock().is_ok() {
             return "free";
         }
-        if fs2::FileExt::try_lock_shared(&file).is_ok() { "shared" } else { "exclusive" }
+        if file.try_lock_shared().is_ok() { "shared" } else { "exclusive" }
     }
 
     fn tell(&self, call: &str, what: &str) {

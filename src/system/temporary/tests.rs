@@ -18,7 +18,9 @@ fn names(dir: &Path) -> Vec<String> {
 
 /// Leaves a temporary file behind, as a process that dies does.
 fn left_behind(files: &Files) -> PathBuf {
-    let (_, path) = files.temporary(&SystemDisk, None).unwrap().keep().unwrap();
+    let temporary = files.temporary(&SystemDisk, None).unwrap();
+    let path = temporary.path().to_owned();
+    drop(temporary.into_renamed());
     path
 }
 
@@ -54,10 +56,50 @@ fn only_what_a_dead_writer_left_is_removed() {
 }
 
 #[test]
+fn a_temporary_file_goes_with_its_owner_unless_it_was_renamed() {
+    let (dir, files) = files();
+    drop(files.temporary(&SystemDisk, None).unwrap());
+    assert_eq!(names(dir.path()), [""; 0]);
+    let temporary = files.temporary(&SystemDisk, None).unwrap();
+    SystemDisk.rename(temporary.path(), &files.data, false).unwrap();
+    // The old name belongs to somebody else by now.
+    let old = temporary.path().to_owned();
+    fs::write(&old, "").unwrap();
+    drop(temporary.into_renamed());
+    assert!(old.exists() && files.data.exists());
+}
+
+#[test]
+fn a_rename_replaces_a_file_only_if_it_may() {
+    let (dir, _) = files();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let refused = SystemDisk.rename(&from, &to, false).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!((fs::read(&from).unwrap(), fs::read(&to).unwrap()), (b"new".into(), b"old".into()));
+    fs::remove_file(&to).unwrap();
+    SystemDisk.rename(&from, &to, false).unwrap();
+    assert_eq!((from.exists(), fs::read(&to).unwrap()), (false, b"new".into()));
+}
+
+#[test]
+fn a_folder_for_the_meantime_is_private_and_goes_with_all_that_is_in_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let (one, other) = (TemporaryFolder::new().unwrap(), TemporaryFolder::new().unwrap());
+    assert_ne!(one.path(), other.path());
+    assert_eq!(one.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    fs::write(one.path().join("file"), "").unwrap();
+    let path = one.path().to_owned();
+    drop(one);
+    assert!(!path.exists() && other.path().exists());
+}
+
+#[test]
 fn a_temporary_file_that_a_living_writer_has_stays() {
     let (_dir, files) = files();
     let file = files.temporary(&SystemDisk, None).unwrap();
-    let presence = Presence::claim(file.as_file(), file.path()).unwrap();
+    let presence = Presence::claim(file.file(), file.path()).unwrap();
     files.remove_stale(&SystemDisk);
     assert!(file.path().exists());
     drop(presence);
