@@ -124,6 +124,7 @@ pub use format::{Case, DamagedPage, Growth, KeyRules, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Reader, Report};
+pub use system::Files;
 #[doc(hidden)]
 pub use system::disk;
 pub use write::{Batches, Inserted, Limits, Repair, Writer};

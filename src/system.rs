@@ -23,12 +23,11 @@ mod temporary;
 mod threads;
 
 pub(crate) use disk::{Disk, SystemDisk};
-pub(crate) use files::{Files, Inode, inode_of, is_layered, is_read_only, names};
+pub use files::Files;
+pub(crate) use files::{Inode, inode_of, is_layered, is_read_only, names};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words, WordsMut};
 pub(crate) use memory::{Paging, REGIONS_AHEAD, is_exceeded_by};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use rights::Rights;
-#[cfg(feature = "ingest")]
-pub(crate) use temporary::TEMPORARY;
 pub(crate) use threads::on_threads;

@@ -2,6 +2,7 @@
 //!
 //! 1. No dependency of either asks for a newer Rust than they do.
 //! 2. Each has what its sources and its README name, and neither tests nor what continuous integration needs.
+//! 3. The library brings at most 40 crates with stores, its default, at most 30 without, and no argument parser.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -84,4 +85,23 @@ fn each_package_has_what_it_names_and_no_more() {
         };
         assert_eq!(files.iter().find(is_foreign), None, "{package}");
     }
+}
+
+#[test]
+fn the_library_brings_few_crates() {
+    let tree = |features: &[&str]| -> BTreeSet<String> {
+        let fixed = ["tree", "-p", "gowk", "-e", "normal", "--prefix", "none", "--offline", "--locked"];
+        // Where a crate's dependencies were shown before, its line ends with a mark.
+        cargo(&[&fixed, features].concat())
+            .lines()
+            .map(|line| line.trim_end_matches(" (*)").to_owned())
+            .collect()
+    };
+    // gowk itself is one of them.
+    for (features, most) in [(&[][..], 40), (&["--no-default-features"], 30)] {
+        let crates = tree(features);
+        assert!((20..=most).contains(&crates.len()), "{} crates: {crates:?}", crates.len());
+        assert!(!crates.iter().any(|name| name.starts_with("clap")), "{crates:?}");
+    }
+    assert!(!tree(&["--all-features"]).iter().any(|name| name.starts_with("clap")));
 }

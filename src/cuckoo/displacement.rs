@@ -9,7 +9,7 @@
 
 use super::bucket::{Bucket, BucketId};
 use super::buckets::{Buckets, BucketsMut};
-use super::group::{Group, Groups};
+use super::group::{Group, Groups, MOST};
 use super::search::{Kept, Search};
 use super::widths::Width;
 
@@ -38,6 +38,19 @@ pub(super) fn displace<W: Width, B: BucketsMut<W>>(
     group: Group<W>,
     kicks: &mut u32,
 ) -> Result<bool, B::Error> {
+    displace_any(&mut AnyBuckets(buckets), search, given, ids, group, kicks)
+}
+
+/// The same for buckets that lie anywhere. It is compiled once for each width, and not once more for each place where
+/// buckets lie; what it loads through a table of functions is little beside what it does with it.
+fn displace_any<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
+    search: &mut Search,
+    given: &[(BucketId, Bucket<W>)],
+    ids: &[BucketId],
+    group: Group<W>,
+    kicks: &mut u32,
+) -> Result<bool, E> {
     let staged = Staged { buckets, stored: given.to_vec() };
     let mut displacement = Displacement { search, staged, put: Vec::new(), kicks, cut: false };
     for depth in 0..=DEPTH {
@@ -102,7 +115,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
     fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
         let here = Groups::of(self.staged.load(id)?);
         let before = (self.staged.stored.len(), self.put.len());
-        for leaving in self.ways(id, &here, group) {
+        for leaving in self.ways_for(id, &here, group) {
             if depth == 0 {
                 self.cut = true;
                 break;
@@ -125,29 +138,49 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
         Ok(false)
     }
 
-    /// The sets of groups that leave enough lanes when they go, and not without each of them, as bits; those of the
-    /// fewest lanes first.
-    fn ways(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<u32> {
+    /// The sets of groups to try, as bits.
+    fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<u32> {
         let lanes = |group: &Group<W>| group.lanes().unwrap_or(W::SLOTS);
-        let of = |set: u32| -> u32 {
-            here.iter()
-                .enumerate()
-                .filter(|(index, _)| set >> index & 1 == 1)
-                .map(|(_, group)| lanes(group))
-                .sum()
-        };
         let stays =
             |group: &Group<W>| group.entry.tail_length().is_none() || self.put.contains(&(id, group.entry));
-        let staying = here.iter().enumerate().filter(|(_, group)| stays(group));
-        let staying: u32 = staying.map(|(index, _)| 1 << index).sum();
-        let all = (1 << here.iter().len()) - 1;
-        let needed = (of(all) + lanes(&group)).saturating_sub(W::SLOTS);
-        let mut ways: Vec<u32> = (1..=all)
-            .filter(|set| set & staying == 0 && of(*set) >= needed)
-            .filter(|set| (0..8).all(|index| set >> index & 1 == 0 || of(set & !(1 << index)) < needed))
-            .collect();
-        ways.sort_by_key(|set| of(*set));
-        ways
+        let (mut of_each, mut staying) = ([0; MOST], 0);
+        for (index, one) in here.iter().enumerate() {
+            of_each[index] = lanes(one);
+            staying |= u32::from(stays(one)) << index;
+        }
+        let needed = (of_each.iter().sum::<u32>() + lanes(&group)).saturating_sub(W::SLOTS);
+        ways(&of_each[..here.iter().len()], staying, needed)
+    }
+}
+
+/// The sets of groups that leave `needed` lanes when they go, and not without each of them, as bits; those of the
+/// fewest lanes first. `lanes` are those of each group, and `staying` the set of groups that do not leave.
+fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
+    let of = |set: u32| -> u32 {
+        lanes.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1).map(|(_, lanes)| lanes).sum()
+    };
+    let mut ways: Vec<u32> = (1..1 << lanes.len())
+        .filter(|set| set & staying == 0 && of(*set) >= needed)
+        .filter(|set| (0..8).all(|index| set >> index & 1 == 0 || of(set & !(1 << index)) < needed))
+        .collect();
+    ways.sort_by_key(|set| of(*set));
+    ways
+}
+
+/// Buckets, wherever they lie.
+struct AnyBuckets<'a, W, E>(&'a mut dyn BucketsMut<W, Error = E>);
+
+impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
+    type Error = E;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
+        self.0.load(id)
+    }
+}
+
+impl<W: Width, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.0.store(id, bucket);
     }
 }
 

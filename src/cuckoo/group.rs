@@ -12,7 +12,7 @@ use super::bucket::{Bucket, Slot};
 use super::widths::Width;
 
 /// Groups of a bucket at most, and one that may not fit.
-const MOST: usize = 8;
+pub(super) const MOST: usize = 8;
 
 /// An entry and the copies that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

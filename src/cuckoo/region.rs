@@ -145,6 +145,23 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
 
 pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
+/// As `map` of an array, which is a dozen more functions to compile, for each width and place of buckets.
+fn of_each<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> U) -> [U; 2] {
+    [of(one), of(other)]
+}
+
+/// As `find_map` of an array.
+fn first_of<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> Option<U>) -> Option<U> {
+    match of(one) {
+        None => of(other),
+        found => found,
+    }
+}
+
+const fn ids<W: Width>([(one, _), (other, _)]: Both<W>) -> [BucketId; 2] {
+    [one, other]
+}
+
 /// Stores an entry in the first free lane of either bucket.
 fn store_alone<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -152,7 +169,7 @@ fn store_alone<W: Width, B: BucketsMut<W>>(
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
     let (id, bucket, lane) =
-        both.into_iter().find_map(|(id, bucket)| Some((id, bucket, bucket.empty_lanes().first()?)))?;
+        first_of(both, |(id, bucket)| Some((id, bucket, bucket.empty_lanes().first()?)))?;
     buckets.store(id, bucket.with(lane, fingerprint));
     Some(Inserted::Stored)
 }
@@ -180,15 +197,15 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     }
     // First without another lane, then with a free one.
     let in_place = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 0);
-    if let Some(counted) = both.into_iter().find_map(in_place) {
+    if let Some(counted) = first_of(both, in_place) {
         return Ok(counted);
     }
     let merged = |(id, bucket)| merge(buckets, id, bucket, fingerprint);
-    if let Some(merged) = both.into_iter().find_map(merged) {
+    if let Some(merged) = first_of(both, merged) {
         return Ok(merged);
     }
     let with_a_lane = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 1);
-    if let Some(counted) = both.into_iter().find_map(with_a_lane) {
+    if let Some(counted) = first_of(both, with_a_lane) {
         return Ok(counted);
     }
     let mut kicks = effort(max_kicks);
@@ -275,7 +292,7 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
         return Ok(Inserted::NoPath);
     }
     let alone = Group { entry: fingerprint, copies: 1 };
-    if displace(buckets, search, &[], &both.map(|(id, _)| id), alone, kicks)? {
+    if displace(buckets, search, &[], &ids(both), alone, kicks)? {
         return Ok(Inserted::Stored);
     }
     if let Some(merged) = merge_both(buckets, both, fingerprint, kicks, search)? {
@@ -346,16 +363,16 @@ fn merge_both<W: Width, B: BucketsMut<W>>(
     kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Option<Inserted<W>>, B::Error> {
-    let unions = both.map(|(_, bucket)| Groups::of(bucket).union(fingerprint));
+    let unions = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
     let [Some(first), Some(second)] = unions else { return Ok(None) };
     let union = first.and(second).and(Group { entry: fingerprint, copies: 1 });
     if union.copies >= W::MOST_COPIES || union.lanes().is_none() {
         return Ok(None);
     }
-    let others = both.map(|(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
+    let others = of_each(both, |(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
     let [Some(in_first), Some(in_second)] = others else { return Ok(None) };
-    let done = displace(buckets, search, &[in_first, in_second], &both.map(|(id, _)| id), union, kicks)?;
-    Ok(if done { merged(both.map(|(_, bucket)| bucket), union, fingerprint) } else { None })
+    let done = displace(buckets, search, &[in_first, in_second], &ids(both), union, kicks)?;
+    Ok(if done { merged(of_each(both, |(_, bucket)| bucket), union, fingerprint) } else { None })
 }
 
 fn merged<W: Width>(
@@ -421,7 +438,7 @@ fn remove_copy<W: Width, B: BucketsMut<W>>(
     both: Both<W>,
     fingerprint: Slot<W>,
 ) -> Option<Removed> {
-    let longest = both.map(|(id, bucket)| {
+    let longest = of_each(both, |(id, bucket)| {
         let groups = Groups::of(bucket);
         groups.longest_match(fingerprint).map(|(index, group)| (id, bucket, groups, index, group))
     });

@@ -9,9 +9,14 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, Result};
 
-/// The files of one filter, by their canonical paths, so that a symbolic link and its target have one lock file.
+/// The most links that a name may lead through, as on Linux.
+const MOST_LINKS: usize = 40;
+
+/// The files of one filter, by their canonical paths: a symbolic link and its target have one lock file.
+///
+/// A program that writes files beside filters asks [`Files::has`] before it does.
 #[derive(Clone, Debug)]
-pub(crate) struct Files {
+pub struct Files {
     pub(crate) data: PathBuf,
     pub(crate) journal: PathBuf,
     pub(crate) lock: PathBuf,
@@ -32,7 +37,11 @@ impl Inode {
 
 impl Files {
     /// The files of the filter at `path`. Its folder must exist; the filter need not.
-    pub(crate) fn new(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the folder cannot be opened, [`Error::MountPoint`] if the file alone is mounted there.
+    pub fn new(path: &Path) -> Result<Self> {
         let files = Self::of_sealed(path)?;
         if is_mount_point(&files.data) {
             return Err(Error::MountPoint { path: files.data });
@@ -61,6 +70,49 @@ impl Files {
     #[cfg(feature = "store")]
     pub(crate) fn private(self) -> Self {
         Self { private: true, ..self }
+    }
+
+    /// Whether `path` leads to a file of the filter, through links or under another name, or is a name that the filter
+    /// uses while it doubles. No file needs to be there yet.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("seen.gowk");
+    /// let files = gowk::Files::new(&path)?;
+    /// assert!(files.has(&dir.path().join("seen.gowk-journal")));
+    /// assert!(!files.has(&dir.path().join("new.txt")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn has(&self, path: &Path) -> bool {
+        let named = Self::resolved(path);
+        if self.is_temporary(&named) {
+            return true;
+        }
+        let inode = inode_of(path).unwrap_or_default();
+        let is_same = |own: &Path| inode.is_some() && inode_of(own).unwrap_or_default() == inode;
+        [&self.data, &self.journal, &self.lock].into_iter().any(|own| *own == named || is_same(own))
+    }
+
+    /// What a path leads to through all links, also where there is nothing yet under the last name. Two paths to one
+    /// new file give the same.
+    #[must_use]
+    pub fn resolved(path: &Path) -> PathBuf {
+        let mut path = path.to_owned();
+        for _ in 0..MOST_LINKS {
+            if let Ok(real) = path.canonicalize() {
+                return real;
+            }
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+            let (Some(name), Ok(folder)) = (path.file_name(), folder) else { return path };
+            let whole = folder.join(name);
+            match whole.read_link() {
+                Ok(target) => path = folder.join(target),
+                Err(_) => return whole,
+            }
+        }
+        path
     }
 
     /// The file that the name leads to now.
@@ -136,6 +188,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -150,5 +205,25 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(names(&dir.path().join("0")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         assert_eq!(names(&dir.path().join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn files_are_known_under_all_their_names_and_before_they_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let files = Files::new(&path("f")).unwrap();
+        let own = ["f", "f-journal", "f-lock", "f-gowk-new-0000000000000001"];
+        assert!(own.iter().all(|name| files.has(&path(name))));
+        symlink("f-journal", path("link")).unwrap();
+        symlink("link", path("link to a link")).unwrap();
+        assert!(files.has(&path("link")) && files.has(&path("link to a link")));
+        fs::write(path("f"), "").unwrap();
+        fs::hard_link(path("f"), path("other name")).unwrap();
+        fs::write(path("other file"), "").unwrap();
+        symlink("loop", path("loop")).unwrap();
+        assert!(files.has(&path("other name")) && files.has(&dir.path().join("./f")));
+        let foreign = ["other file", "g", "f-new", "ff", "no folder/f", "loop"];
+        assert!(!foreign.iter().any(|name| files.has(&path(name))));
+        assert_eq!(Files::resolved(&path("link")), Files::resolved(&path("f-journal")));
     }
 }

@@ -21,7 +21,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::format::{MAGIC, VERSION, kind_code};
 
 /// What stands between FILE's name and the number in a temporary file's name.
-pub(crate) const TEMPORARY: &str = "-gowk-new-";
+const TEMPORARY: &str = "-gowk-new-";
 /// The first 8 bytes of a temporary file until its superblock is written; its number follows.
 const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
 
@@ -80,6 +80,12 @@ impl Files {
         // Protects: the head. Should this writer die, the next one knows the file by it and removes it.
         disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
         Ok(file)
+    }
+
+    /// Whether the path, in which no links are left, is one that a temporary file of this filter may have.
+    pub(super) fn is_temporary(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(self.temporary_prefix().as_encoded_bytes()) && path.parent() == Some(&self.dir)
     }
 
     fn temporary_prefix(&self) -> OsString {

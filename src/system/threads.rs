@@ -8,24 +8,31 @@ use std::thread::{Builder, scope};
 /// a thread each. If a thread cannot be started, its work is done on this one.
 pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     // What is moved into a thread that cannot be started is lost. So each thread fetches its item when it runs.
-    let waiting: Vec<_> = all.into_iter().map(|one| Mutex::new(Some(one))).collect();
-    let work = |place: &Mutex<Option<T>>| {
-        let one = place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        one.map(&work)
-    };
-    let Some((last, others)) = waiting.split_last() else { return Vec::new() };
+    let places: Vec<_> = all.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
+    on_each_index(places.len(), &|index| {
+        let Some(place) = places.get(index) else { return };
+        let one = place.lock().unwrap_or_else(PoisonError::into_inner).0.take();
+        let outcome = one.map(&work);
+        place.lock().unwrap_or_else(PoisonError::into_inner).1 = outcome;
+    });
+    let outcome = |place: Mutex<(_, Option<R>)>| place.into_inner().unwrap_or_else(PoisonError::into_inner).1;
+    places.into_iter().filter_map(outcome).collect()
+}
+
+/// The part that is compiled once, whatever the work is.
+fn on_each_index(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let Some(last) = count.checked_sub(1) else { return };
     scope(|scope| {
-        let work = &work;
-        let start = |place| Builder::new().spawn_scoped(scope, move || work(place)).ok();
-        let threads: Vec<_> = others.iter().map(|place| (place, start(place))).collect();
-        let last = work(last);
-        let finish = |(place, thread): (_, Option<std::thread::ScopedJoinHandle<'_, Option<R>>>)| match thread
-        {
-            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            None => work(place),
-        };
-        threads.into_iter().map(finish).chain([last]).flatten().collect()
-    })
+        let start = |index| Builder::new().spawn_scoped(scope, move || work(index)).ok();
+        let threads: Vec<_> = (0..last).map(start).collect();
+        work(last);
+        for (index, thread) in threads.into_iter().enumerate() {
+            match thread {
+                Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                None => work(index),
+            }
+        }
+    });
 }
 
 #[cfg(test)]
