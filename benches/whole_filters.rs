@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use gowk::{Change, HashKind, KeyHash, Lookup, Merge, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Change, HashKind, KeyHash, Options, Reader, SlotsPerBucket, Writer};
 
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;

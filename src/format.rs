@@ -27,7 +27,7 @@ pub use metadata::Metadata;
 pub use page::DamagedPage;
 pub(crate) use page::{Page, Sealer, tally};
 pub use superblock::Growth;
-pub(crate) use superblock::{Identity, Policy, RawCounts, Superblock};
+pub(crate) use superblock::{Identity, Policy, RawCounts, Superblock, kind_id};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -150,6 +150,14 @@ const _: () = {
     assert!(LIVE_COUNTERS + 8 + size_of::<RawCounts>() as u64 == LIVE_METADATA_LENGTH);
 };
 
+/// The number of a kind in the file.
+pub(crate) const fn kind_id(kind: Kind) -> u32 {
+    match kind {
+        Kind::Set => 0,
+        Kind::Counting => 1,
+    }
+}
+
 impl Superblock {
     /// The bytes of a whole slot, sealed.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
@@ -159,11 +167,7 @@ impl Superblock {
             magic: MAGIC,
             major: VERSION.0.into(),
             minor: VERSION.1.into(),
-            kind: match kind {
-                Kind::Set => 0,
-                Kind::Counting => 1,
-            }
-            .into(),
+            kind: kind_id(kind).into(),
             incompatible: U64::ZERO,
             read_only_compatible: U64::ZERO,
             compatible: U64::ZERO,

@@ -16,8 +16,9 @@ use super::files::{Files, Inode};
 use super::lock::Presence;
 use super::random::random;
 use super::rights::{self, Rights};
+use crate::cuckoo::Kind;
 use crate::error::{Error, IoContext, Result};
-use crate::format::{MAGIC, VERSION};
+use crate::format::{MAGIC, VERSION, kind_id};
 
 /// What stands between FILE's name and the number in a temporary file's name.
 pub(crate) const TEMPORARY: &str = "-gowk-new-";
@@ -31,12 +32,13 @@ fn temporary_head(number: u64) -> [u8; 16] {
     head
 }
 
-/// The first 16 bytes once the superblock is written.
-fn superblock_head() -> [u8; 16] {
+/// The first 16 bytes once the superblock of a filter of this kind is written.
+fn superblock_head(kind: Kind) -> [u8; 16] {
     let mut head = [0; 16];
     head[..8].copy_from_slice(&MAGIC);
     head[8..10].copy_from_slice(&VERSION.0.to_le_bytes());
     head[10..12].copy_from_slice(&VERSION.1.to_le_bytes());
+    head[12..].copy_from_slice(&kind_id(kind).to_le_bytes());
     head
 }
 
@@ -50,11 +52,13 @@ fn is_stale(number: u64, path: &Path) -> bool {
     }
     let mut found = [0; 16];
     let Ok(length) = file.read_at(&mut found, 0) else { return false };
-    let (head, sealed) = (temporary_head(number), superblock_head());
+    let head = temporary_head(number);
     // A power cut can leave each byte as it was before or after a write of gowk: 0, the head's, or the superblock's. A
     // file that was never synced may be empty.
-    let mut ours = found.iter().zip(head.iter().zip(sealed)).take(length);
-    ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
+    Kind::ALL.map(superblock_head).into_iter().any(|sealed| {
+        let mut ours = found.iter().zip(head.iter().zip(sealed)).take(length);
+        ours.all(|(byte, (head, sealed))| [0, *head, sealed].contains(byte))
+    })
 }
 
 impl Files {

@@ -47,7 +47,7 @@ fn only_what_a_dead_writer_left_is_removed() {
 
     let stale = [left_behind(&files), left_behind(&files), left_behind(&files)];
     fs::write(&stale[1], "").unwrap();
-    fs::write(&stale[2], [superblock_head().as_slice(), &[1; 100]].concat()).unwrap();
+    fs::write(&stale[2], [superblock_head(Kind::Counting).as_slice(), &[1; 100]].concat()).unwrap();
     fs::write(dir.path().join("urls-gowk-new-0000000000000007"), [0; 4096]).unwrap();
     files.remove_stale(&SystemDisk);
     assert_eq!(names(dir.path()), before);
