@@ -623,8 +623,8 @@ pub enum GrowthRefusal {
 
 const fn made_by(kind: Kind) -> &'static str {
     match kind {
-        Kind::Set => "without `--counting` (`Options::counting`)",
-        Kind::Counting => "with `--counting` (`Options::counting`)",
+        Kind::Set => "without `Options::counting`",
+        Kind::Counting => "with `Options::counting`",
     }
 }
 

@@ -59,6 +59,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | hash | 128 bits of a key: the region and the tail come from the high half, the bucket and the tag from the low one |
+//! | kind | what a filter is, from its creation on: a set, or a counting filter |
 //! | width | how a bucket is divided: its slots, and the bits of each and of its tag |
 //! | offset | what a tag adds, by exclusive or, to the index of one bucket of an entry to give the other |
 //! | shard | one of several filters that divide all keys among themselves; each key belongs to one of them |
@@ -90,6 +91,7 @@
 //! | open | who takes which lock in which order, and who recovers |
 //! | published | with the filter's name, for all to see; an *unpublished* file is one being filled, or doubled into |
 //! | recovery | redoing what the journal holds after its writer died |
+//! | lookup | the question whether a key is present, or how often |
 //! | reader | a filter open for lookups; a *writer* is one open for changes |
 //! | view | one opening of the file for reading; the *recent* one is that which a thread looked into last |
 //! | watch | to look from time to time whether a name leads to another file by now |
@@ -107,6 +109,7 @@
 //! | divide | to cut the regions of a filter apart, into shards; to *join* is to put those of shards together |
 //! | create | to make a new filter, which has its name from its first commit on |
 //! | insert | to store a key, or one more copy of it; *batches* of keys are inserted, removed and looked up together |
+//! | inserted | of a batch: which of its keys are new, and which found no room |
 //! | partition | the keys of a batch, divided by region; a *scratch* is one region unpacked for many of them |
 //! | policy | whether a filter doubles itself, and to what limits |
 //! | doubling | streaming a file into one of twice as many regions; growth is refused where it would gain little |
