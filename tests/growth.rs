@@ -123,7 +123,7 @@ fn filters_are_nearly_full_before_they_double() {
 fn inserts_and_removals_across_doublings_agree_with_a_model() {
     let operations = thorough::size("inserts and removals", 1_500_000, 5_000_000);
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).seed(5).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let mut model: HashMap<u64, u32> = HashMap::new();
     let mut crowded = 0;
     let mut state = 1u64;
@@ -165,7 +165,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
 #[test]
 fn one_key_over_and_over_never_doubles_a_filter() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).open(path(&dir)).unwrap();
     for _ in 0..10_000 {
         writer.insert(b"the same").unwrap();
     }
@@ -178,7 +178,7 @@ fn keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
     // Of half a million keys, one is of the pair.
     let crafted_keys = thorough::size("crafted keys", 800, 10_000);
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).seed(99).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).seed(99).open(path(&dir)).unwrap();
     // With one region, equal low 13 bits and equal high 6 bits of the low half mean one pair of buckets.
     let pair = |writer: &Writer, i: u64| {
         let local = writer.hash(&key(i)).unwrap().get() as u64;
@@ -261,7 +261,7 @@ fn every_limit_refuses_with_its_own_error_and_leaves_the_transaction_whole() {
 #[test]
 fn a_doubling_on_demand_belongs_to_the_transaction() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).open(path(&dir)).unwrap();
     writer.insert(&key(1)).unwrap();
     writer.commit().unwrap();
     writer.insert(&key(2)).unwrap();
@@ -286,7 +286,7 @@ fn a_doubling_on_demand_belongs_to_the_transaction() {
 #[test]
 fn a_reader_is_right_before_during_and_after_doublings() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).open(path(&dir)).unwrap();
     for i in 0..10_000 {
         writer.insert(&key(i)).unwrap();
     }
@@ -357,7 +357,7 @@ impl gowk::disk::Disk for Crowded {
 fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer =
-        Options::new().capacity(1000).disk(std::sync::Arc::new(Crowded)).open(path(&dir)).unwrap();
+        Options::new().counting().capacity(1000).disk(std::sync::Arc::new(Crowded)).open(path(&dir)).unwrap();
     writer.commit().unwrap();
     let (inserted, error) = fill(&mut writer);
     // 256 KiB are to become 320: the regions double, the head does not.
@@ -373,7 +373,7 @@ fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
 #[test]
 fn limits_change_at_once_beside_commits_and_an_open_transaction() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Options::new().capacity(1000).seed(5).open(path(&dir)).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let limits = gowk::Limits { max_file_size: Some(1 << 20), ..writer.limits().unwrap() };
     // Before the first commit, with which they are written.
     writer.set_limits(limits).unwrap();

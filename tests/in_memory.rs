@@ -63,7 +63,7 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
 fn beside_a_busy_writer_it_holds_whole_commits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
-    let mut writer = Options::new().capacity(2_000_000).create(&path).unwrap();
+    let mut writer = Options::new().counting().capacity(2_000_000).create(&path).unwrap();
     writer.commit().unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use crate::cuckoo::Key;
 #[cfg(doc)]
-use crate::{Options, Reader, Writer};
+use crate::{Options, Reader};
 
 /// Lookups of keys: in a filter through its [`Reader`], in a store through a [`StoreReader`](crate::store::StoreReader).
 ///
@@ -21,7 +21,7 @@ pub trait Lookup {
     /// commit and does not go on, and with whatever is wrong with a file that has taken this one's place.
     fn contains<K: Key>(&self, key: K) -> Result<bool, Self::Error>;
 
-    /// How many copies of the key are there, as [`Writer::count`] says. Errors as for [`contains`](Self::contains).
+    /// How many copies of the key are there, as [`Writer::count`](crate::Writer::count) says. Errors as for [`contains`](Self::contains).
     fn count<K: Key>(&self, key: K) -> Result<u32, Self::Error>;
 
     /// Looks up many keys, several times as fast as one by one: returns one answer a key, in their order. Each answer is

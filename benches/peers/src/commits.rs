@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::{Growth, Options, SlotsPerBucket};
+use gowk::{Batches, Growth, Options, SlotsPerBucket};
 use redb::{Database, TableDefinition};
 
 use crate::keys::keys;
@@ -42,7 +42,7 @@ fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<f64> {
         let keys = keys(from..count.min(from + EVERY));
         let start = Instant::now();
         if batches {
-            writer.insert_batch(&keys)?;
+            writer.insert_batch(&keys)?.complete()?;
         } else {
             for key in &keys {
                 writer.insert(key)?;
@@ -93,7 +93,7 @@ pub fn large(mebibytes: u64) -> Outcome<()> {
         let from = have + commit * COMMIT;
         let keys = keys(from..from + COMMIT);
         let start = Instant::now();
-        writer.insert_batch(&keys)?;
+        writer.insert_batch(&keys)?.complete()?;
         let inserted = start.elapsed().as_secs_f64();
         writer.commit()?;
         let all = start.elapsed().as_secs_f64();

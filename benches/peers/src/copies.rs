@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gowk::{Error, Growth, Options, SlotsPerBucket};
+use gowk::{Batches, Error, Growth, Options, SlotsPerBucket};
 use qfilter::Filter;
 
 use crate::Outcome;
@@ -36,7 +36,8 @@ pub fn loads(file: &str, seeds: u64) -> Outcome<()> {
     for (slots, rho) in SlotsPerBucket::ALL.into_iter().zip([0.80, 0.90, 0.93, 0.945, 0.955, 0.96]) {
         let first = |seed: u64, distinct: bool| -> Outcome<(f64, f64)> {
             let capacity = (REGIONS * 8192 * u64::from(slots.get())) as f64 * rho;
-            let options = Options::new().capacity(capacity as u64).slots_per_bucket(slots).seed(seed);
+            let options =
+                Options::new().counting().capacity(capacity as u64).slots_per_bucket(slots).seed(seed);
             let mut writer = options.growth(Growth::Never).force(true).create(dir.path().join("f"))?;
             if writer.info()?.regions != REGIONS {
                 return Err("the filter has another size than it should".into());
@@ -48,7 +49,7 @@ pub fn loads(file: &str, seeds: u64) -> Outcome<()> {
                     key(&lines, index).unwrap_or_default()
                 };
                 match writer.insert(&key) {
-                    Ok(()) => {}
+                    Ok(_) => {}
                     Err(Error::Full { .. }) => break,
                     Err(error) => return Err(error.into()),
                 }
@@ -82,7 +83,7 @@ pub fn rates(file: &str, copies: u64) -> Outcome<()> {
     let (mut gowk, mut batches, mut other) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bytes, mut other_bytes) = (0.0, 0.0);
     for _ in 0..3 {
-        let options = Options::new().capacity(distinct as u64 * 12 / 10).force(true);
+        let options = Options::new().counting().capacity(distinct as u64 * 12 / 10).force(true);
         let rate = |start: Instant| keys.len() as f64 / start.elapsed().as_secs_f64() / 1e6;
         let mut writer = options.clone().create(dir.path().join("f"))?;
         let start = Instant::now();
@@ -95,11 +96,9 @@ pub fn rates(file: &str, copies: u64) -> Outcome<()> {
         drop(writer);
         let mut writer = options.create(dir.path().join("f"))?;
         let start = Instant::now();
-        let refused = writer.insert_batch(&keys)?;
+        let inserted = writer.insert_batch(&keys)?;
         batches.push(rate(start));
-        if !refused.is_empty() {
-            return Err("a batch was refused".into());
-        }
+        inserted.complete()?;
         drop(writer);
         // It keeps each copy.
         let failed = |error| format!("qfilter: {error:?}");

@@ -3,7 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::path::Path;
 
-use gowk::{Growth, Options, SlotsPerBucket};
+use gowk::{Batches, Growth, Options, SlotsPerBucket};
 
 use crate::Outcome;
 use crate::keys::{Key, keys};
@@ -19,15 +19,13 @@ pub fn create(path: &Path, mebibytes: u64, load: f64) -> Outcome<u64> {
     let count = (slots as f64 * load) as u64;
     // A capacity fills the filter to nearly 0.93.
     let capacity = (slots as f64 * 0.929) as u64;
-    let options = Options::new().capacity(capacity).slots_per_bucket(SlotsPerBucket::Four);
+    // Removals are measured, too.
+    let options = Options::new().counting().capacity(capacity).slots_per_bucket(SlotsPerBucket::Four);
     let mut writer = options.growth(Growth::Never).create(path)?;
     let mut from = 0;
     while from < count {
         let until = count.min(from + BATCH);
-        let refused = writer.insert_batch(&keys(from..until))?;
-        if !refused.is_empty() {
-            return Err("the filter is full".into());
-        }
+        writer.insert_batch(&keys(from..until))?.complete()?;
         from = until;
     }
     writer.commit()?;

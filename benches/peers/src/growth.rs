@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::Options;
+use gowk::{Batches, Options};
 
 use crate::Outcome;
 use crate::keys::keys;
@@ -35,12 +35,12 @@ fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<(f64, f64)> {
         let keys = keys(from..count.min(from + BATCH));
         let start = Instant::now();
         if batches {
-            writer.insert_batch(&keys)?;
+            writer.insert_batch(&keys)?.complete()?;
             pause = pause.max(start.elapsed().as_secs_f64());
         } else {
             let mut before = start;
             for keys in keys.chunks(100) {
-                keys.iter().try_for_each(|key| writer.insert(key))?;
+                keys.iter().try_for_each(|key| writer.insert(key).map(drop))?;
                 let now = Instant::now();
                 pause = pause.max((now - before).as_secs_f64());
                 before = now;

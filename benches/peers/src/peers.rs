@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fastbloom::BloomFilter;
-use gowk::{Growth, Options, Writer};
+use gowk::{Batches, Growth, Lookup, Options, Writer};
 use scalable_cuckoo_filter::ScalableCuckooFilter;
 
 use crate::Outcome;
@@ -46,7 +46,6 @@ struct Gowk {
     path: PathBuf,
     writer: Writer,
     batches: bool,
-    found: Vec<bool>,
 }
 
 impl Gowk {
@@ -56,17 +55,17 @@ impl Gowk {
         if path.exists() {
             std::fs::remove_file(&path)?;
         }
-        let writer = Options::new().capacity(keys).growth(Growth::Never).create(&path)?;
-        Ok(Self { path, writer, batches, found: Vec::new() })
+        let writer = Options::new().counting().capacity(keys).growth(Growth::Never).create(&path)?;
+        Ok(Self { path, writer, batches })
     }
 }
 
 impl Peer for Gowk {
     fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
         if self.batches {
-            self.writer.insert_batch(keys)?;
+            self.writer.insert_batch(keys)?.complete()?;
         } else {
-            keys.iter().try_for_each(|key| self.writer.insert(key))?;
+            keys.iter().try_for_each(|key| self.writer.insert(key).map(drop))?;
         }
         Ok(self.writer.commit()?)
     }
@@ -75,8 +74,7 @@ impl Peer for Gowk {
         // As any other process would.
         let reader = gowk::Reader::open(&self.path)?;
         if self.batches {
-            reader.contains_batch_into(keys, &mut self.found)?;
-            return Ok(self.found.iter().filter(|found| **found).count());
+            return Ok(reader.contains_batch(keys)?.into_iter().filter(|found| *found).count());
         }
         let mut count = 0;
         for key in keys {
@@ -88,8 +86,7 @@ impl Peer for Gowk {
     fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>> {
         let mut removed = 0;
         if self.batches {
-            self.writer.remove_batch_into(keys, &mut self.found)?;
-            removed = self.found.iter().filter(|removed| **removed).count();
+            removed = self.writer.remove_batch(keys)?.into_iter().filter(|removed| *removed).count();
         } else {
             for key in keys {
                 removed += usize::from(self.writer.remove(key)?);

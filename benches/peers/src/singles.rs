@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use gowk::{Growth, Options, Writer};
+use gowk::{Growth, Kind, Options, Writer};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::Outcome;
@@ -22,6 +22,10 @@ trait Singles {
     fn insert(&mut self, keys: &[Key]) -> Outcome<()>;
     /// How many were removed.
     fn remove(&mut self, keys: &[Key]) -> Outcome<usize>;
+    /// Whether keys can be removed.
+    fn removes(&self) -> bool {
+        true
+    }
     /// Before the removals.
     fn filled(&mut self) -> Outcome<()> {
         Ok(())
@@ -32,9 +36,9 @@ type Make = fn(&Path, u64) -> Outcome<Box<dyn Singles>>;
 
 const CANDIDATES: [(&str, Make); 6] = [
     ("hash, two loads, a store", |_, keys| Ok(Box::new(Least(vec![0; keys as usize / 3])))),
-    ("gowk, a new file", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, false)?))),
-    ("gowk, a published file", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, true)?))),
-    ("gowk, insert_unique", |dir, keys| Ok(Box::new(Unique(Gowk::new(dir, keys, false)?)))),
+    ("gowk, a new file", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, Kind::Counting, false)?))),
+    ("gowk, a published file", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, Kind::Counting, true)?))),
+    ("gowk, a set", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, Kind::Set, false)?))),
     ("cuckoofilter", |_, keys| Ok(Box::new(Cuckoo::with_capacity(keys as usize)))),
     ("qfilter", |_, keys| {
         let filter = qfilter::Filter::new(keys, 2.3e-4).map_err(|error| format!("qfilter: {error:?}"))?;
@@ -53,6 +57,9 @@ pub fn run(count: u64, rounds: usize) -> Outcome<()> {
             for (verb, rates) in rates.iter_mut().enumerate() {
                 if verb == 1 {
                     candidate.filled()?;
+                    if !candidate.removes() {
+                        continue;
+                    }
                 }
                 let mut work = |keys: &[Key]| -> Outcome<f64> {
                     let mut outcome = Ok(keys.len());
@@ -90,8 +97,10 @@ pub fn run(count: u64, rounds: usize) -> Outcome<()> {
     println!("| | insert at 0.5 | 0.75 | 0.95 | all | remove at 0.5 | 0.75 | 0.95 | all |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for ((name, _), rates) in CANDIDATES.iter().zip(&rates) {
-        let figures: Vec<String> =
-            rates.iter().flatten().map(|rates| format!("{:.1}", median(rates))).collect();
+        let figure = |rates: &Vec<f64>| {
+            if rates.is_empty() { "-".to_owned() } else { format!("{:.1}", median(rates)) }
+        };
+        let figures: Vec<String> = rates.iter().flatten().map(figure).collect();
         println!("| {name} | {} |", figures.join(" | "));
     }
     Ok(())
@@ -99,26 +108,27 @@ pub fn run(count: u64, rounds: usize) -> Outcome<()> {
 
 struct Gowk {
     writer: Writer,
+    kind: Kind,
     published: bool,
 }
 
 impl Gowk {
-    fn new(dir: &Path, keys: u64, published: bool) -> Outcome<Self> {
+    fn new(dir: &Path, keys: u64, kind: Kind, published: bool) -> Outcome<Self> {
         let path = dir.join("single");
         if path.exists() {
             std::fs::remove_file(&path)?;
         }
-        let mut writer = Options::new().capacity(keys).growth(Growth::Never).create(path)?;
+        let mut writer = Options::new().kind(kind).capacity(keys).growth(Growth::Never).create(path)?;
         if published {
             writer.commit()?;
         }
-        Ok(Self { writer, published })
+        Ok(Self { writer, kind, published })
     }
 }
 
 impl Singles for Gowk {
     fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
-        Ok(keys.iter().try_for_each(|key| self.writer.insert(key))?)
+        Ok(keys.iter().try_for_each(|key| self.writer.insert(key).map(drop))?)
     }
 
     fn remove(&mut self, keys: &[Key]) -> Outcome<usize> {
@@ -129,27 +139,12 @@ impl Singles for Gowk {
         Ok(removed)
     }
 
+    fn removes(&self) -> bool {
+        self.kind == Kind::Counting
+    }
+
     fn filled(&mut self) -> Outcome<()> {
         if self.published { Ok(self.writer.commit()?) } else { Ok(()) }
-    }
-}
-
-/// What is found already is not stored, and not removed either.
-struct Unique(Gowk);
-
-impl Singles for Unique {
-    fn insert(&mut self, keys: &[Key]) -> Outcome<()> {
-        for key in keys {
-            self.0.writer.insert_unique(key)?;
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, keys: &[Key]) -> Outcome<usize> {
-        for key in keys {
-            self.0.writer.remove_unchecked(key)?;
-        }
-        Ok(keys.len())
     }
 }
 

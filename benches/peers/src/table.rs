@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gowk::{Growth, Options};
+use gowk::{Batches, Growth, Options};
 
 use crate::keys::{absent, keys, sample};
 use crate::measure::median;
@@ -79,8 +79,7 @@ pub fn loading(count: u64) -> Outcome<()> {
         let mut writer =
             Options::new().capacity(count).growth(Growth::Never).threads(threads).create(&path)?;
         let created = start.elapsed().as_secs_f64();
-        let refused = writer.insert_batch(&all)?;
-        assert!(refused.is_empty());
+        writer.insert_batch(&all)?.complete()?;
         let inserted = start.elapsed().as_secs_f64();
         writer.commit()?;
         let committed = start.elapsed().as_secs_f64();
