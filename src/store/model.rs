@@ -31,7 +31,7 @@ use super::storage::watched::{Verdict, Watched};
 use super::{Change, Store};
 use crate::disk::{Disk, SystemDisk};
 use crate::store::Vacuum;
-use crate::{Change as _, Options};
+use crate::{Batches as _, Options};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {

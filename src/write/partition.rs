@@ -330,7 +330,7 @@ fn take_part<W: Width>(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Change, Error, Lookup, Options, Reader};
+    use crate::{Batches, Error, Lookup, Options, Reader};
     use std::cell::Cell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -200,7 +200,7 @@ mod tests {
     use crate::cuckoo::{Four, SlotsPerBucket};
     use crate::format::PAGE;
     use crate::options::Options;
-    use crate::write::Change;
+    use crate::write::Batches;
     use crate::write::transaction::Work;
     use std::collections::BTreeMap;
     use std::os::unix::fs::FileExt;

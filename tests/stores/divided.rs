@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gowk::disk::{Disk, SystemDisk};
 use gowk::store::{Error, Store};
-use gowk::{Options, Reader};
+use gowk::{Batches, Lookup, Options, Reader};
 
 const KEYS: u64 = 500;
 
@@ -18,7 +18,7 @@ const KEYS: u64 = 500;
 fn filter(dir: &Path, capacity: u64) -> Reader {
     let path = dir.join("f.gowk");
     let mut writer = Options::new().capacity(capacity).create(&path).unwrap();
-    (0..KEYS).for_each(|key| writer.insert(key.to_le_bytes()).unwrap());
+    (0..KEYS).for_each(|key| _ = writer.insert(key.to_le_bytes()).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();
     Reader::open(&path).unwrap()
@@ -164,7 +164,7 @@ fn where_links_are_refused_the_error_names_them_and_not_the_permissions() {
         let path = dir.path().join(format!("copied-{number}"));
         Store::create(&path, 2, &Options::new().capacity(1000)).unwrap();
         let mut update = Store::open_with(&path, &options).unwrap().update().unwrap();
-        update.insert_batch(&[b"a"]).unwrap();
+        update.insert_batch(&[b"a"]).unwrap().complete().unwrap();
         let error = update.commit("insert", None).unwrap_err();
         assert!(matches!(error, Error::NoLinks { .. }), "{error}");
     }

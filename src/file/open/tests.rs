@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::options::Options;
+use crate::{Lookup, options::Options};
 use crate::system::SystemDisk;
 
 /// A closed filter with a key.

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::*;
 use crate::cuckoo::SlotsPerBucket;
 use crate::format::{LIVE, LIVE_SEQUENCES, SUPERBLOCK, Superblock};
-use crate::{Options, Reader};
+use crate::{Lookup, Options, Reader};
 
 #[test]
 fn touched_pages_are_remembered_one_by_one_until_all_are() {

@@ -100,13 +100,13 @@ fn a_lookup_that_ends_after_the_view_was_left_does_not_open_it_again() {
     let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
     let view = reader.view().unwrap();
     look(&reader);
-    assert_eq!(view.contains_in_line(view.reader, KEY), Some(true));
+    assert_eq!(view.contains_in_line(view.reader, &KEY), Some(true));
     let calm = view.shortcut.calm.load(std::sync::atomic::Ordering::Acquire);
     view.leave();
-    assert_eq!(view.contains_in_line(view.reader, KEY), None);
+    assert_eq!(view.contains_in_line(view.reader, &KEY), None);
     // The end of a lookup that found the epoch calm before.
     view.found_calm(calm);
-    assert_eq!(view.contains_in_line(view.reader, KEY), None);
-    assert_eq!(view.contains_hash_in_line(view.reader, reader.hash(KEY).unwrap()), None);
-    assert_eq!(view.count_in_line(view.reader, KEY), None);
+    assert_eq!(view.contains_in_line(view.reader, &KEY), None);
+    assert_eq!(view.contains_in_line(view.reader, &reader.hash(KEY).unwrap()), None);
+    assert_eq!(view.count_in_line(view.reader, &KEY), None);
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::system::{Files, Paging};
-use crate::{Change, Lookup, Options, Reader};
+use crate::{Batches, Lookup, Options, Reader};
 
 #[test]
 fn a_file_larger_than_memory_answers_as_any_other() {
