@@ -884,7 +884,7 @@ fn check_shared_pair<W: Width>() {
     let sibling = |number: u64| Key { rem: key.rem ^ number << (64 - W::TAIL_BITS), ..key };
     let siblings: Vec<_> = (0..1 << W::TAIL_BITS).map(sibling).take(W::SLOTS as usize + 1).collect();
     for sibling in siblings.iter().chain(&siblings) {
-        assert!(history.insert(*sibling) != Inserted::NoPath, "{:x?}", history.memory.buckets);
+        assert!(history.insert(*sibling) != Inserted::NoPath, "{sibling:x?}");
         history.check_live();
         history.check_entries();
     }
