@@ -46,7 +46,7 @@ fn a_filter_without_a_commit_leaves_nothing() {
     assert!(matches!(options().open(&path), Err(Error::Locked { .. })));
     drop(writer);
     assert_eq!(names(dir.path()), [""; 0]);
-    options().create(&path).unwrap().close().unwrap();
+    assert!(matches!(options().create(&path).unwrap().close(), Err(Error::Uncommitted { .. })));
     assert_eq!(names(dir.path()), [""; 0]);
     let mut writer = options().create(&path).unwrap();
     writer.commit().unwrap();

@@ -114,8 +114,7 @@ impl Run {
         let update = |store: &Store, keys: &[u64]| -> Result<gowk::store::Update> {
             let mut update = store.update()?;
             let keys: Vec<_> = keys.iter().map(|number| key(*number)).collect();
-            let refused = update.insert_batch(&keys)?;
-            assert!(refused.is_empty());
+            assert!(update.insert_batch(&keys)?.refused().is_empty());
             Ok(update)
         };
         match step {

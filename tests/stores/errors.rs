@@ -6,7 +6,7 @@ use std::fs::{copy, read, remove_file, write};
 use std::path::{Path, PathBuf};
 
 use gowk::store::{Error, Result, Store};
-use gowk::{Batches, Growth, HashKind, KeyHash, Lookup, Options};
+use gowk::{Batches, Growth, HashKind, KeyHash, Kind, Lookup, Options};
 
 fn options() -> Options {
     Options::new().capacity(1000).seed(5).false_positive_rate(1e-8)
@@ -229,7 +229,13 @@ fn stores_keep_to_what_they_were_created_for() {
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let mut update = own.update().unwrap().scratch(&scratch);
-    update.insert_batch(&keys(0..10)).unwrap().complete().unwrap_err();
+    assert_eq!(update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(), 0, "all of them were there");
+    // A store of sets gives up no key.
+    for refused in [update.remove_batch(&keys(0..10)).map(drop), update.remove_all(keys(0..10)).map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Filter(gowk::Error::Kind { found: Kind::Set, .. })), "{error:?}");
+    }
+    assert_eq!(update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(), 0, "and still are");
     assert_eq!(update.touched(), 2);
     assert!(scratch.read_dir().unwrap().count() >= 2);
     drop(update);

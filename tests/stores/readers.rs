@@ -14,8 +14,12 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
 }
 
 fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
-    Store::create(dir.path().join("s"), shards, &Options::new().capacity(1000).false_positive_rate(1e-8))
-        .unwrap()
+    Store::create(
+        dir.path().join("s"),
+        shards,
+        &Options::new().counting().capacity(1000).false_positive_rate(1e-8),
+    )
+    .unwrap()
 }
 
 fn insert(store: &Store, keys: &[[u8; 8]]) {
