@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gowk::{Error, Merge, Options, Reader, SlotsPerBucket, Writer};
+use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const QUIET: fn(u64, u64) = |_, _| {};
 
@@ -34,7 +34,7 @@ impl Numbers {
 type Model = BTreeMap<u64, u64>;
 
 fn options(slots: SlotsPerBucket) -> Options {
-    Options::new().capacity(20_000).slots_per_bucket(slots).seed(7).void_growth(true).threads(1)
+    Options::new().capacity(20_000).slots_per_bucket(slots).counting().seed(7).void_growth(true).threads(1)
 }
 
 struct History {
@@ -121,7 +121,7 @@ impl History {
         }
         theirs.commit().unwrap();
         theirs.close().unwrap();
-        self.writer().merge(&Reader::open(&other).unwrap(), Merge::Sum).unwrap();
+        self.writer().merge(&Reader::open(&other).unwrap()).unwrap();
     }
 
     /// Divided into parts, each of which answers for its keys, and joined again.
@@ -263,12 +263,12 @@ fn a_filter_with_keys_is_not_empty_after_a_sum_with_a_saturated_group_and_its_re
     // More than two groups count.
     let copies = 70_000;
     let mut theirs = options(SlotsPerBucket::Four).create(dir.path().join("theirs")).unwrap();
-    (0..copies).for_each(|_| theirs.insert(b"popular").unwrap());
+    (0..copies).for_each(|_| _ = theirs.insert(b"popular").unwrap());
     theirs.commit().unwrap();
     theirs.close().unwrap();
     let mut ours = options(SlotsPerBucket::Four).create(dir.path().join("ours")).unwrap();
-    (0..1000_u64).for_each(|key| ours.insert(&key.to_le_bytes()).unwrap());
-    ours.merge(&Reader::open(dir.path().join("theirs")).unwrap(), Merge::Sum).unwrap();
+    (0..1000_u64).for_each(|key| _ = ours.insert(&key.to_le_bytes()).unwrap());
+    ours.merge(&Reader::open(dir.path().join("theirs")).unwrap()).unwrap();
     (0..copies).for_each(|_| assert!(ours.remove(b"popular").unwrap()));
     ours.commit().unwrap();
     // The saturated group stays, and stands for the most that it counts.
@@ -281,8 +281,8 @@ fn a_filter_with_keys_is_not_empty_after_a_sum_with_a_saturated_group_and_its_re
 fn a_part_with_keys_is_not_empty_after_its_popular_key_was_removed() {
     let dir = tempfile::tempdir().unwrap();
     let mut whole = options(SlotsPerBucket::Three).create(dir.path().join("whole")).unwrap();
-    (0..20_000).for_each(|_| whole.insert(b"popular").unwrap());
-    (0..1000_u64).for_each(|key| whole.insert(&key.to_le_bytes()).unwrap());
+    (0..20_000).for_each(|_| _ = whole.insert(b"popular").unwrap());
+    (0..1000_u64).for_each(|key| _ = whole.insert(&key.to_le_bytes()).unwrap());
     whole.commit().unwrap();
     let popular = usize::try_from(whole.hash(b"popular").unwrap().shard(2)).unwrap();
     whole.close().unwrap();

@@ -112,7 +112,10 @@ impl<O: Operation> Feeder<O> {
                 Ok(arrow) => self.arrow(py, arrow),
                 // pandas offers Arrow data whether or not pyarrow, which it needs for that, is there.
                 Err(error) if error.is_instance_of::<PyImportError>(py) && is_column(keys) => {
-                    self.array(&keys.call_method0(intern!(py, "to_numpy"))?)
+                    let calling = Calling::begin(py);
+                    let array = keys.call_method0(intern!(py, "to_numpy"))?;
+                    drop(calling);
+                    self.array(&array)
                 }
                 Err(error) => Err(error),
             };

@@ -45,6 +45,7 @@ pub(crate) fn hash(hash: HashKind) -> &'static str {
 }
 
 pub(crate) fn uuid<'py>(py: Python<'py>, bytes: &[u8; 16]) -> PyResult<Bound<'py, PyAny>> {
+    let _calling = Calling::begin(py);
     py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, bytes)))
 }
 

@@ -15,6 +15,7 @@ use pyo3::types::PyDict;
 use crate::key::{bytes_of, with_key};
 use crate::options::Creation;
 use crate::owned::{Owned, refusals};
+use crate::process::Calling;
 use crate::reader::Reader;
 use crate::{array_of, failure, info, options};
 
@@ -457,6 +458,7 @@ impl Writer {
     /// b'page 17'
     #[getter]
     fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let _calling = Calling::begin(slf.py());
         slf.py().import("gowk._metadata")?.getattr("Metadata")?.call1((slf,))
     }
 

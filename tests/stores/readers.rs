@@ -192,7 +192,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
                 assert_eq!(reader.contains_batch(&asked).unwrap(), exact, "{what}");
             }
             assert_eq!(reader.shard(0).unwrap().unwrap().path(), first, "{what}");
-            assert_eq!(near_store.take_refused_copies(), [copy.clone()], "{what}");
+            assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
             assert!(near_store.take_refused_copies().is_empty());
             // One by one, and counted.
             let reader = near().read().unwrap();
@@ -208,7 +208,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
             let inserted = update.insert_batch(&asked).unwrap();
             assert!(inserted.refused().is_empty());
             assert!(inserted.mask().iter().zip(&exact).all(|(new, exact)| new != exact), "{what}");
-            assert_eq!(near_store.take_refused_copies(), [copy.clone()], "{what}");
+            assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
         }
     }
     // If the store's own file is damaged too, the error is that of the store.

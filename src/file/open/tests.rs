@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::{Lookup, options::Options};
 use crate::system::SystemDisk;
+use crate::{Lookup, options::Options};
 
 /// A closed filter with a key.
 fn filter(dir: &Path) -> Files {
