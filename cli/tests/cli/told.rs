@@ -23,7 +23,7 @@ fn info_shows_the_seed_only_when_asked_and_as_text() {
 
 #[test]
 fn the_tool_verifies_clean_after_one_repair_of_a_live_area_left_behind() {
-    let folder = Folder::with_filter(&[]);
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["insert", "f", "key"], "").done();
     // The commit that the last writer was applying, behind the two superblocks.
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("f")).unwrap();

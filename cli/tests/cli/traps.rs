@@ -197,7 +197,7 @@ fn an_output_named_after_the_filter_and_a_date_stays() {
         let printed = std::fs::read_to_string(folder.path(name)).unwrap();
         assert_eq!(printed, format!("{before}{name}\nb\n"));
         // And not by the next writer, either.
-        folder.run(&["insert", "urls", name], "").done();
+        folder.run(&["insert", "urls", "--", name], "").done();
         assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), printed);
     }
 }
