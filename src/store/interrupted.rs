@@ -195,13 +195,12 @@ impl Storage for Careless {
         if !self.asks {
             return self.memory.put_if_absent(name, draft, bytes, &mut || Ok(true));
         }
-        let put = self.memory.put_if_absent(name, draft, bytes, &mut || {
+        self.memory.put_if_absent(name, draft, bytes, &mut || {
             let is_due = due();
             // Whoever removed it has removed nothing.
             self.memory.put(draft, bytes);
             is_due
-        });
-        put
+        })
     }
     fn put_file(&self, name: &str, local: &std::path::Path) -> FilterResult<()> {
         self.memory.put_file(name, local)
