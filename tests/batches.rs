@@ -274,7 +274,7 @@ fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused()
             }
             _ => KEYS - refused.len() as u64,
         };
-        assert_eq!((of_iterator.len() as u64, other.len().unwrap()), (KEYS, expected));
+        assert_eq!((of_iterator.keys() as u64, other.len().unwrap()), (KEYS, expected));
         let first = of_iterator.complete().unwrap_err();
         assert!(first.refuses_one_key(), "{first}");
         drop((writer, other));

@@ -45,10 +45,10 @@ fn a_store_takes_the_keys_of_iterators() {
     let keys = || (0..20_000u32).map(u32::to_le_bytes);
     let mut update = store.update().unwrap();
     let inserted = update.insert_all(keys()).unwrap();
-    assert_eq!((inserted.len(), inserted.complete().unwrap()), (20_000, 20_000));
+    assert_eq!((inserted.keys(), inserted.complete().unwrap()), (20_000, 20_000));
     assert_eq!(update.remove_all(keys().take(5000)).unwrap(), 5000);
     let inserted = update.insert_all(keys().chain(keys())).unwrap();
-    assert_eq!((inserted.len(), inserted.complete().unwrap()), (40_000, 5000));
+    assert_eq!((inserted.keys(), inserted.complete().unwrap()), (40_000, 5000));
     update.commit("insert", None).unwrap();
     let found = store.read().unwrap().contains_batch(&keys().collect::<Vec<_>>()).unwrap();
     assert!(found.into_iter().all(|found| found));

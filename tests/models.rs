@@ -187,7 +187,7 @@ impl Run {
             _ => writer.insert_all(numbers.iter().map(|number| key(*number))).unwrap(),
         };
         let mask = inserted.mask();
-        assert_eq!((inserted.len(), mask.len()), (numbers.len(), numbers.len()));
+        assert_eq!((inserted.keys(), mask.len()), (numbers.len(), numbers.len()));
         assert_eq!(inserted.new_keys(), mask.iter().filter(|new| **new).count());
         let mut refused = inserted.refused().iter().peekable();
         let mut taken = Vec::new();

@@ -76,13 +76,8 @@ impl Inserted {
     }
 
     /// How many keys were given.
-    pub const fn len(&self) -> usize {
+    pub const fn keys(&self) -> usize {
         self.keys
-    }
-
-    /// Whether no key was given.
-    pub const fn is_empty(&self) -> bool {
-        self.keys == 0
     }
 
     /// How many keys are new: were not there before. A key that was refused is among them each time that it comes, unless
@@ -148,7 +143,7 @@ mod tests {
                 start += length;
             }
             let expected: Vec<bool> = (0..start).map(is_new).collect();
-            assert_eq!((all.len(), all.mask()), (start, expected.clone()), "{lengths:?}");
+            assert_eq!((all.keys(), all.mask()), (start, expected.clone()), "{lengths:?}");
             assert_eq!(all.new_keys(), expected.iter().filter(|new| **new).count());
             assert!(!all.is_new(start));
             for (index, _) in all.refused() {
