@@ -50,9 +50,9 @@ def main(program: str, file: str, number: int) -> None:
         print(what, file=rust.stdin, flush=True)
         return float(rust.stdout.readline())
 
-    def update_new(keys: Any) -> float:
+    def insert_many(keys: Any) -> float:
         writer = gowk.Writer(file, mode="r+")
-        speed = rate(number, lambda: writer.update_new(keys))
+        speed = rate(number, lambda: writer.insert_many(keys))
         writer.rollback()
         writer.close()
         return speed
@@ -77,8 +77,8 @@ def main(program: str, file: str, number: int) -> None:
             "contains_batch",
             lambda: counterpart("contains"),
         ),
-        ("update_new, Arrow", lambda: update_new(arrow), "insert_unique_batch", lambda: counterpart("insert")),
-        ("update_new, list of str", lambda: update_new(keys), "insert_unique_batch", lambda: counterpart("insert")),
+        ("insert_many, Arrow", lambda: insert_many(arrow), "insert_batch", lambda: counterpart("insert")),
+        ("insert_many, list of str", lambda: insert_many(keys), "insert_batch", lambda: counterpart("insert")),
         (
             "in, of 100,000 keys in the cache",
             lambda: rate(len(few), lambda: each(few, small)),

@@ -44,7 +44,7 @@ class ExactDedup:
         with gowk.Writer(self.filter_file, capacity=self.capacity, slots_per_bucket=2) as seen:
             rest = iter(data)
             while documents := list(islice(rest, self.batch)):
-                new = seen.update_new([fingerprint(document.text) for document in documents])
+                new = seen.insert_many([fingerprint(document.text) for document in documents])
                 self.dropped += len(documents) - int(new.sum())
                 yield from compress(documents, new)
 

@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     new = 0
     with gowk.Writer(folder / "seen.gowk", capacity=10_000, slots_per_bucket=2) as seen:
         for chunk in pd.read_csv(source, chunksize=1000):
-            chunk["new"] = seen.update_new(chunk["url"])
+            chunk["new"] = seen.insert_many(chunk["url"])
             new += int(chunk["new"].sum())
     print(f"{new} of 10000 visits were to new pages")
     assert new == 1500

@@ -19,7 +19,7 @@ def unseen(frames: Iterable[pl.DataFrame], column: str, filter_file: Path) -> It
     with gowk.Writer(filter_file, capacity=1_000_000, false_positive_rate=1e-6) as seen:
         for frame in frames:
             # The column's own memory is read; nothing is copied.
-            new = frame.filter(pl.Series(seen.update_new(frame[column])))
+            new = frame.filter(pl.Series(seen.insert_many(frame[column])))
             yield new
             # Whoever takes the rows asks for the next ones when these are safe.
             seen.commit()

@@ -283,6 +283,7 @@ class Writer:
         path: _Path,
         *,
         mode: Literal["a", "r+", "x", "w"] = "a",
+        counting: bool = False,
         capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,
@@ -315,16 +316,6 @@ class Writer:
             Full: the filter has no room, and must not grow.
             Growth: the filter has no room, and growing would not be right.
         """
-    def add_new(self, key: _Key) -> bool:
-        """Stores the key unless it is found already; returns whether it was **new**, and so was stored.
-
-        Errors as for :meth:`add`.
-
-        >>> import gowk
-        >>> with gowk.Writer("seen.gowk") as seen:
-        ...     seen.add_new("a"), seen.add_new(b"a")
-        (True, False)
-        """
     def update(self, keys: _Keys) -> None:
         """Stores all keys that are not found already. Nulls are skipped. The GIL is released.
 
@@ -351,21 +342,8 @@ class Writer:
         (True, False)
         >>> seen.close()
         """
-    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
-        """As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
-
-        Of equal keys, the first counts. A null has False. If an exception ends the call, its attribute ``mask`` has the
-        answers of the keys that were taken.
-
-        >>> import gowk
-        >>> with gowk.Writer("seen.gowk") as seen:
-        ...     seen.update_new(["a", "b", "a"])
-        array([ True,  True, False])
-        """
-    def insert(self, key: _Key) -> None:
-        """Stores one more copy of the key, as removal needs it: one removal takes one copy. Errors as for :meth:`add`."""
-    def insert_many(self, keys: _Keys) -> None:
-        """Stores one more copy of each key. Otherwise as :meth:`update`."""
+    def insert(self, key: _Key) -> bool: ...
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
     def remove(self, key: _Key) -> bool:
         """Removes one copy of the key; returns whether there was one.
 
@@ -374,8 +352,6 @@ class Writer:
         Raises:
             UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
         """
-    def remove_unchecked(self, key: _Key) -> bool:
-        """As :meth:`remove`, even if inserts were skipped. Skipped keys that rely on the removed entry are lost with it."""
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
 
@@ -420,33 +396,7 @@ class Writer:
         Raises:
             Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
         """
-    def merge(self, other: Reader, *, sum: bool = False, progress: _Told | None = None) -> None:
-        """Stores all that another filter holds, as part of the open transaction, without its keys.
-
-        Both need the same seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the time of
-        a doubling, however little the other one holds. Of its metadata nothing is taken.
-
-        Args:
-            other: a reader of the other filter.
-            sum: whether copies add up, so that removal stays safe if it was safe in both. Otherwise what both have is stored
-                once, and removal is refused from then on.
-            progress: called with the regions done, and all there are; from the start again where the filter has to double.
-                An exception of it ends the merge.
-
-        Raises:
-            Unlike: the filters differ in what must be equal, which the message says.
-            Full: there is no room, and the filter must not grow.
-            Growth: there is no room, and growing would not be right.
-
-        >>> import gowk
-        >>> with gowk.Writer("monday.gowk") as monday:
-        ...     monday.update(["a", "b"])
-        >>> with gowk.Writer("tuesday.gowk", like=gowk.Reader("monday.gowk")) as tuesday:
-        ...     tuesday.update(["b", "c"])
-        ...     tuesday.merge(gowk.Reader("monday.gowk"))
-        >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
-        array([ True,  True,  True, False])
-        """
+    def merge(self, other: Reader, *, progress: _Told | None = None) -> None: ...
     @property
     def limits(self) -> Limits:
         """How far the filter may grow."""
@@ -569,6 +519,7 @@ class Store:
         path: _Path,
         *,
         shards: int,
+        counting: bool = False,
         capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,
@@ -739,24 +690,14 @@ class Store:
         >>> "a" in store, store.version
         (True, 2)
         """
-    def update_new(
+    def insert_many(
         self,
         keys: _Keys,
         *,
         token: _Token | None = None,
-        operation: str = "update",
+        operation: str = "insert",
         scratch: _Path | None = None,
-    ) -> NDArray[np.bool_]:
-        """Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
-        key, in their order.
-
-        Of equal keys, the first counts. A null has False. A retry with the same token changes nothing, and
-        has the same answers as the first time.
-
-        Raises:
-            Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
-            Error: after any other error but :class:`StoreUnknown` nothing was committed, too.
-        """
+    ) -> NDArray[np.bool_]: ...
     def commit(
         self,
         sealed: Iterable[Sealed],
@@ -856,13 +797,7 @@ class Update:
         """Stores all keys that are not found already. Otherwise as :meth:`Writer.update`, with the update in the place of the
         open transaction.
         """
-    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
-        """As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
-
-        Of equal keys, the first counts. A null has False.
-        """
-    def insert_many(self, keys: _Keys) -> None:
-        """Stores one more copy of each key, as removal needs it. Otherwise as :meth:`update`."""
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
 
@@ -956,10 +891,7 @@ class Distinct:
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Looks up many keys: a NumPy array of bool, one a key, in their order."""
-    def update_new(self, keys: _Keys) -> NDArray[np.bool_]:
-        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
-        order. Of equal keys, the first counts. A null has False.
-        """
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
     def close(self) -> None:
         """Throws it away. Closing again does nothing."""
     def __enter__(self) -> Self: ...

@@ -51,6 +51,11 @@ class Info:
     """Major and minor version of the file's format."""
     uuid: UUID
     """The file's own number, random."""
+    kind: Literal["set", "counting"]
+    """What the filter is. A set holds each key once; a counting filter holds copies of keys, which can be removed."""
+    key_rules: str | None
+    """What the tool and jobs make of a key before it counts, such as ``"trim ignore-case=ascii"``; ``""`` for keys as they
+    are, and None if this build does not know the rules."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
     seed: int = field(repr=False)
@@ -91,8 +96,6 @@ class Info:
     """Copies ever inserted."""
     removed: int
     """Copies removed."""
-    unrecorded: int
-    """Inserts that stored no entry; removal is refused unless this is 0."""
     entries_by_tail: tuple[int, ...]
     """Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling."""
     quarantined_buckets: int
@@ -340,6 +343,10 @@ class StoreInfo:
     """The store's own number, random."""
     shards: int
     """How many shards divide all keys."""
+    kind: Literal["set", "counting"]
+    """What all shards are; see :attr:`Info.kind`."""
+    key_rules: str
+    """What the tool and jobs make of a key before it counts; see :attr:`Info.key_rules`."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
     seed: int = field(repr=False)

@@ -107,7 +107,7 @@ class GowkDupeFilter(RFPDupeFilter):
         if self._uncommitted >= self._commit_every:
             self._commit()
         fingerprint = self.request_fingerprint(request)
-        if not self._writer.add_new(fingerprint):
+        if not self._writer.insert(fingerprint):
             return True
         self._unwritten = fingerprint.encode() + b"\n"
         self._uncommitted += 1

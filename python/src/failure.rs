@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use gowk::ingest::{self, InputProblem, JobProblem, OutputProblem};
-use gowk::{Error, store};
+use gowk::{Error, ErrorKind, store};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -32,270 +32,174 @@ pub(crate) fn raised(py: Python<'_>, error: &store::Error) -> PyErr {
     of_store(py, error, error.to_string()).unwrap_or_else(|failed| failed)
 }
 
-/// The exception, with another message.
-fn described(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> {
+/// The exception for an error of a filter, with another message.
+fn of_filter(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> {
     let details = PyDict::new(py);
-    let kind = details_of(error, &details)?;
-    let raised = exception(py, kind, message, &details)?;
+    let mut errno = None;
+    match error {
+        Error::Damaged { region, page, .. } => {
+            details.set_item("region", region)?;
+            details.set_item("page", page)?;
+        }
+        Error::Unknown { commit, .. } | Error::AfterCommit { commit, .. } => {
+            details.set_item("commit", commit)?;
+        }
+        Error::Io { source, .. } => errno = source.raw_os_error(),
+        _ => {}
+    }
+    let raised = of_kind(py, error.kind(), message, path_of(error), errno, &details)?;
     if let Error::Unknown { source, .. } | Error::AfterCommit { source, .. } = error {
-        raised.set_cause(py, Some(described(py, source, source.to_string())?));
+        raised.set_cause(py, Some(of_filter(py, source, source.to_string())?));
     }
     Ok(raised)
 }
 
 /// The exception for an error of a store, with another message.
 fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<PyErr> {
+    if let store::Error::Filter(error) = error {
+        return of_filter(py, error, message);
+    }
     let details = PyDict::new(py);
-    let (kind, path) = match error {
-        store::Error::Filter(error) => return described(py, error, message),
-        store::Error::NotAStore { path } => {
-            details.set_item("errno", ENOENT)?;
-            details.set_item("filename", path.as_os_str())?;
-            ("NotAStore", path)
-        }
-        store::Error::Exists { path } => {
-            details.set_item("errno", EEXIST)?;
-            details.set_item("filename", path.as_os_str())?;
-            ("Exists", path)
-        }
-        store::Error::NoVersions { path } => ("NoVersions", path),
-        store::Error::Damaged { path } => ("StoreDamaged", path),
-        store::Error::Format { path, found, supported } => {
-            details.set_item("found", found)?;
-            details.set_item("supported", supported)?;
-            ("StoreFormat", path)
-        }
-        store::Error::Text { path, .. } => ("StoreText", path),
-        store::Error::Field { path, field, found, expected } => {
-            details.set_item("field", field)?;
-            details.set_item("found", found)?;
-            details.set_item("expected", expected)?;
-            ("StoreField", path)
-        }
-        store::Error::NoSuchVersion { path, number, newest } => {
-            details.set_item("number", number)?;
-            details.set_item("newest", newest)?;
-            ("NoSuchVersion", path)
-        }
-        store::Error::Conflict { path, shard, base, version } => {
+    let mut errno = None;
+    match error {
+        store::Error::Conflict { shard, base, version, .. } => {
             details.set_item("shard", shard)?;
             details.set_item("base", base)?;
             details.set_item("version", version)?;
-            ("Conflict", path)
         }
-        store::Error::Expired { path, base, fence } => {
-            details.set_item("base", base)?;
-            details.set_item("fence", fence)?;
-            ("Expired", path)
-        }
-        store::Error::MissingFile { path, version } => {
-            details.set_item("version", version)?;
-            ("MissingFile", path)
-        }
-        store::Error::Vacuumed { path, version } => {
-            details.set_item("version", version)?;
-            ("Vacuumed", path)
-        }
-        store::Error::WrongFile { path, what, found, expected } => {
-            details.set_item("what", what)?;
-            details.set_item("found", found)?;
-            details.set_item("expected", expected)?;
-            ("WrongFile", path)
-        }
-        store::Error::Misfit { path, what, found, expected } => {
-            details.set_item("what", what)?;
-            details.set_item("found", found)?;
-            details.set_item("expected", expected)?;
-            ("Misfit", path)
-        }
-        store::Error::Unknown { path, version, .. } => {
-            details.set_item("version", version)?;
-            ("StoreUnknown", path)
-        }
-        store::Error::Busy { path } => ("StoreBusy", path),
-        _ => return exception(py, "StoreError", message, &details),
-    };
-    details.set_item("path", path.as_os_str())?;
-    let raised = exception(py, kind, message, &details)?;
+        store::Error::Expired { base, .. } => details.set_item("base", base)?,
+        store::Error::Unknown { version, .. } => details.set_item("version", version)?,
+        store::Error::NoLinks { source, .. } => errno = source.raw_os_error(),
+        _ => {}
+    }
+    let raised = of_kind(py, error.kind(), message, path_in_store(error), errno, &details)?;
     if let store::Error::Unknown { source, .. } = error {
-        raised.set_cause(py, Some(described(py, source, source.to_string())?));
+        raised.set_cause(py, Some(of_filter(py, source, source.to_string())?));
     }
     Ok(raised)
 }
 
-fn exception(py: Python<'_>, kind: &str, message: String, details: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+/// The exception for a kind of error; what the system refused has its `errno` and `filename`.
+fn of_kind(
+    py: Python<'_>,
+    kind: ErrorKind,
+    message: String,
+    path: Option<&Path>,
+    errno: Option<i32>,
+    details: &Bound<'_, PyDict>,
+) -> PyResult<PyErr> {
+    let of_kind = match kind {
+        ErrorKind::NotFound => Some(ENOENT),
+        ErrorKind::Exists => Some(EEXIST),
+        ErrorKind::NoSpace => Some(ENOSPC),
+        _ => None,
+    };
+    details.set_item("path", path.map(Path::as_os_str))?;
+    if kind == ErrorKind::Io || of_kind.is_some() {
+        details.set_item("errno", errno.or(of_kind))?;
+        details.set_item("filename", path.map(Path::as_os_str))?;
+    }
+    exception(py, class(kind), message, details)
+}
+
+/// The class of `gowk._errors` for a kind of error.
+const fn class(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "NotFound",
+        ErrorKind::Exists => "Exists",
+        ErrorKind::Foreign => "Foreign",
+        ErrorKind::Unsupported => "Unsupported",
+        ErrorKind::Damaged => "Damaged",
+        ErrorKind::Locked => "Locked",
+        ErrorKind::Busy => "Busy",
+        ErrorKind::NoRoom => "NoRoom",
+        ErrorKind::NoSpace => "NoSpace",
+        ErrorKind::Kind => "WrongKind",
+        ErrorKind::Invalid => "Invalid",
+        ErrorKind::Replaced => "Replaced",
+        ErrorKind::Uncommitted => "Uncommitted",
+        ErrorKind::Conflict => "Conflict",
+        ErrorKind::Unknown => "Unknown",
+        ErrorKind::AfterCommit => "AfterCommit",
+        ErrorKind::Poisoned => "Poisoned",
+        ErrorKind::Io => "Io",
+        _ => "Error",
+    }
+}
+
+fn exception(py: Python<'_>, class: &str, message: String, details: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     let _calling = Calling::begin(py);
     let made = py.import("gowk._errors")?.getattr("_made")?;
-    Ok(PyErr::from_value(made.call((kind, message), Some(details))?))
+    Ok(PyErr::from_value(made.call((class, message), Some(details))?))
 }
 
 fn path_of(error: &Error) -> Option<&Path> {
     match error {
         Error::Io { path, .. }
-        | Error::NotFound { path }
-        | Error::Exists { path }
-        | Error::NotGowk { path }
+        | Error::NotFound { path, .. }
+        | Error::Exists { path, .. }
+        | Error::NotGowk { path, .. }
         | Error::Version { path, .. }
         | Error::Features { path, .. }
-        | Error::Superblocks { path }
+        | Error::Superblocks { path, .. }
         | Error::Field { path, .. }
         | Error::Length { path, .. }
-        | Error::HashMismatch { path }
-        | Error::CallerHashes { path }
+        | Error::HashMismatch { path, .. }
+        | Error::CallerHashes { path, .. }
         | Error::OtherShard { path, .. }
-        | Error::NotSealed { path, .. }
-        | Error::Indivisible { path, .. }
-        | Error::Unlike { path, .. }
         | Error::Damaged { path, .. }
         | Error::Journal { path, .. }
-        | Error::Locked { path }
-        | Error::MountPoint { path }
-        | Error::Stalled { path }
-        | Error::NameTaken { path }
+        | Error::Locked { path, .. }
+        | Error::MountPoint { path, .. }
+        | Error::NotSealed { path, .. }
+        | Error::Stalled { path, .. }
+        | Error::NameTaken { path, .. }
         | Error::HardLinks { path, .. }
         | Error::Full { path, .. }
         | Error::Growth { path, .. }
-        | Error::UnsafeRemove { path, .. }
-        | Error::Poisoned { path }
+        | Error::Kind { path, .. }
+        | Error::KeyRules { path, .. }
+        | Error::Uncommitted { path, .. }
+        | Error::Poisoned { path, .. }
         | Error::Unknown { path, .. }
         | Error::AfterCommit { path, .. }
         | Error::MetadataFull { path, .. }
         | Error::NoSpace { path, .. }
-        | Error::Rate { path, .. }
-        | Error::Replaced { path }
         | Error::Shrink { path, .. }
+        | Error::Rate { path, .. }
+        | Error::Indivisible { path, .. }
+        | Error::Unlike { path, .. }
+        | Error::Replaced { path, .. }
         | Error::Busy { path, .. } => Some(path),
         _ => None,
     }
 }
 
-/// Fills in an error's details, and returns the name of its class.
-fn details_of(error: &Error, details: &Bound<'_, PyDict>) -> PyResult<&'static str> {
-    if let Some(path) = path_of(error) {
-        details.set_item("path", path.as_os_str())?;
+fn path_in_store(error: &store::Error) -> Option<&Path> {
+    match error {
+        store::Error::NotFound { path, .. }
+        | store::Error::NotAStore { path, .. }
+        | store::Error::Exists { path, .. }
+        | store::Error::Unfinished { path, .. }
+        | store::Error::NoLinks { path, .. }
+        | store::Error::NoVersions { path, .. }
+        | store::Error::Damaged { path, .. }
+        | store::Error::Format { path, .. }
+        | store::Error::Text { path, .. }
+        | store::Error::Field { path, .. }
+        | store::Error::NoSuchVersion { path, .. }
+        | store::Error::Conflict { path, .. }
+        | store::Error::Expired { path, .. }
+        | store::Error::MissingFile { path, .. }
+        | store::Error::Vacuumed { path, .. }
+        | store::Error::WrongFile { path, .. }
+        | store::Error::Misfit { path, .. }
+        | store::Error::Invalid { path, .. }
+        | store::Error::Unknown { path, .. }
+        | store::Error::MissingVersion { path, .. }
+        | store::Error::Busy { path, .. } => Some(path),
+        _ => None,
     }
-    let of_system = |errno: Option<i32>| -> PyResult<()> {
-        details.set_item("errno", errno)?;
-        details.set_item("filename", path_of(error).map(Path::as_os_str))
-    };
-    Ok(match error {
-        Error::Io { op, source, .. } => {
-            details.set_item("op", op)?;
-            of_system(source.raw_os_error())?;
-            "Io"
-        }
-        Error::NotFound { .. } => {
-            of_system(Some(ENOENT))?;
-            "NotFound"
-        }
-        Error::Exists { .. } => {
-            of_system(Some(EEXIST))?;
-            "Exists"
-        }
-        Error::NotGowk { .. } => "NotGowk",
-        Error::Version { found, supported, .. } => {
-            details.set_item("found", found)?;
-            details.set_item("supported", supported)?;
-            "Version"
-        }
-        Error::Features { bits, access, .. } => {
-            details.set_item("bits", bits)?;
-            details.set_item("access", access)?;
-            "Features"
-        }
-        Error::Superblocks { .. } => "Superblocks",
-        Error::Field { field, found, .. } => {
-            details.set_item("field", field)?;
-            details.set_item("found", found)?;
-            "Field"
-        }
-        Error::Length { expected, found, .. } => {
-            details.set_item("expected", expected)?;
-            details.set_item("found", found)?;
-            "Length"
-        }
-        Error::HashMismatch { .. } => "HashMismatch",
-        Error::CallerHashes { .. } => "CallerHashes",
-        Error::OtherShard { shard, shards, belongs, .. } => {
-            details.set_item("shard", shard)?;
-            details.set_item("shards", shards)?;
-            details.set_item("belongs", belongs)?;
-            "OtherShard"
-        }
-        Error::NotSealed { .. } => "NotSealed",
-        Error::Indivisible { regions, parts, .. } => {
-            details.set_item("regions", regions)?;
-            details.set_item("parts", parts)?;
-            "Indivisible"
-        }
-        Error::Unlike { other, .. } => {
-            details.set_item("other", other.as_os_str())?;
-            "Unlike"
-        }
-        Error::Damaged { region, page, .. } => {
-            details.set_item("region", region)?;
-            details.set_item("page", page)?;
-            "Damaged"
-        }
-        Error::Journal { .. } => "Journal",
-        Error::Locked { .. } => "Locked",
-        Error::MountPoint { .. } => "MountPoint",
-        Error::Stalled { .. } => "Stalled",
-        Error::NameTaken { .. } => "NameTaken",
-        Error::HardLinks { links, .. } => {
-            details.set_item("links", links)?;
-            "HardLinks"
-        }
-        Error::Full { region, load, .. } => {
-            details.set_item("region", region)?;
-            details.set_item("load", load)?;
-            "Full"
-        }
-        Error::Growth { .. } => "Growth",
-        Error::UnsafeRemove { unrecorded, other_keys, .. } => {
-            details.set_item("unrecorded", unrecorded)?;
-            details.set_item("other_keys", other_keys)?;
-            "UnsafeRemove"
-        }
-        Error::Poisoned { .. } => "Poisoned",
-        Error::Unknown { commit, .. } => {
-            details.set_item("commit", commit)?;
-            "Unknown"
-        }
-        Error::AfterCommit { commit, .. } => {
-            details.set_item("commit", commit)?;
-            "AfterCommit"
-        }
-        Error::MetadataFull { needed, limit, .. } => {
-            details.set_item("needed", needed)?;
-            details.set_item("limit", limit)?;
-            "MetadataFull"
-        }
-        Error::NoSpace { needed, available, .. } => {
-            details.set_item("needed", needed)?;
-            details.set_item("available", available)?;
-            of_system(Some(ENOSPC))?;
-            "NoSpace"
-        }
-        Error::Shrink { .. } => "Shrink",
-        Error::Option { option, found, expected } => {
-            details.set_item("option", option)?;
-            details.set_item("found", found)?;
-            details.set_item("expected", expected)?;
-            "Option"
-        }
-        Error::Rate { rate, wanted, .. } => {
-            details.set_item("rate", rate)?;
-            details.set_item("wanted", wanted)?;
-            "Rate"
-        }
-        Error::Replaced { .. } => "Replaced",
-        Error::Busy { op, .. } => {
-            details.set_item("op", op)?;
-            "Busy"
-        }
-        _ => "Error",
-    })
 }
 
 /// The exception for an error of a job.
@@ -306,7 +210,7 @@ pub(crate) fn raised_by_job(py: Python<'_>, error: &ingest::Error) -> PyErr {
 fn job_described(py: Python<'_>, error: &ingest::Error, message: String) -> PyResult<PyErr> {
     let details = PyDict::new(py);
     let (kind, path, system): (_, _, Option<&io::Error>) = match error {
-        ingest::Error::Filter(error) => return described(py, error, message),
+        ingest::Error::Filter(error) => return of_filter(py, error, message),
         ingest::Error::Store(error) => return of_store(py, error, message),
         // The exception is that of the cause, so that callers can tell one cause from another.
         ingest::Error::Partly { cause, committed } => {

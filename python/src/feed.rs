@@ -10,7 +10,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use gowk::{Error, store};
+use gowk::{Error, ErrorKind, store};
 use pyo3::exceptions::{PyImportError, PyMemoryError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -296,12 +296,8 @@ impl<O: Operation> Feeder<O> {
                 return Err(raised(py, &cause.into()));
             }
             Err(Stopped::Failed(cause)) => {
-                let untouched = matches!(
-                    cause,
-                    store::Error::Filter(
-                        Error::UnsafeRemove { .. } | Error::CallerHashes { .. } | Error::Poisoned { .. }
-                    )
-                );
+                let untouched = matches!(cause.kind(), ErrorKind::Kind | ErrorKind::Poisoned)
+                    || matches!(cause, store::Error::Filter(Error::CallerHashes { .. }));
                 self.doubtful = if untouched { 0 } else { rows.len() };
                 return Err(raised(py, &cause));
             }

@@ -1,6 +1,6 @@
 //! From the descriptions of the library to the dataclasses of `gowk._info`.
 
-use gowk::{DamagedPage, Forecast, Growth, HashKind, Info, Limits, Metadata, Repair, Report};
+use gowk::{Case, DamagedPage, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -44,6 +44,16 @@ pub(crate) fn hash(hash: HashKind) -> &'static str {
     if hash == HashKind::Xxh3 { "xxh3" } else { "caller" }
 }
 
+/// As in the file: `trim ignore-case=ascii`; empty for keys as they are.
+pub(crate) fn key_rules(rules: KeyRules) -> String {
+    let trim = rules.trim.then_some("trim");
+    let case = rules.ignore_case.map(|case| match case {
+        Case::Ascii => "ignore-case=ascii",
+        Case::Unicode => "ignore-case=unicode",
+    });
+    trim.into_iter().chain(case).collect::<Vec<_>>().join(" ")
+}
+
 pub(crate) fn uuid<'py>(py: Python<'py>, bytes: &[u8; 16]) -> PyResult<Bound<'py, PyAny>> {
     let _calling = Calling::begin(py);
     py.import("uuid")?.getattr("UUID")?.call1((py.None(), PyBytes::new(py, bytes)))
@@ -61,6 +71,8 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     let fields = PyDict::new(py);
     fields.set_item("format", info.format)?;
     fields.set_item("uuid", uuid(py, &info.uuid)?)?;
+    fields.set_item("kind", info.kind.name())?;
+    fields.set_item("key_rules", info.key_rules.map(key_rules))?;
     fields.set_item("hash", hash(info.hash))?;
     fields.set_item("seed", info.seed.get())?;
     fields.set_item("slots_per_bucket", info.slots_per_bucket.get())?;
@@ -81,7 +93,6 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     fields.set_item("copies", info.copies)?;
     fields.set_item("inserted", info.inserted)?;
     fields.set_item("removed", info.removed)?;
-    fields.set_item("unrecorded", info.unrecorded)?;
     fields.set_item("entries_by_tail", PyTuple::new(py, &info.entries_by_tail)?)?;
     fields.set_item("quarantined_buckets", info.quarantined_buckets)?;
     fields.set_item("load", info.load)?;

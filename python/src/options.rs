@@ -57,6 +57,7 @@ pub(crate) fn common(
 
 /// What is fixed when a filter or a store is created.
 pub(crate) struct Creation<'a> {
+    pub(crate) counting: bool,
     pub(crate) capacity: Option<u64>,
     pub(crate) false_positive_rate: Option<f64>,
     pub(crate) slots_per_bucket: Option<u32>,
@@ -70,13 +71,15 @@ impl Creation<'_> {
     pub(crate) fn is_any_given(&self) -> bool {
         let numbers = [self.capacity, self.seed, self.max_file_size];
         let rates = [self.false_positive_rate, self.max_false_positive_rate];
-        numbers.iter().any(Option::is_some)
+        self.counting
+            || numbers.iter().any(Option::is_some)
             || rates.iter().any(Option::is_some)
             || self.slots_per_bucket.is_some()
             || self.growth.is_some()
     }
 
     pub(crate) fn add_to(&self, options: Options) -> PyResult<Options> {
+        let options = if self.counting { options.counting() } else { options };
         let options = self.capacity.into_iter().fold(options, Options::capacity);
         let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
         let options = match self.slots_per_bucket {

@@ -232,10 +232,37 @@ where
     }
 }
 
-/// Keys that had no room, of a batch.
-pub(crate) fn refusals<E: Into<Stopped>>(
-    outcome: Result<Vec<(usize, gowk::Error)>, E>,
+/// Inserts keys; the answers are which of them are new.
+pub(crate) fn insert<B: gowk::Batches<Error: Into<Stopped>>>(
+    to: &mut B,
+    keys: &[&[u8]],
+    new: &mut Vec<bool>,
 ) -> Result<(), Stopped> {
+    new.resize(keys.len(), false);
+    refusals(to.insert_each(keys, |index| new[index] = true))
+}
+
+/// Inserts keys, without answers.
+pub(crate) fn insert_silently<B: gowk::Batches<Error: Into<Stopped>>>(
+    to: &mut B,
+    keys: &[&[u8]],
+    _: &mut Vec<()>,
+) -> Result<(), Stopped> {
+    refusals(to.insert_each(keys, |_| {}))
+}
+
+/// Removes one copy of each key; the answers are where there was one.
+pub(crate) fn remove<B: gowk::Batches<Error: Into<Stopped>>>(
+    from: &mut B,
+    keys: &[&[u8]],
+    removed: &mut Vec<bool>,
+) -> Result<(), Stopped> {
+    removed.resize(keys.len(), false);
+    from.remove_each(keys, |index| removed[index] = true).map_err(Into::into)
+}
+
+/// Keys that had no room, of a batch.
+fn refusals(outcome: Result<Vec<(usize, gowk::Error)>, impl Into<Stopped>>) -> Result<(), Stopped> {
     let all = outcome.map_err(Into::into)?;
     let refused = all.len();
     match all.into_iter().next() {

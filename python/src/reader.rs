@@ -6,6 +6,7 @@ mod opened;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use gowk::Lookup;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -145,11 +146,12 @@ impl Reader {
         Ok(array_of(py, feed(keys, operation)?))
     }
 
-    /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+    /// low.
     ///
     /// >>> import gowk
-    /// >>> with gowk.Writer("copies.gowk") as copies:
-    /// ...     copies.insert_many(["a", "b", "a"])
+    /// >>> with gowk.Writer("copies.gowk", counting=True) as copies:
+    /// ...     copies.update(["a", "b", "a"])
     /// >>> gowk.Reader("copies.gowk").count("a")
     /// 2
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -193,8 +195,7 @@ impl Reader {
         Ok(format!("gowk.Reader({})", self.path.as_os_str().into_pyobject(py)?.repr()?))
     }
 
-    /// The copies that are stored: keys inserted, less those removed. Keys that ``add`` or ``update`` found present do not
-    /// count.
+    /// The copies that are stored: keys inserted, less those removed. In a set, the keys that were not found.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = failure::done(py, self.reader(py)?.info())?;
         Ok(info.copies as usize)
@@ -276,7 +277,7 @@ impl Reader {
     ///     progress: called with the regions written, and all there are. An exception of it ends the call.
     ///
     /// Raises:
-    ///     Indivisible: the filter has a number of regions that cannot be divided so.
+    ///     Invalid: the filter has a number of regions that cannot be divided so.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
@@ -310,7 +311,7 @@ impl Reader {
 ///     progress: called with the regions written, and all there are. An exception of it ends the call.
 ///
 /// Raises:
-///     Unlike: they differ in what must be equal, which the message says.
+///     Invalid: they differ in what must be equal, which the message says.
 #[pyfunction]
 #[pyo3(signature = (shards, destination, progress=None))]
 pub(crate) fn join(

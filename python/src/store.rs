@@ -11,6 +11,7 @@ mod update;
 use std::path::{Path, PathBuf};
 
 use arc_swap::ArcSwapOption;
+use gowk::Lookup;
 use gowk::store::Vacuum;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -53,17 +54,17 @@ pub(crate) use update::Update;
 ///     verify: see :class:`Reader`.
 ///
 /// Raises:
-///     NotAStore: there is no store. It is a :class:`FileNotFoundError` too.
-///     NoSuchVersion: the version was vacuumed, or never made.
-///     StoreError: something is wrong with one of the store's own files; the subclasses say what.
+///     NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
+///     Foreign: the folder is no store.
+///     Error: something is wrong with one of the store's own files; the subclasses say what.
 ///
 /// >>> import gowk
 /// >>> store = gowk.Store.create("crawl.store", shards=4, capacity=100_000)
-/// >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))
+/// >>> store.insert_many(["https://example.org/", "https://example.com/"], token=("crawl", 118))
 /// array([ True,  True])
-/// >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
+/// >>> store.insert_many(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
 /// array([ True,  True])
-/// >>> store.update_new(["https://example.org/", "https://example.net/"], token=("crawl", 119))
+/// >>> store.insert_many(["https://example.org/", "https://example.net/"], token=("crawl", 119))
 /// array([False,  True])
 /// >>> "https://example.net/" in gowk.Store("crawl.store")
 /// True
@@ -140,7 +141,7 @@ impl Store {
     /// The store as it is in another version, with the same options.
     ///
     /// Raises:
-    ///     NoSuchVersion: the version was vacuumed, or never made.
+    ///     NotFound: the version was vacuumed, or never made.
     fn at(&self, py: Python<'_>, version: u64) -> PyResult<Self> {
         let opened = self.opened(py)?;
         let store = opened.reader.store();
@@ -154,7 +155,7 @@ impl Store {
     /// A retry that judges by this version gets the first attempt's answers.
     ///
     /// Raises:
-    ///     NoSuchVersion: the version was vacuumed.
+    ///     NotFound: the version was vacuumed.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -189,15 +190,15 @@ impl Store {
     ///
     /// Raises:
     ///     TypeError: one of the keys is none, which the message names by its index.
-    ///     Vacuumed: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
-    ///     MissingFile: the file of a shard is missing.
-    ///     WrongFile: the file of a shard is not the one that the version names.
+    ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
+    ///     Damaged: the file of a shard is missing, or not the one that the version names.
     fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(keys.py())?;
         Ok(array_of(keys.py(), lookups::contains(&opened.reader, keys, self.asked.threads)?))
     }
 
-    /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+    /// low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let opened = self.opened(py)?;
@@ -223,12 +224,12 @@ impl Store {
     /// A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
     /// empty.
     ///
-    /// A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one that
+    /// A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies`` if there is one that
     /// has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
     ///
     /// Raises:
     ///     IndexError: there is no such shard.
-    ///     WrongFile: the file is not the one that the version names.
+    ///     Damaged: the file is not the one that the version names.
     fn shard(&self, py: Python<'_>, number: u32) -> PyResult<Option<Reader>> {
         let opened = self.opened(py)?;
         let reader = &opened.reader;
@@ -260,6 +261,7 @@ impl Store {
     /// Args:
     ///     path: the folder.
     ///     shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
+    ///     counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
     ///     capacity: distinct keys that all shards together take before they have to double; a million unless given.
     ///     false_positive_rate: see :class:`Writer`.
     ///     slots_per_bucket: see :class:`Writer`.
@@ -269,22 +271,24 @@ impl Store {
     ///     max_false_positive_rate: the highest expected rate that a doubled shard may have.
     ///     threads: see :class:`Store`.
     ///     filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
-    ///         answers included. Give none of the options from ``capacity`` on beside it.
+    ///         answers included. Give none of the options from ``counting`` to
+    ///         ``max_false_positive_rate`` beside it.
     ///     progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
     ///         call.
     ///
     /// Raises:
     ///     Exists: something is in the way. It is a :class:`FileExistsError` too.
-    ///     Option: an option is outside its range. It is a :class:`ValueError` too.
-    ///     Indivisible: ``filter`` cannot be divided into so many shards.
+    ///     Invalid: an option is outside its range, or ``filter`` cannot be divided into so many shards. It is a
+    ///         :class:`ValueError` too.
     #[staticmethod]
-    #[pyo3(signature = (path, *, shards, capacity=None, false_positive_rate=None, slots_per_bucket=None, seed=None,
-        growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, filter=None, progress=None))]
+    #[pyo3(signature = (path, *, shards, counting=false, capacity=None, false_positive_rate=None,
+        slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, filter=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn create(
         py: Python<'_>,
         path: PathBuf,
         shards: u32,
+        counting: bool,
         capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
@@ -297,6 +301,7 @@ impl Store {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let creation = Creation {
+            counting,
             capacity,
             false_positive_rate,
             slots_per_bucket,
@@ -377,17 +382,17 @@ impl Store {
         Self::begun(slf, base, token, operation, scratch, update::AFTERWARDS)
     }
 
-    /// Stores all keys that are not found already, in one commit; returns which were **new**: a NumPy array of bool, one a
-    /// key, in their order.
+    /// Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
+    /// one a key, in their order.
     ///
-    /// Of equal keys, the first counts. A null has False. A retry with the same token changes nothing, and
+    /// Of equal keys, the first may be new. A null has False. A retry with the same token changes nothing, and
     /// has the same answers as the first time.
     ///
     /// Raises:
     ///     Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
-    ///     Error: after any other error but :class:`StoreUnknown` nothing was committed, too.
-    #[pyo3(signature = (keys, *, token=None, operation="update", scratch=None))]
-    fn update_new<'py>(
+    ///     Error: after any other error but :class:`Unknown` nothing was committed, too.
+    #[pyo3(signature = (keys, *, token=None, operation="insert", scratch=None))]
+    fn insert_many<'py>(
         slf: Bound<'py, Self>,
         keys: &Bound<'py, PyAny>,
         token: Option<Marked>,
@@ -396,7 +401,7 @@ impl Store {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let update = Self::begun(slf, None, token, operation, scratch, "nothing was committed")?;
-        Ok(array_of(py, update.unique_and_committed(keys)?))
+        Ok(array_of(py, update.inserted_and_committed(keys)?))
     }
 
     /// Publishes a version with sealed shards, which other processes may have made: all or nothing.
@@ -413,9 +418,9 @@ impl Store {
     ///
     /// Raises:
     ///     Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
-    ///     Expired: a vacuum has given up updates of a base as old as this.
-    ///     Misfit: a sealed shard is of another store or base, or there are two of one shard.
-    ///     StoreUnknown: whether the version is durable is unknown; commit again with the same token.
+    ///         Or a vacuum has given up updates of a base as old as this.
+    ///     Invalid: a sealed shard is of another store or base, or there are two of one shard.
+    ///     Unknown: whether the version is durable is unknown; commit again with the same token.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)

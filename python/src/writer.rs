@@ -7,14 +7,13 @@ mod opened;
 
 use std::path::{Path, PathBuf};
 
-use gowk::Merge;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::key::{bytes_of, with_key};
 use crate::options::Creation;
-use crate::owned::{Owned, refusals};
+use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::process::Calling;
 use crate::reader::Reader;
 use crate::{array_of, failure, info, options};
@@ -23,11 +22,11 @@ use crate::{array_of, failure, info, options};
 ///
 /// All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
 /// context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
-/// fails, the writer stays open, so that it may be tried again.
+/// fails, the writer stays open, so that it may be tried again. A writer that is dropped without :meth:`close` rolls back.
 ///
-/// As a **set**: :meth:`add`, :meth:`add_new`, :meth:`update` and :meth:`update_new` store a key only if it is not found.
-/// As a **multiset**: :meth:`insert` and :meth:`insert_many` store each copy, and :meth:`remove` takes one. Mixing them
-/// loses keys, so removal is refused once a key was skipped because it was found.
+/// What a filter is was fixed when it was created, and :attr:`Info.kind` tells it. A **set** stores a key unless it is
+/// found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether the
+/// key was not there before.
 ///
 /// Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 ///
@@ -37,6 +36,8 @@ use crate::{array_of, failure, info, options};
 ///     path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
 ///     mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
 ///         not be there, and ``"w"`` creates one in the place of what is there.
+///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An existing
+///         set is refused; False asks nothing of an existing filter.
 ///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -53,17 +54,18 @@ use crate::{array_of, failure, info, options};
 ///     like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
 ///         no ``capacity``, rate, slots or seed beside it.
 ///     shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
-///         shard is refused with :class:`OtherShard`.
+///         shard is refused with :class:`Invalid`.
 ///
 /// Raises:
 ///     Locked: another writer has the filter.
-///     Rate: the filter is there, and not as selective as asked.
-///     Option: an option is outside its range. It is a :class:`ValueError` too.
+///     WrongKind: the filter is a set, and a counting one was asked for.
+///     Invalid: an option is outside its range, or the filter is there and not as selective as asked. It is a
+///         :class:`ValueError` too.
 ///     Error: something is wrong with the file; the subclasses say what.
 ///
 /// >>> import gowk
 /// >>> with gowk.Writer("seen.gowk", capacity=100_000, false_positive_rate=1e-4) as seen:
-/// ...     seen.add_new("https://example.org/"), seen.add_new("https://example.org/")
+/// ...     seen.insert("https://example.org/"), seen.insert("https://example.org/")
 /// (True, False)
 #[pyclass(frozen, module = "gowk", name = "Writer", weakref)]
 pub(crate) struct Writer {
@@ -75,14 +77,15 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, *, mode="a", capacity=None, false_positive_rate=None, slots_per_bucket=None,
-        seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
+    #[pyo3(signature = (path, *, mode="a", counting=false, capacity=None, false_positive_rate=None,
+        slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
         verify="first_touch", max_kicks=2000, void_growth=false, like=None, shard=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         mode: &str,
+        counting: bool,
         capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
@@ -99,6 +102,7 @@ impl Writer {
         shard: Option<(u64, u64)>,
     ) -> PyResult<Self> {
         let creation = Creation {
+            counting,
             capacity,
             false_positive_rate,
             slots_per_bucket,
@@ -131,9 +135,11 @@ impl Writer {
         self.owned.slowly(py, gowk::Writer::rollback)
     }
 
-    /// Rolls the open transaction back, and lets other writers have the filter. Closing again does nothing.
+    /// Closes the filter, and lets other writers have it. Closing again does nothing.
     ///
     /// Raises:
+    ///     Uncommitted: there were changes since the last commit. They are lost, and the filter is closed: call
+    ///         :meth:`commit` or :meth:`rollback` before.
     ///     AfterCommit: something failed; what was committed is durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let writer = self.owned.take(py)?;
@@ -166,10 +172,19 @@ impl Writer {
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (value, traceback);
-        if !self.owned.is_closed(py)? && kind.is_none() {
-            self.commit(py)?;
+        if kind.is_none() {
+            if !self.owned.is_closed(py)? {
+                self.commit(py)?;
+            }
+            return self.close(py);
         }
-        self.close(py)
+        let given_up = |mut writer: gowk::Writer| {
+            // If it fails, closing does nothing, and the next opening recovers the file.
+            let _ = writer.rollback();
+            writer.close()
+        };
+        let writer = self.owned.take(py)?;
+        failure::done(py, py.detach(|| writer.map_or(Ok(()), given_up)))
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -202,7 +217,8 @@ impl Writer {
         Ok(array_of(keys.py(), found))
     }
 
-    /// How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+    /// low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.count(bytes))).map(u64::from)
     }
@@ -218,41 +234,55 @@ impl Writer {
         Ok(array_of(keys.py(), counts))
     }
 
-    /// Stores the key unless it is found already.
+    /// Stores the key; returns whether it is **new**: was not there before.
+    ///
+    /// A set stores it unless it is found. A counting filter stores one more copy in any case.
     ///
     /// Raises:
     ///     TypeError: the key is neither ``str`` nor ``bytes``-like.
-    ///     Full: the filter has no room, and must not grow.
-    ///     Growth: the filter has no room, and growing would not be right.
-    fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.add_new(key).map(drop)
-    }
-
-    /// Stores the key unless it is found already; returns whether it was **new**, and so was stored.
-    ///
-    /// Errors as for :meth:`add`.
+    ///     NoRoom: the filter has no room, and must not grow, or growing would not be right.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("seen.gowk") as seen:
-    /// ...     seen.add_new("a"), seen.add_new(b"a")
+    /// ...     seen.insert("a"), seen.insert(b"a")
     /// (True, False)
-    fn add_new(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_unique(bytes)))
+    fn insert(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert(bytes)))
     }
 
-    /// Stores all keys that are not found already. Nulls are skipped. The GIL is released.
+    /// Stores many keys, several times as fast as one by one; returns which are **new**: a NumPy array of bool, one a key,
+    /// in their order. The GIL is released.
     ///
-    /// An iterable is read in chunks, in constant memory: about a million keys, or 16 MiB of them. If it raises, if one
-    /// of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's attribute
-    /// ``taken`` has their number, and a note says so. :meth:`commit` keeps them, and :meth:`rollback` undoes them.
+    /// Of equal keys, the first may be new. Nulls are skipped, and have False.
+    ///
+    /// An iterable is read in chunks, in constant memory but for the answers: about a million keys, or 16 MiB of them. If it
+    /// raises, if one of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's
+    /// attribute ``taken`` has their number, ``mask`` their answers, and a note says so. :meth:`commit` keeps them, and
+    /// :meth:`rollback` undoes them.
     ///
     /// Args:
     ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
     ///
     /// Raises:
     ///     TypeError: one of the keys is none, which the message names by its index.
-    ///     Full: some keys found no room, and the filter must not grow. The others of their chunk were taken.
-    ///     Growth: some keys found no room, and growing would not be right.
+    ///     NoRoom: some keys found no room, and the others of their chunk were taken. The exception's attribute
+    ///         ``refused`` has their number, and ``index`` the first. They are new in ``mask``, unless copies of them were
+    ///         there.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk") as seen:
+    /// ...     seen.insert_many(["a", "b", "a"])
+    /// array([ True,  True, False])
+    fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(array_of(keys.py(), self.owned.change(keys, insert)?))
+    }
+
+    /// As :meth:`insert`, without an answer.
+    fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.insert(key).map(drop)
+    }
+
+    /// As :meth:`insert_many`, without answers, and so in constant memory.
     ///
     /// >>> import gowk
     /// >>> seen = gowk.Writer("seen.gowk")
@@ -263,67 +293,26 @@ impl Writer {
     /// keys[2] is int, but a key is str or bytes-like 2
     /// >>> "b" in seen, "d" in seen
     /// (True, False)
-    /// >>> seen.close()
+    /// >>> seen.rollback()
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut stored = Vec::new();
-        let take = |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| {
-            refusals(writer.insert_unique_batch_into(keys, &mut stored))
-        };
-        self.owned.change(keys, take).map(drop)
+        self.owned.change(keys, insert_silently).map(drop)
     }
 
-    /// As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
-    ///
-    /// Of equal keys, the first counts. A null has False. If an exception ends the call, its attribute ``mask`` has the
-    /// answers of the keys that were taken.
-    ///
-    /// >>> import gowk
-    /// >>> with gowk.Writer("seen.gowk") as seen:
-    /// ...     seen.update_new(["a", "b", "a"])
-    /// array([ True,  True, False])
-    fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let stored = self
-            .owned
-            .change(keys, |writer, keys, stored| refusals(writer.insert_unique_batch_into(keys, stored)))?;
-        Ok(array_of(keys.py(), stored))
-    }
-
-    /// Stores one more copy of the key, as removal needs it: one removal takes one copy. Errors as for :meth:`add`.
-    fn insert(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert(bytes)))
-    }
-
-    /// Stores one more copy of each key. Otherwise as :meth:`update`.
-    fn insert_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let take =
-            |writer: &mut gowk::Writer, keys: &[&[u8]], _: &mut Vec<()>| refusals(writer.insert_batch(keys));
-        self.owned.change(keys, take).map(drop)
-    }
-
-    /// Removes one copy of the key; returns whether there was one.
+    /// Removes one copy of the key from a counting filter; returns whether there was one.
     ///
     /// Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
     ///
     /// Raises:
-    ///     UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
+    ///     WrongKind: the filter is a set.
     fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove(bytes)))
     }
 
-    /// As :meth:`remove`, even if inserts were skipped. Skipped keys that rely on the removed entry are lost with it.
-    fn remove_unchecked(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.remove_unchecked(bytes)))
-    }
-
     /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
     ///
-    /// Otherwise as :meth:`remove` and :meth:`update_new`.
+    /// Otherwise as :meth:`remove` and :meth:`insert_many`.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let removed = self.owned.change(keys, |writer, keys, removed| {
-            writer.remove_batch_into(keys, removed)?;
-            Ok(())
-        })?;
-        Ok(array_of(keys.py(), removed))
+        Ok(array_of(keys.py(), self.owned.change(keys, remove)?))
     }
 
     /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB of
@@ -338,7 +327,7 @@ impl Writer {
     ///     progress: called with the regions done, and all there are. An exception of it ends the doubling.
     ///
     /// Raises:
-    ///     Growth: a limit forbids it.
+    ///     NoRoom: a limit forbids it.
     #[pyo3(signature = (progress=None))]
     fn grow(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         self.telling(py, progress, |writer, tell| writer.grow_with(tell))
@@ -351,28 +340,26 @@ impl Writer {
     ///     progress: called with the regions done, and all there are. An exception of it ends the halving.
     ///
     /// Raises:
-    ///     Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
+    ///     Invalid: the filter has not doubled, or its entries do not fit into half of the slots.
     #[pyo3(signature = (progress=None))]
     fn shrink(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         self.telling(py, progress, |writer, tell| writer.shrink_with(tell))
     }
 
-    /// Stores all that another filter holds, as part of the open transaction, without its keys.
+    /// Stores all that another filter holds, as part of the open transaction, without its keys: the union of two sets, the
+    /// sum of two counting filters.
     ///
-    /// Both need the same seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the time of
-    /// a doubling, however little the other one holds. Of its metadata nothing is taken.
+    /// Both need the same kind, seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the
+    /// time of a doubling, however little the other one holds. Of its metadata nothing is taken.
     ///
     /// Args:
     ///     other: a reader of the other filter.
-    ///     sum: whether copies add up, so that removal stays safe if it was safe in both. Otherwise what both have is stored
-    ///         once, and removal is refused from then on.
     ///     progress: called with the regions done, and all there are; from the start again where the filter has to double.
     ///         An exception of it ends the merge.
     ///
     /// Raises:
-    ///     Unlike: the filters differ in what must be equal, which the message says.
-    ///     Full: there is no room, and the filter must not grow.
-    ///     Growth: there is no room, and growing would not be right.
+    ///     Invalid: the filters differ in what must be equal, which the message says.
+    ///     NoRoom: there is no room, and the filter must not grow, or growing would not be right.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("monday.gowk") as monday:
@@ -382,17 +369,10 @@ impl Writer {
     /// ...     tuesday.merge(gowk.Reader("monday.gowk"))
     /// >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
     /// array([ True,  True,  True, False])
-    #[pyo3(signature = (other, *, sum=false, progress=None))]
-    fn merge(
-        &self,
-        py: Python<'_>,
-        other: PyRef<'_, Reader>,
-        sum: bool,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (other, *, progress=None))]
+    fn merge(&self, py: Python<'_>, other: PyRef<'_, Reader>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let other = other.reader(py)?.clone();
-        let mode = if sum { Merge::Sum } else { Merge::Union };
-        self.telling(py, progress, |writer, tell| writer.merge_with(&other, mode, tell))
+        self.telling(py, progress, |writer, tell| writer.merge_with(&other, tell))
     }
 
     /// How far the filter may grow.
@@ -407,7 +387,7 @@ impl Writer {
     ///     limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
     ///
     /// Raises:
-    ///     Option: a limit is out of range, or below what the file has already.
+    ///     Invalid: a limit is out of range, or below what the file has already.
     ///
     /// >>> import dataclasses, gowk
     /// >>> with gowk.Writer("seen.gowk") as seen:
@@ -430,8 +410,8 @@ impl Writer {
         info::repair(py, &repair)
     }
 
-    /// The copies that are stored, with the changes of the open transaction: keys inserted, less those removed. Keys that
-    /// :meth:`add` or :meth:`update` found present do not count.
+    /// The copies that are stored, with the changes of the open transaction: keys inserted, less those removed. In a set,
+    /// the keys that were not found.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = self.owned.quickly(py, |writer| writer.info())?;
         Ok(info.copies as usize)

@@ -18,7 +18,7 @@ class BloomFilter:
     def _changed(self):
         self._writer = self._writer or (fail(ValueError) if self.read_only else gowk.Writer(self._path))
         return self._writer
-    def add(self, key): return not self._changed().add_new(of(key))
+    def add(self, key): return not self._changed().insert(of(key))
     def update(self, keys): self._changed().update(map(of, keys))
     def sync(self): self._changed().commit(); self._writer = self._writer.close()
     _reader = functools.cached_property(lambda self: gowk.Reader(self._path))

@@ -39,7 +39,7 @@ class Bloom:
             before = writer.info().entries
             if other is not self: writer.merge(self.reader)
             return writer.info().entries == before
-        finally: writer.close()
+        finally: writer.rollback(); writer.close()
     def issuperset(self, other): return other.issubset(self)
     __le__, __ge__, __hash__ = issubset, issuperset, None
     def __eq__(self, other): return self <= other and other <= self

@@ -26,6 +26,8 @@ def documented(stub: str) -> str:
             if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name == "__new__":
                 continue
             thing = inspect.getattr_static(owner, node.name, None)
+            # A static method has its docstring in the function that it wraps.
+            thing = getattr(thing, "__func__", thing)
             # Slots such as `__len__` have docstrings of Python's own.
             text = inspect.cleandoc(thing.__doc__ or "") if thing is not None else ""
             if isinstance(node, ast.ClassDef):

@@ -182,7 +182,7 @@ def test_random_batches_answer_as_a_set_does() -> None:
             keys, held = rng.choice(makers)(rng, texts(rng, rng.choice([0, 1, 2, 5, 20, 300])))
             action = rng.randrange(3)
             if action == 0:
-                mask = writer.update_new(keys)
+                mask = writer.insert_many(keys)
                 assert mask.dtype == bool and mask.tolist() == first_seen(held, model)
             elif action == 1:
                 assert writer.update(keys) is None
@@ -195,6 +195,7 @@ def test_random_batches_answer_as_a_set_does() -> None:
                 keys, held = rng.choice(makers)(rng, texts(rng, 300))
                 assert gowk.Reader(writer.path).contains_many(keys).tolist() == [key in model for key in held]
         assert len(writer) == len(model)
+        writer.rollback()
         writer.close()
     print(f"{done} batches")
 
@@ -205,14 +206,14 @@ def test_each_kind_in_large_batches(name: str) -> None:
     keys, held = KINDS[name](rng, [f"{i}-é" for i in range(40_000)])
     again = KINDS[name](random.Random(name), [f"{i}-é" for i in range(40_000)])[0]
     with gowk.Writer("f", capacity=100_000, slots_per_bucket=2) as writer:
-        assert writer.update_new(keys).tolist() == first_seen(held, set())
+        assert writer.insert_many(keys).tolist() == first_seen(held, set())
     reader = gowk.Reader("f", threads=2)
     assert reader.contains_many(again).tolist() == [key is not None for key in held]
 
 
 def test_copies_are_counted_and_removed_by_batches() -> None:
-    with gowk.Writer("f", capacity=1000) as writer:
-        writer.insert_many(pa.array(["a", None, "b", "a"]))
+    with gowk.Writer("f", capacity=1000, counting=True) as writer:
+        assert writer.insert_many(pa.array(["a", None, "b", "a"])).tolist() == [True, False, True, False]
         assert writer.count_many(["a", "b", "c"]).tolist() == [2, 1, 0]
         assert writer.count_many(pa.array(["a", None])).tolist() == [2, 0]
         assert writer.remove_many(pa.array(["a", None, "c", "a", "a"])).tolist() == [True, False, False, True, False]
@@ -232,7 +233,7 @@ def broken(number: int, error: BaseException) -> Iterator[str]:
 def test_what_an_iterable_gave_before_it_raised_is_taken(number: int) -> None:
     writer = gowk.Writer("f", capacity=2_000_000, slots_per_bucket=2)
     with pytest.raises(ZeroDivisionError) as caught:
-        writer.update_new(broken(number, ZeroDivisionError("mine")))
+        writer.insert_many(broken(number, ZeroDivisionError("mine")))
     error: Any = caught.value
     assert error.taken == number and error.mask.tolist() == [True] * number
     expected = f"keys[0:{number}] were taken; commit() keeps" if number else "no key was taken"
@@ -284,15 +285,16 @@ def test_what_holds_no_keys_is_a_type_error(keys: Any, message: str) -> None:
 def test_keys_without_room_are_named_and_the_others_taken() -> None:
     writer = gowk.Writer("f", capacity=1000, growth="never", slots_per_bucket=4)
     slots = writer.info().slots
-    with pytest.raises(gowk.Full) as caught:
-        writer.update_new(str(index) for index in range(2 * slots))
+    with pytest.raises(gowk.NoRoom) as caught:
+        writer.insert_many(str(index) for index in range(2 * slots))
     error: Any = caught.value
     assert error.taken == 2 * slots and error.refused > 0.9 * slots
     assert len(error.mask) == 2 * slots
     assert "that had no room, the first keys[" in error.__notes__[0]
     stored = writer.contains_many(str(index) for index in range(2 * slots))
-    assert not stored[error.index]
-    assert (stored | ~error.mask).all(), "what the mask calls new is there"
+    assert not stored[error.index] and error.mask[error.index], "a key that had no room is new"
+    assert (error.mask & ~stored).sum() <= error.refused, "every other key that the mask calls new is there"
+    assert (stored | error.mask).all(), "what is not there is new"
 
 
 def test_an_iterable_may_use_the_writer_meanwhile() -> None:
@@ -306,6 +308,7 @@ def test_an_iterable_that_closes_the_writer() -> None:
 
     def keys() -> Iterator[str]:
         yield "a"
+        writer.rollback()
         writer.close()
         yield "b"
 

@@ -50,8 +50,8 @@ NO_KEYS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("stored", range(len(SAME)))
 def test_a_text_and_its_utf8_are_one_key(stored: int) -> None:
     with gowk.Writer("f", capacity=100) as writer:
-        assert writer.add_new(SAME[stored])
-        assert not any(writer.add_new(key) for key in SAME)
+        assert writer.insert(SAME[stored])
+        assert not any(writer.insert(key) for key in SAME)
         assert all(key in writer for key in SAME)
     reader = gowk.Reader("f")
     assert all(key in reader for key in SAME)
@@ -70,15 +70,13 @@ def test_an_empty_key_and_a_long_one_are_keys() -> None:
 
 @pytest.mark.parametrize(("key", "kind"), NO_KEYS, ids=[kind for _, kind in NO_KEYS])
 def test_what_is_no_key_is_a_type_error(key: Any, kind: str) -> None:
-    writer = gowk.Writer("f", capacity=100)
+    writer = gowk.Writer("f", capacity=100, counting=True)
     writer.commit()
     reader = gowk.Reader("f")
     for call in (
         writer.add,
-        writer.add_new,
         writer.insert,
         writer.remove,
-        writer.remove_unchecked,
         writer.count,
         writer.__contains__,
         reader.count,

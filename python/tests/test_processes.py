@@ -150,7 +150,7 @@ def test_threads_share_a_writer() -> None:
         def work(number: int) -> None:
             writer.update(f"{number} {index}" for index in range(50_000))
             for index in range(2000):
-                assert writer.add_new(f"single {number} {index}")
+                assert writer.insert(f"single {number} {index}")
             writer.commit()
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -410,7 +410,7 @@ def test_ctrl_c_while_numpy_is_imported_is_told_and_leaves_nothing_behind() -> N
         sys.meta_path.insert(0, Interrupts())
         try:
             import gowk
-            gowk.Writer("f").update_new(["a"])
+            gowk.Writer("f").insert_many(["a"])
         except BaseException as error:
             print(type(error).__name__)
         import gowk

@@ -140,7 +140,7 @@ def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[st
     """What the batches come to if nothing goes wrong and one process does it all: the new rows of each, and the store."""
     store, rows = create(folder), []
     for batch, values in enumerate(batches):
-        new = gowk.Store(store.path).update_new(values, token=("nightly", batch))
+        new = gowk.Store(store.path).insert_many(values, token=("nightly", batch))
         rows.append(sorted(value for value, is_new in zip(values, new, strict=True) if is_new))
     return rows, contents(store)
 
@@ -258,7 +258,7 @@ def test_a_stream_that_is_killed_and_restarted_has_each_key_once(folder: Path) -
 @needs_spark
 def test_a_stream_with_another_checkpoint_needs_another_name(spark: SparkSession, folder: Path) -> None:
     store = lay_out(folder, [["a", "b"]])
-    gowk.Store(store.path).update_new(["a"], token=("nightly", 5, "query of before"))
+    gowk.Store(store.path).insert_many(["a"], token=("nightly", 5, "query of before"))
     with pytest.raises(PySparkException, match="is of query of before, and this is query .* needs another application name"):
         nightly.stream(spark, folder)
     assert gowk.Store(store.path).version == 2
@@ -319,7 +319,7 @@ def new_of(store: gowk.Store, shard: int) -> list[str]:
 @needs_spark
 def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
-    store.update_new([f"key {number}" for number in range(100_000)])
+    store.insert_many([f"key {number}" for number in range(100_000)])
     plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
 
     def calls(rows: int) -> tuple[int, float]:
@@ -347,8 +347,8 @@ def rot(path: Path) -> None:
 
 def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: Path) -> None:
     keys = [f"key {number}" for number in range(1000)]
-    store = gowk.Store.create(folder / "store", shards=2, capacity=10_000, slots_per_bucket=2, seed=7)
-    store.update_new(keys)
+    store = gowk.Store.create(folder / "store", shards=2, capacity=10_000, slots_per_bucket=2, seed=7, counting=True)
+    store.insert_many(keys)
     file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
     copy, good = disk.copies / file.name, file.path.read_bytes()
     # What arrives is not what was sent.
@@ -376,7 +376,7 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
 def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
     keys = [f"key {number}" for number in range(1000)]
     store = gowk.Store.create(folder / "store", shards=1, capacity=10_000, slots_per_bucket=2, seed=7)
-    store.update_new(keys)
+    store.insert_many(keys)
     plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
     file, asked = store.files[0], pa.array([*keys, "another"])
     copy = plan.disk().copies / file.name
@@ -391,7 +391,7 @@ def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
 
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
-    store.update_new([f"key {number}" for number in range(1000)])
+    store.insert_many([f"key {number}" for number in range(1000)])
     files = list(store.files.values())
     size = files[0].bytes
     disk = Disk(folder / "disk", 2 * size)
@@ -471,15 +471,29 @@ def test_keys_in_another_order_are_refused(folder: Path) -> None:
 
 @needs_spark
 def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> None:
-    store = create(folder)
-    store.insert(frame(spark, ["a", "a", "b"]), "value", application="night", batch=0, copies=True)
+    store = create(folder, slots_per_bucket=2, counting=True)
+    store.insert(frame(spark, ["a", "a", "b"]), "value", application="night", batch=0)
     store.remove(frame(spark, ["a", "b", "c"]), "value", application="night", batch=1)
     assert gowk.Store(store.path).count_many(["a", "b", "c"]).tolist() == [1, 0, 0]
     # A batch that changes no key is committed all the same, and no shard is written anew.
     files = files_in(Path(store.path))
     assert store.remove(frame(spark, ["c"]), "value", application="night", batch=2).version == 4
-    assert store.insert(frame(spark, ["a"]), "value", application="night", batch=3).version == 5
     assert files_in(Path(store.path)) == files
+    # One that is found is counted.
+    assert store.insert(frame(spark, ["a"]), "value", application="night", batch=3).version == 5
+    assert gowk.Store(store.path).count("a") == 2
+
+
+@needs_spark
+def test_a_set_refuses_removal_and_is_not_written_for_keys_it_has(spark: SparkSession, folder: Path) -> None:
+    store = create(folder)
+    store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
+    files = files_in(Path(store.path))
+    with pytest.raises(gowk.WrongKind, match="is a set, but removing keys needs a counting filter"):
+        store.remove(frame(spark, ["c"]), "value", application="night", batch=1)
+    assert gowk.Store(store.path).version == 2
+    assert store.insert(frame(spark, ["a", "a"]), "value", application="night", batch=1).version == 3
+    assert files_in(Path(store.path)) == files and gowk.Store(store.path).count("a") == 1
 
 
 @needs_spark
@@ -487,7 +501,7 @@ def test_another_application_between_unseen_and_insert_is_a_conflict(spark: Spar
     store = create(folder, 1)
     new = store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert keys(new.collect()) == ["a", "b"]
-    gowk.Store(store.path).update_new(["b", "c"], token=("day", 1))
+    gowk.Store(store.path).insert_many(["b", "c"], token=("day", 1))
     with pytest.raises(PySparkException, match="Conflict") as caught:
         store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert f"gowk: batch 0 of 'night', store {store.path}" in caught.value.__notes__
@@ -513,7 +527,8 @@ def test_the_data_source_refuses_what_it_cannot_do_right(spark: SparkSession, fo
         (r"keys of shards \d and \d: call by_shard", lambda: save(df)),
         ("no option 'colum'", lambda: save(df, colum="value")),
         ("the mode is append", lambda: save(df, "overwrite")),
-        ("update, insert or remove, not 'upsert'", lambda: save(df, change="upsert")),
+        ("insert or remove, not 'upsert'", lambda: save(df, change="upsert")),
+        ("is a set, but removing keys needs", lambda: save(df, change="remove")),
         ("given together, or neither", lambda: save(df, batch=3)),
         ("which of the columns value, n", lambda: save(df.withColumn("n", sf.lit(1)))),
         ("no column 'url', only value", lambda: save(df, column="url")),

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from .. import Sealed, Update
+from .. import Sealed, Update, WrongKind
 from .. import Store as Files
 from .._disk import log
 from ._tasks import Array, Plan, Shard
@@ -19,7 +19,7 @@ from ._tasks import Array, Plan, Shard
 LOCAL_BYTES = 100 << 30
 """Bytes of copies of shards that an executor's local disk keeps, unless it is told otherwise: 100 GiB."""
 
-Change = Literal["update", "insert", "remove"]
+Change = Literal["insert", "remove"]
 
 
 @dataclass
@@ -42,6 +42,8 @@ class Writer(DataSourceArrowWriter):
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
+            # A counting store takes every copy. A set takes none that it finds, and its shard is not written anew for that.
+            every = self.change == "insert" and shard.store.info().kind == "counting"
             count = 0
             for batch in iterator:
                 keys = batch.column(self.column).drop_null()
@@ -50,7 +52,7 @@ class Writer(DataSourceArrowWriter):
                     # A shard in which nothing changes is not written anew.
                     found = shard.found(keys)
                     changes = found.any() if self.change == "remove" else not found.all()
-                    if update is None and (changes or self.change == "insert") and len(keys):
+                    if update is None and (changes or every) and len(keys):
                         scratch = stack.enter_context(self.plan.disk().scratch())
                         update = shard.store.update(base=shard.store, scratch=scratch)
                         # Gives up the working copy if the task fails, before the folder around it goes.
@@ -64,10 +66,8 @@ class Writer(DataSourceArrowWriter):
         return Written(sealed, count, shard.fetched)
 
     def _apply(self, update: Update, keys: Array) -> None:
-        if self.change == "update":
+        if self.change == "insert":
             update.update(keys)
-        elif self.change == "insert":
-            update.insert_many(keys)
         else:
             update.remove_many(keys)
 
@@ -92,8 +92,8 @@ class Source(DataSource):
     ============== =========================================================================================================
     ``path``       the store's folder
     ``column``     the column with the keys, of strings or binary values; may be left out if there is one column
-    ``change``     what is done with each key: ``update`` (stored unless it is found; the default), ``insert`` (one more
-                   copy), ``remove`` (one copy)
+    ``change``     what is done with each key: ``insert`` (a set stores it unless it is found, a counting store one more copy; the
+                   default), or ``remove`` (one copy, from a counting store)
     ``application`` who commits; given together with ``batch``. Without them, a repeated job commits again
     ``batch``      the number of the token, by which the batch is committed once
     ``state``      what the application wants to find again with its last token
@@ -119,9 +119,9 @@ class Source(DataSource):
         path = options["path"]
         if overwrite:
             raise ValueError(f"store {path}: versions are only ever added, so the mode is append, not overwrite")
-        change = options.get("change", "update")
-        if change not in ("update", "insert", "remove"):
-            raise ValueError(f"store {path}: the option change is update, insert or remove, not {change!r}")
+        change = options.get("change", "insert")
+        if change not in ("insert", "remove"):
+            raise ValueError(f"store {path}: the option change is insert or remove, not {change!r}")
         application, batch = options.get("application"), options.get("batch")
         if (application is None) != (batch is None):
             raise ValueError(f"store {path}: application and batch are given together, or neither")
@@ -129,6 +129,8 @@ class Source(DataSource):
         if application is not None and batch is not None:
             token = (application, int(batch), options.get("state", ""))
         store = Files(path)
+        if change == "remove":
+            check_counting(store)
         based = store.before(application, int(batch)) if application is not None and batch is not None else store
         plan = Plan(
             path=path,
@@ -139,6 +141,13 @@ class Source(DataSource):
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
         )
         return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path))
+
+
+def check_counting(store: Files) -> None:
+    """Refuses a set before a job begins. A task would do it only if it found one of its keys."""
+    if store.info().kind != "counting":
+        message = f"{store.path}: is a set, but removing keys needs a counting filter; create another store with counting=True"
+        raise WrongKind(message, path=str(store.path))
 
 
 def _column_of(schema: StructType, column: str | None, path: str) -> int:

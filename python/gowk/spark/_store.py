@@ -19,7 +19,7 @@ from .. import Store as Files
 from .. import StoreCommit
 from .._disk import log
 from . import _tasks
-from ._source import LOCAL_BYTES, Change, Source
+from ._source import LOCAL_BYTES, Change, Source, check_counting
 from ._tasks import Array, Plan
 
 _registered: WeakSet[SparkSession] = WeakSet()
@@ -43,7 +43,8 @@ class Store:
             is, which is right if the store lies on a local disk.
 
     Raises:
-        gowk.NotAStore: there is no store at the path.
+        gowk.NotFound: there is nothing at the path.
+        gowk.Foreign: what is there is no store.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Store:
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
-            gowk.NoSuchVersion: the batch is repeated after a later one, and the version before it was vacuumed.
+            gowk.NotFound: the batch is repeated after a later one, and the version before it was vacuumed.
         """
         plan = self._plan(self._before(application, batch), f"unseen of batch {batch} of {application!r}")
         self._bases[application, batch] = plan.version
@@ -112,7 +113,6 @@ class Store:
         *,
         application: str,
         batch: int,
-        copies: bool = False,
         state: str = "",
     ) -> StoreCommit:
         """Stores the keys of a batch in one version, exactly once, however often it is tried.
@@ -120,8 +120,8 @@ class Store:
         Write what :meth:`unseen` returned to an idempotent sink before. The other way round, a sink that fails after the
         insert loses its rows, unless the batch is repeated.
 
-        It is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: all others
-        are found in the store already.
+        Into a set it is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: all
+        others are found in the store already. A counting store counts every row that it is given.
 
         Args:
             df: the batch.
@@ -129,8 +129,6 @@ class Store:
             application: who makes the batches: one name for each sequence of them. A stream that begins a new checkpoint begins a
                 new sequence.
             batch: the number of the batch; each is higher than that of the application's batch before.
-            copies: store one more copy of each key, as :meth:`remove` needs it, instead of storing a key unless it is
-                found.
             state: what the application wants to find again with its last token.
 
         Returns:
@@ -141,17 +139,19 @@ class Store:
             PySparkException: the job failed, and nothing was committed. If its text names ``Conflict``, another application
                 has committed since ``unseen`` judged this batch: repeat the batch from ``unseen``. The insert alone fails again.
         """
-        return self._write(df, column, "insert" if copies else "update", application, batch, state)
+        return self._write(df, column, "insert", application, batch, state)
 
     def remove(
         self, df: DataFrame, column: str | Column, *, application: str, batch: int, state: str = ""
     ) -> StoreCommit:
-        """Removes one copy of each key, in one version, exactly once. Otherwise as :meth:`insert`.
+        """Removes one copy of each key from a counting store, in one version, exactly once. Otherwise as :meth:`insert`.
 
-        All keys of the store must have been inserted with ``copies=True``. The job fails with ``UnsafeRemove`` if a shard was written
-        by another insert that found some of its keys; an insert that found all of them writes no shard, and so leaves no trace.
         Remove only keys that were inserted, for another key may match one that was.
+
+        Raises:
+            gowk.WrongKind: the store is a set.
         """
+        check_counting(Files(self.path))
         return self._write(df, column, "remove", application, batch, state)
 
     def mark(self, df: DataFrame, column: str | Column, name: str = "seen") -> DataFrame:

@@ -1,5 +1,7 @@
 //! Many keys, looked up.
 
+use gowk::Lookup;
+
 use crate::feed::{Operation, Stopped};
 
 /// Keys that are looked up at a time, for each thread.
@@ -20,7 +22,8 @@ impl Operation for Contains<'_> {
     }
 
     fn take(&mut self, keys: &[&[u8]], found: &mut Vec<bool>) -> Result<(), Stopped> {
-        Ok(self.reader.contains_batch_into(keys, found)?)
+        *found = self.reader.contains_batch(keys)?;
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use gowk::store::{Committed, Done, Store, StoreReader, Vacuumed, Version};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::info::{fixed, growth, hash, made, uuid};
+use crate::info::{fixed, growth, hash, key_rules, made, uuid};
 
 pub(super) fn files<'py>(py: Python<'py>, store: &Store, version: &Version) -> PyResult<Bound<'py, PyAny>> {
     let all = PyDict::new(py);
@@ -71,6 +71,8 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     let fields = PyDict::new(py);
     fields.set_item("uuid", uuid(py, &own.uuid)?)?;
     fields.set_item("shards", own.shards)?;
+    fields.set_item("kind", own.kind.name())?;
+    fields.set_item("key_rules", key_rules(own.key_rules))?;
     fields.set_item("hash", hash(own.hash))?;
     fields.set_item("seed", own.seed.get())?;
     fields.set_item("slots_per_bucket", own.slots_per_bucket.get())?;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::array_of;
 use crate::failure;
 use crate::key::with_key;
-use crate::owned::{Owned, refusals};
+use crate::owned::{Owned, insert};
 
 /// Makes the seed another one than the store's, from which it follows. With the store's own, the keys of one shard would
 /// all go to one part of the set.
@@ -21,7 +21,7 @@ const OTHER_SEED: u64 = 0x6469_7374_696e_6374;
 /// >>> import gowk
 /// >>> store = gowk.Store.create("crawl.store", shards=4)
 /// >>> with store.distinct(1000) as batch:
-/// ...     batch.update_new(["a", "b", "a"]), batch.update_new(["b", "c"])
+/// ...     batch.insert_many(["a", "b", "a"]), batch.insert_many(["b", "c"])
 /// (array([ True,  True, False]), array([False,  True]))
 #[pyclass(frozen, module = "gowk", name = "Distinct", weakref)]
 pub(crate) struct Distinct(Owned<Thrown>);
@@ -74,11 +74,9 @@ impl Distinct {
 
     /// Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
     /// order. Of equal keys, the first counts. A null has False.
-    fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let stored = self.0.change(keys, |thrown, keys, stored| {
-            refusals(thrown.writer.insert_unique_batch_into(keys, stored))
-        })?;
-        Ok(array_of(keys.py(), stored))
+    fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let new = self.0.change(keys, |thrown, keys, new| insert(&mut thrown.writer, keys, new))?;
+        Ok(array_of(keys.py(), new))
     }
 
     /// Throws it away. Closing again does nothing.

@@ -1,5 +1,6 @@
 //! Many keys, looked up in a store.
 
+use gowk::Lookup;
 use gowk::store::{Store, StoreReader};
 use pyo3::prelude::*;
 
@@ -9,7 +10,10 @@ use crate::feed::{Operation, Stopped, feed};
 const ROWS: usize = 1 << 17;
 
 pub(super) fn contains(reader: &StoreReader, keys: &Bound<'_, PyAny>, threads: usize) -> PyResult<Vec<bool>> {
-    let take = |keys: &[&[u8]], found: &mut Vec<bool>| Ok(reader.contains_batch_into(keys, found)?);
+    let take = |keys: &[&[u8]], found: &mut Vec<bool>| {
+        *found = reader.contains_batch(keys)?;
+        Ok(())
+    };
     feed(keys, Lookups { rows: ROWS.saturating_mul(threads), take, answer: std::marker::PhantomData })
 }
 

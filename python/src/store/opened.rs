@@ -58,7 +58,7 @@ impl Store {
         let (on_damage, verify) = ("error".to_owned(), "first_touch".to_owned());
         let asked = Asked { copies: None, threads, on_damage, verify };
         if filter.is_some() && creation.is_any_given() {
-            let message = "filter says what the store is; give no capacity, rate, slots, seed, growth or limits beside it";
+            let message = "filter says what the store is; give no kind, capacity, rate, slots, seed, growth or limits beside it";
             return Err(PyValueError::new_err(message));
         }
         let options = creation.add_to(asked.options()?)?;

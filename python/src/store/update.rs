@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 
 use super::sealed::Sealed;
 use super::{Store, described};
-use crate::owned::{Owned, refusals};
+use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::progress::with_progress_of_threads;
 use crate::{array_of, failure};
 
@@ -45,21 +45,20 @@ impl Update {
         Self { store: store.unbind(), base, operation, token, owned, committed: PyOnceLock::new() }
     }
 
-    /// Stores all keys that are not found already.
-    fn unique(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
-        self.owned
-            .change(keys, |update, keys, stored| refusals(update.insert_unique_batch_into(keys, stored)))
+    /// Stores all keys; the answers are which of them are new.
+    fn inserted(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+        self.owned.change(keys, insert)
     }
 
-    /// Stores all keys that are not found already, and commits; or gives all up.
+    /// Stores all keys, and commits; or gives all up.
     ///
     /// A token that was committed before is judged in working copies, too, which are thrown away then and not
     /// sealed. Lookups in the version before it would not do: whether a key is new depends on the batch's earlier keys as
     /// well, and of two new keys that match each other in the shard the second has the answer "not new". Only the same
     /// inserts into the same shard tell which they are.
-    pub(super) fn unique_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    pub(super) fn inserted_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let py = keys.py();
-        let outcome = self.unique(keys).and_then(|stored| self.commit(py).map(|_| stored));
+        let outcome = self.inserted(keys).and_then(|new| self.commit(py).map(|_| new));
         if outcome.is_err() {
             self.close(py)?;
         }
@@ -87,40 +86,24 @@ impl Update {
         self.committed.get(py).map(|committed| committed.clone_ref(py))
     }
 
-    /// Stores all keys that are not found already. Otherwise as :meth:`Writer.update`, with the update in the place of the
-    /// open transaction.
+    /// Stores all keys, as :meth:`Writer.insert_many` does, with the update in the place of the open transaction; returns
+    /// which are **new**: a NumPy array of bool, one a key, in their order.
+    fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(array_of(keys.py(), self.inserted(keys)?))
+    }
+
+    /// As :meth:`insert_many`, without answers.
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut stored = Vec::new();
-        let take = |update: &mut store::Update, keys: &[&[u8]], _: &mut Vec<()>| {
-            refusals(update.insert_unique_batch_into(keys, &mut stored))
-        };
-        self.owned.change(keys, take).map(drop)
+        self.owned.change(keys, insert_silently).map(drop)
     }
 
-    /// As :meth:`update`; returns which keys were **new**: a NumPy array of bool, one a key, in their order.
-    ///
-    /// Of equal keys, the first counts. A null has False.
-    fn update_new<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array_of(keys.py(), self.unique(keys)?))
-    }
-
-    /// Stores one more copy of each key, as removal needs it. Otherwise as :meth:`update`.
-    fn insert_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
-        let take =
-            |update: &mut store::Update, keys: &[&[u8]], _: &mut Vec<()>| refusals(update.insert_batch(keys));
-        self.owned.change(keys, take).map(drop)
-    }
-
-    /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+    /// Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,
+    /// in their order. See :meth:`Writer.remove`.
     ///
     /// Raises:
-    ///     UnsafeRemove: some inserts stored no entry of their own, because a key was found; see :meth:`Writer.remove`.
+    ///     WrongKind: the store is a set.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let removed = self.owned.change(keys, |update, keys, removed| {
-            update.remove_batch_into(keys, removed)?;
-            Ok(())
-        })?;
-        Ok(array_of(keys.py(), removed))
+        Ok(array_of(keys.py(), self.owned.change(keys, remove)?))
     }
 
     /// Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names

@@ -1,13 +1,13 @@
 //! `counterpart fill FILE KEYS`: a filter for that many keys, and the keys.
 //!
 //! `counterpart time FILE KEYS ROUNDS`: for each line on standard input, times the library's batches over the keys
-//! `https://example.org/page/N`, for N from 0, which are not in it, and prints millions of keys a second: lookups, unique
+//! `https://example.org/page/N`, for N from 0, which are not in it, and prints millions of keys a second: lookups,
 //! inserts.
 
 use std::io::{Write, stdin, stdout};
 use std::time::Instant;
 
-use gowk::{Options, Reader};
+use gowk::{Batches, Lookup, Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,10 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn fill(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
     let mut writer = Options::new().capacity(keys).threads(2).create(file)?;
-    let (mut stored, block) = (Vec::new(), 4 << 20);
+    let block = 4 << 20;
     for start in (0..keys).step_by(block) {
         let numbers: Vec<[u8; 8]> = (start..keys.min(start + block as u64)).map(u64::to_be_bytes).collect();
-        writer.insert_unique_batch_into(&numbers, &mut stored)?;
+        writer.insert_batch(&numbers)?.complete()?;
     }
     writer.commit()?;
     println!("{} bytes, load {:.3}", writer.info()?.file_length, writer.info()?.load);
@@ -44,13 +44,14 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
         ends.iter().map(|&end| &bytes[std::mem::replace(&mut start, end)..end]).collect();
     let reader = Reader::open(file)?;
     let rate = |since: Instant| keys as f64 / since.elapsed().as_secs_f64() / 1e6;
-    let mut answers = Vec::new();
     for line in stdin().lines() {
         let speed = match line?.as_str() {
             "contains" => {
                 let start = Instant::now();
-                reader.contains_batch_into(&slices, &mut answers)?;
-                rate(start)
+                let found = reader.contains_batch(&slices)?;
+                let speed = rate(start);
+                assert_eq!(found.len() as u64, keys);
+                speed
             }
             "single" => {
                 let start = Instant::now();
@@ -64,8 +65,9 @@ fn time(file: &str, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
             _ => {
                 let mut writer = Options::new().open_existing(file)?;
                 let start = Instant::now();
-                writer.insert_unique_batch_into(&slices, &mut answers)?;
+                let inserted = writer.insert_batch(&slices)?;
                 let speed = rate(start);
+                inserted.complete()?;
                 writer.rollback()?;
                 writer.close()?;
                 speed
