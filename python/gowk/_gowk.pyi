@@ -145,11 +145,12 @@ class Reader:
         array([ True, False,  True])
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored. Other keys that match it count too, so this is never too low.
+        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+        low.
 
         >>> import gowk
-        >>> with gowk.Writer("copies.gowk") as copies:
-        ...     copies.insert_many(["a", "b", "a"])
+        >>> with gowk.Writer("copies.gowk", counting=True) as copies:
+        ...     copies.update(["a", "b", "a"])
         >>> gowk.Reader("copies.gowk").count("a")
         2
         """
@@ -201,7 +202,7 @@ class Reader:
             progress: called with the regions written, and all there are. An exception of it ends the call.
 
         Raises:
-            Indivisible: the filter has a number of regions that cannot be divided so.
+            Invalid: the filter has a number of regions that cannot be divided so.
 
         >>> import gowk
         >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
@@ -235,11 +236,11 @@ class Writer:
 
     All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
     context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
-    fails, the writer stays open, so that it may be tried again.
+    fails, the writer stays open, so that it may be tried again. A writer that is dropped without :meth:`close` rolls back.
 
-    As a **set**: :meth:`add`, :meth:`add_new`, :meth:`update` and :meth:`update_new` store a key only if it is not found.
-    As a **multiset**: :meth:`insert` and :meth:`insert_many` store each copy, and :meth:`remove` takes one. Mixing them
-    loses keys, so removal is refused once a key was skipped because it was found.
+    What a filter is was fixed when it was created, and :attr:`Info.kind` tells it. A **set** stores a key unless it is
+    found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether the
+    key was not there before.
 
     Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 
@@ -249,6 +250,8 @@ class Writer:
         path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
         mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
             not be there, and ``"w"`` creates one in the place of what is there.
+        counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An existing
+            set is refused; False asks nothing of an existing filter.
         capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -265,17 +268,18 @@ class Writer:
         like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
             no ``capacity``, rate, slots or seed beside it.
         shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
-            shard is refused with :class:`OtherShard`.
+            shard is refused with :class:`Invalid`.
 
     Raises:
         Locked: another writer has the filter.
-        Rate: the filter is there, and not as selective as asked.
-        Option: an option is outside its range. It is a :class:`ValueError` too.
+        WrongKind: the filter is a set, and a counting one was asked for.
+        Invalid: an option is outside its range, or the filter is there and not as selective as asked. It is a
+            :class:`ValueError` too.
         Error: something is wrong with the file; the subclasses say what.
 
     >>> import gowk
     >>> with gowk.Writer("seen.gowk", capacity=100_000, false_positive_rate=1e-4) as seen:
-    ...     seen.add_new("https://example.org/"), seen.add_new("https://example.org/")
+    ...     seen.insert("https://example.org/"), seen.insert("https://example.org/")
     (True, False)
     """
     def __new__(
@@ -305,31 +309,15 @@ class Writer:
         is faster.
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored. Other keys that match it count too, so this is never too low."""
+        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+        low.
+        """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
         """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
     def add(self, key: _Key) -> None:
-        """Stores the key unless it is found already.
-
-        Raises:
-            TypeError: the key is neither ``str`` nor ``bytes``-like.
-            Full: the filter has no room, and must not grow.
-            Growth: the filter has no room, and growing would not be right.
-        """
+        """As :meth:`insert`, without an answer."""
     def update(self, keys: _Keys) -> None:
-        """Stores all keys that are not found already. Nulls are skipped. The GIL is released.
-
-        An iterable is read in chunks, in constant memory: about a million keys, or 16 MiB of them. If it raises, if one
-        of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's attribute
-        ``taken`` has their number, and a note says so. :meth:`commit` keeps them, and :meth:`rollback` undoes them.
-
-        Args:
-            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
-
-        Raises:
-            TypeError: one of the keys is none, which the message names by its index.
-            Full: some keys found no room, and the filter must not grow. The others of their chunk were taken.
-            Growth: some keys found no room, and growing would not be right.
+        """As :meth:`insert_many`, without answers, and so in constant memory.
 
         >>> import gowk
         >>> seen = gowk.Writer("seen.gowk")
@@ -340,22 +328,59 @@ class Writer:
         keys[2] is int, but a key is str or bytes-like 2
         >>> "b" in seen, "d" in seen
         (True, False)
-        >>> seen.close()
+        >>> seen.rollback()
         """
-    def insert(self, key: _Key) -> bool: ...
-    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
+    def insert(self, key: _Key) -> bool:
+        """Stores the key; returns whether it is **new**: was not there before.
+
+        A set stores it unless it is found. A counting filter stores one more copy in any case.
+
+        Raises:
+            TypeError: the key is neither ``str`` nor ``bytes``-like.
+            NoRoom: the filter has no room, and must not grow, or growing would not be right.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.insert("a"), seen.insert(b"a")
+        (True, False)
+        """
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Stores many keys, several times as fast as one by one; returns which are **new**: a NumPy array of bool, one a key,
+        in their order. The GIL is released.
+
+        Of equal keys, the first may be new. Nulls are skipped, and have False.
+
+        An iterable is read in chunks, in constant memory but for the answers: about a million keys, or 16 MiB of them. If it
+        raises, if one of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's
+        attribute ``taken`` has their number, ``mask`` their answers, and a note says so. :meth:`commit` keeps them, and
+        :meth:`rollback` undoes them.
+
+        Args:
+            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+
+        Raises:
+            TypeError: one of the keys is none, which the message names by its index.
+            NoRoom: some keys found no room, and the others of their chunk were taken. The exception's attribute
+                ``refused`` has their number, and ``index`` the first. They are new in ``mask``, unless copies of them were
+                there.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk") as seen:
+        ...     seen.insert_many(["a", "b", "a"])
+        array([ True,  True, False])
+        """
     def remove(self, key: _Key) -> bool:
-        """Removes one copy of the key; returns whether there was one.
+        """Removes one copy of the key from a counting filter; returns whether there was one.
 
         Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
 
         Raises:
-            UnsafeRemove: some inserts stored no entry of their own, because :meth:`add` or :meth:`update` found the key.
+            WrongKind: the filter is a set.
         """
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
 
-        Otherwise as :meth:`remove` and :meth:`update_new`.
+        Otherwise as :meth:`remove` and :meth:`insert_many`.
         """
     def commit(self) -> None:
         """Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does nothing.
@@ -368,9 +393,11 @@ class Writer:
     def rollback(self) -> None:
         """Forgets all changes since the last commit."""
     def close(self) -> None:
-        """Rolls the open transaction back, and lets other writers have the filter. Closing again does nothing.
+        """Closes the filter, and lets other writers have it. Closing again does nothing.
 
         Raises:
+            Uncommitted: there were changes since the last commit. They are lost, and the filter is closed: call
+                :meth:`commit` or :meth:`rollback` before.
             AfterCommit: something failed; what was committed is durable.
         """
     def checkpoint(self) -> None:
@@ -384,7 +411,7 @@ class Writer:
             progress: called with the regions done, and all there are. An exception of it ends the doubling.
 
         Raises:
-            Growth: a limit forbids it.
+            NoRoom: a limit forbids it.
         """
     def shrink(self, progress: _Told | None = None) -> None:
         """Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
@@ -394,9 +421,33 @@ class Writer:
             progress: called with the regions done, and all there are. An exception of it ends the halving.
 
         Raises:
-            Shrink: the filter has not doubled, or its entries do not fit into half of the slots.
+            Invalid: the filter has not doubled, or its entries do not fit into half of the slots.
         """
-    def merge(self, other: Reader, *, progress: _Told | None = None) -> None: ...
+    def merge(self, other: Reader, *, progress: _Told | None = None) -> None:
+        """Stores all that another filter holds, as part of the open transaction, without its keys: the union of two sets, the
+        sum of two counting filters.
+
+        Both need the same kind, seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the
+        time of a doubling, however little the other one holds. Of its metadata nothing is taken.
+
+        Args:
+            other: a reader of the other filter.
+            progress: called with the regions done, and all there are; from the start again where the filter has to double.
+                An exception of it ends the merge.
+
+        Raises:
+            Invalid: the filters differ in what must be equal, which the message says.
+            NoRoom: there is no room, and the filter must not grow, or growing would not be right.
+
+        >>> import gowk
+        >>> with gowk.Writer("monday.gowk") as monday:
+        ...     monday.update(["a", "b"])
+        >>> with gowk.Writer("tuesday.gowk", like=gowk.Reader("monday.gowk")) as tuesday:
+        ...     tuesday.update(["b", "c"])
+        ...     tuesday.merge(gowk.Reader("monday.gowk"))
+        >>> gowk.Reader("tuesday.gowk").contains_many(["a", "b", "c", "d"])
+        array([ True,  True,  True, False])
+        """
     @property
     def limits(self) -> Limits:
         """How far the filter may grow."""
@@ -407,7 +458,7 @@ class Writer:
             limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
 
         Raises:
-            Option: a limit is out of range, or below what the file has already.
+            Invalid: a limit is out of range, or below what the file has already.
 
         >>> import dataclasses, gowk
         >>> with gowk.Writer("seen.gowk") as seen:
@@ -485,17 +536,17 @@ class Store:
         verify: see :class:`Reader`.
 
     Raises:
-        NotAStore: there is no store. It is a :class:`FileNotFoundError` too.
-        NoSuchVersion: the version was vacuumed, or never made.
-        StoreError: something is wrong with one of the store's own files; the subclasses say what.
+        NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
+        Foreign: the folder is no store.
+        Error: something is wrong with one of the store's own files; the subclasses say what.
 
     >>> import gowk
     >>> store = gowk.Store.create("crawl.store", shards=4, capacity=100_000)
-    >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))
+    >>> store.insert_many(["https://example.org/", "https://example.com/"], token=("crawl", 118))
     array([ True,  True])
-    >>> store.update_new(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
+    >>> store.insert_many(["https://example.org/", "https://example.com/"], token=("crawl", 118))   # tried again
     array([ True,  True])
-    >>> store.update_new(["https://example.org/", "https://example.net/"], token=("crawl", 119))
+    >>> store.insert_many(["https://example.org/", "https://example.net/"], token=("crawl", 119))
     array([False,  True])
     >>> "https://example.net/" in gowk.Store("crawl.store")
     True
@@ -531,46 +582,34 @@ class Store:
         filter: Reader | None = None,
         progress: _Told | None = None,
     ) -> Store:
-        """staticmethod(function) -> method
+        """Creates a store in a folder that is not there or empty, and opens it.
 
-        Convert a function to be a static method.
+        Args:
+            path: the folder.
+            shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
+            counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
+            capacity: distinct keys that all shards together take before they have to double; a million unless given.
+            false_positive_rate: see :class:`Writer`.
+            slots_per_bucket: see :class:`Writer`.
+            seed: see :class:`Writer`.
+            growth: whether shards double themselves when they are full; see :class:`Writer`.
+            max_file_size: the most bytes that the file of a shard may have.
+            max_false_positive_rate: the highest expected rate that a doubled shard may have.
+            threads: see :class:`Store`.
+            filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
+                answers included. Give none of the options from ``counting`` to
+                ``max_false_positive_rate`` beside it.
+            progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
+                call.
 
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
+        Raises:
+            Exists: something is in the way. It is a :class:`FileExistsError` too.
+            Invalid: an option is outside its range, or ``filter`` cannot be divided into so many shards. It is a
+                :class:`ValueError` too.
         """
     @staticmethod
     def is_at(path: _Path) -> bool:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+        """Whether a folder is a store, as far as its names tell."""
     @property
     def path(self) -> Path:
         """The folder, as a :class:`pathlib.Path` without links followed."""
@@ -605,7 +644,7 @@ class Store:
         """The store as it is in another version, with the same options.
 
         Raises:
-            NoSuchVersion: the version was vacuumed, or never made.
+            NotFound: the version was vacuumed, or never made.
         """
     def before(self, application: str, number: int) -> Store:
         """The store as it was before the commit with a token: in the version on which the one of this application and number
@@ -614,7 +653,7 @@ class Store:
         A retry that judges by this version gets the first attempt's answers.
 
         Raises:
-            NoSuchVersion: the version was vacuumed.
+            NotFound: the version was vacuumed.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -636,12 +675,13 @@ class Store:
 
         Raises:
             TypeError: one of the keys is none, which the message names by its index.
-            Vacuumed: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
-            MissingFile: the file of a shard is missing.
-            WrongFile: the file of a shard is not the one that the version names.
+            NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
+            Damaged: the file of a shard is missing, or not the one that the version names.
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored. Other keys that match it count too, so this is never too low."""
+        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
+        low.
+        """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
         """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
     def shards_of(self, keys: _Keys) -> NDArray[np.int32]:
@@ -657,12 +697,12 @@ class Store:
         """A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
         empty.
 
-        A key of another shard is refused with :class:`OtherShard`. The file is the copy in ``copies`` if there is one that
+        A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies`` if there is one that
         has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
 
         Raises:
             IndexError: there is no such shard.
-            WrongFile: the file is not the one that the version names.
+            Damaged: the file is not the one that the version names.
         """
     def update(
         self,
@@ -697,7 +737,17 @@ class Store:
         token: _Token | None = None,
         operation: str = "insert",
         scratch: _Path | None = None,
-    ) -> NDArray[np.bool_]: ...
+    ) -> NDArray[np.bool_]:
+        """Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
+        one a key, in their order.
+
+        Of equal keys, the first may be new. A null has False. A retry with the same token changes nothing, and
+        has the same answers as the first time.
+
+        Raises:
+            Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
+            Error: after any other error but :class:`Unknown` nothing was committed, too.
+        """
     def commit(
         self,
         sealed: Iterable[Sealed],
@@ -720,9 +770,9 @@ class Store:
 
         Raises:
             Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
-            Expired: a vacuum has given up updates of a base as old as this.
-            Misfit: a sealed shard is of another store or base, or there are two of one shard.
-            StoreUnknown: whether the version is durable is unknown; commit again with the same token.
+                Or a vacuum has given up updates of a base as old as this.
+            Invalid: a sealed shard is of another store or base, or there are two of one shard.
+            Unknown: whether the version is durable is unknown; commit again with the same token.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -794,15 +844,17 @@ class Update:
     def committed(self) -> StoreCommit | None:
         """How the commit came out; None before it."""
     def update(self, keys: _Keys) -> None:
-        """Stores all keys that are not found already. Otherwise as :meth:`Writer.update`, with the update in the place of the
-        open transaction.
+        """As :meth:`insert_many`, without answers."""
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Stores all keys, as :meth:`Writer.insert_many` does, with the update in the place of the open transaction; returns
+        which are **new**: a NumPy array of bool, one a key, in their order.
         """
-    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
-        """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
+        """Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,
+        in their order. See :meth:`Writer.remove`.
 
         Raises:
-            UnsafeRemove: some inserts stored no entry of their own, because a key was found; see :meth:`Writer.remove`.
+            WrongKind: the store is a set.
         """
     def seal(self, progress: _Told | None = None) -> list[Sealed]:
         """Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names
@@ -854,24 +906,10 @@ class Sealed:
         """As text, which :meth:`from_json` reads."""
     @staticmethod
     def from_json(text: str) -> Sealed:
-        """staticmethod(function) -> method
+        """From the text that :meth:`to_json` made.
 
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
+        Raises:
+            ValueError: it is another text.
         """
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -885,13 +923,16 @@ class Distinct:
     >>> import gowk
     >>> store = gowk.Store.create("crawl.store", shards=4)
     >>> with store.distinct(1000) as batch:
-    ...     batch.update_new(["a", "b", "a"]), batch.update_new(["b", "c"])
+    ...     batch.insert_many(["a", "b", "a"]), batch.insert_many(["b", "c"])
     (array([ True,  True, False]), array([False,  True]))
     """
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Looks up many keys: a NumPy array of bool, one a key, in their order."""
-    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]: ...
+    def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
+        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
+        order. Of equal keys, the first counts. A null has False.
+        """
     def close(self) -> None:
         """Throws it away. Closing again does nothing."""
     def __enter__(self) -> Self: ...
@@ -1002,7 +1043,7 @@ def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = 
         progress: called with the regions written, and all there are. An exception of it ends the call.
 
     Raises:
-        Unlike: they differ in what must be equal, which the message says.
+        Invalid: they differ in what must be equal, which the message says.
     """
 def release_thread() -> None:
     """Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.

@@ -64,6 +64,22 @@ def test_a_job_runs_once(job: gowk.Job) -> None:
     assert again.run.keys == 0 and again.finished_before == 4 and again.total == summary.total
 
 
+def test_a_job_names_the_kind_and_the_rules_of_its_filter(folder: Path) -> None:
+    Path("0.txt").write_text("spam\n Spam\neggs\n")
+    text = JOB.replace("[input]", 'kind = "counting"\n[input]\ntrim = true\nignore_case = "ascii"')
+    Path("job.toml").write_text(text)
+    summary = gowk.Job("job.toml").run()
+    assert (summary.run.keys, summary.run.new) == (3, 2)
+    reader = gowk.Reader("f")
+    assert (reader.info().kind, reader.info().key_rules) == ("counting", "trim ignore-case=ascii")
+    assert reader.count_many(["spam", "eggs", "Spam"]).tolist() == [2, 1, 0]
+    with gowk.Writer("s") as writer:
+        writer.add("spam")
+    Path("job.toml").write_text(text.replace('path = "f"', 'path = "s"').replace('"new"', '"other"'))
+    with pytest.raises(gowk.WrongKind):
+        gowk.Job("job.toml").run()
+
+
 def test_a_job_that_was_stopped_goes_on(job: gowk.Job) -> None:
     stops = 0
     for limit in (50_000, 120_000):

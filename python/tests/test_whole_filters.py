@@ -64,7 +64,7 @@ def test_a_merge_that_is_rolled_back_or_refused_changes_nothing() -> None:
         assert not any(str(filter.info().seed) in shown for filter in (one, other))
         assert all(str(Path(name).absolute()) in str(unlike.value) for name in ("one", "other"))
         counting = filled("counting", (0, 10), capacity=10_000, counting=True)
-        with pytest.raises(gowk.Invalid, match="one is a set, the other a counting filter"):
+        with pytest.raises(gowk.Invalid, match="one is a counting filter, the other a set"):
             writer.merge(counting)
 
         def raises(done: int, all: int) -> None:

@@ -193,6 +193,10 @@ def test_closing_with_changes_says_that_they_are_lost() -> None:
     assert writer.closed
     writer.close()
     assert gowk.Reader("f").contains_many(["a", "b"]).tolist() == [True, False]
+    # A new filter is a change, as it has its name from its first commit on.
+    with pytest.raises(gowk.Uncommitted):
+        gowk.Writer("g").close()
+    assert not Path("g").exists()
     writer = gowk.Writer("f")
     writer.metadata["page"] = b"17"
     writer.rollback()
@@ -245,6 +249,7 @@ def test_a_failed_commit_leaves_the_writer_open() -> None:
 
 def test_a_closed_writer_says_so() -> None:
     writer = gowk.Writer("f", capacity=100)
+    writer.commit()
     writer.close()
     for call in (
         lambda: writer.add("a"),
