@@ -118,6 +118,7 @@ mod tests {
             name = "a"
             [filter]
             path = "f"
+            kind = "counting"
             capacity = 3_000_000
             false_positive_rate = 0.001
             slots_per_bucket = 4
@@ -132,6 +133,7 @@ mod tests {
             header = true
             delimiter = ";"
             trim = true
+            ignore_case = "unicode"
             skip_empty = true
             max_key_length = 100
             [commit]
