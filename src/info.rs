@@ -61,11 +61,11 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
     pub saturated: u64,
-    /// Copies of all keys: those inserted, less those removed.
+    /// Copies of all keys: those inserted, less those removed. A saturated group stands for the most that it counts.
     pub copies: u64,
-    /// Copies ever inserted.
+    /// Copies ever inserted, but for those that a saturated group answered for.
     pub inserted: u64,
-    /// Copies removed.
+    /// Copies removed, but for those that a saturated group answered for.
     pub removed: u64,
     /// Inserts that stored no entry; removal is refused unless this is 0.
     pub unrecorded: u64,
