@@ -67,11 +67,15 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
     pub saturated: u64,
+<<<<<<< HEAD
     /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored.
+=======
+    /// Copies of all keys: those inserted, less those removed. A saturated group stands for the most that it counts.
+>>>>>>> 54991af7c30bcbc79f5f7e0aab041824a78c059e
     pub copies: u64,
-    /// Copies ever inserted.
+    /// Copies ever inserted, but for those that a saturated group answered for.
     pub inserted: u64,
-    /// Copies removed.
+    /// Copies removed, but for those that a saturated group answered for.
     pub removed: u64,
     /// Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling.
     pub entries_by_tail: Vec<u64>,
