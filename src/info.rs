@@ -67,11 +67,8 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
     pub saturated: u64,
-<<<<<<< HEAD
-    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored.
-=======
-    /// Copies of all keys: those inserted, less those removed. A saturated group stands for the most that it counts.
->>>>>>> 54991af7c30bcbc79f5f7e0aab041824a78c059e
+    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored. A saturated group stands
+    /// for the most that it counts.
     pub copies: u64,
     /// Copies ever inserted, but for those that a saturated group answered for.
     pub inserted: u64,
