@@ -808,8 +808,8 @@ class Filter:
             "entries": counts.entries,
             "digits": digits,
             "saturated": saturated,
-            # An entry with a tail stands for one copy at least (5.2).
-            "copies": max(counts.inserted - counts.removed, counts.entries - by_tail[0]),
+            # A part may have removed more than its share of what was inserted (5.2).
+            "copies": max(0, counts.inserted - counts.removed) or counts.entries - by_tail[0],
             "load": (counts.entries + digits + counts.universal) / self.geometry.slots,
             "bits_per_key": len(self.data) * 8 / counts.entries if counts.entries else None,
             "entries_by_tail": by_tail,

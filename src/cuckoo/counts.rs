@@ -70,11 +70,15 @@ impl Counts {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)
     }
 
-    /// Copies inserted and not removed, where a saturated group stands for the most that it can count. At least one for
-    /// each entry that has a tail: a part of a divided filter has only a share of the totals.
+    /// Copies inserted and not removed, where a saturated group stands for the most that it can count.
+    ///
+    /// A part of a divided filter has only a share of the totals, and more may be removed there than its share of what
+    /// was inserted. Then it is one for each entry that has a tail, so that no filter with keys is empty.
     pub(crate) fn copies(&self) -> u64 {
-        let entries = self.entries().saturating_sub(self.void());
-        self.inserted.saturating_sub(self.removed).max(entries)
+        match self.inserted.saturating_sub(self.removed) {
+            0 => self.entries().saturating_sub(self.void()),
+            copies => copies,
+        }
     }
 
     /// Entries without a tail.

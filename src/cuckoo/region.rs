@@ -143,6 +143,9 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
 
+/// Where a group is stored: its bucket, and its index among the groups there.
+pub(super) type Stored = (BucketId, usize);
+
 pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
 /// As `map` of an array, which is a dozen more functions to compile, for each width and place of buckets.
@@ -308,10 +311,7 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
 
 /// The key's group, with the copy to be inserted, and where it lies: bucket and index; of several the one with the
 /// longest tail. An entry alone if none matches; `None` if the copy would saturate the group.
-fn own_with_copy<W: Width>(
-    both: Both<W>,
-    fingerprint: Slot<W>,
-) -> Option<(Group<W>, Option<(BucketId, usize)>)> {
+fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group<W>, Option<Stored>)> {
     let longest = both.into_iter().filter_map(|(id, bucket)| {
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
         Some((group, (id, index)))

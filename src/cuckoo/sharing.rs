@@ -9,7 +9,7 @@ use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
 use super::displacement::{Staged, displace};
 use super::group::{Group, Groups};
-use super::region::{Both, Inserted};
+use super::region::{Both, Inserted, Stored};
 use super::search::Search;
 use super::widths::Width;
 
@@ -19,7 +19,7 @@ pub(super) const MOST_CANDIDATES: usize = 16;
 /// Two groups that may become one.
 struct Candidate<W> {
     /// Those of them that are stored: where, and under which index.
-    stored: Vec<(BucketId, usize)>,
+    stored: Vec<Stored>,
     /// What they become.
     union: Group<W>,
     /// Whether one of them is the group of the key.
@@ -32,7 +32,7 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
     own: Group<W>,
-    place: Option<(BucketId, usize)>,
+    place: Option<Stored>,
     kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Option<Inserted<W>>, B::Error> {
@@ -80,7 +80,7 @@ fn candidates<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     both: Both<W>,
     own: Group<W>,
-    place: Option<(BucketId, usize)>,
+    place: Option<Stored>,
 ) -> Result<Vec<Candidate<W>>, B::Error> {
     let mut near = both.to_vec();
     for (id, bucket) in both {
