@@ -8,8 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cuckoo::Kind;
-use crate::format::KeyRules;
+use crate::cuckoo::{KeyRules, Kind};
 
 pub use kind::ErrorKind;
 

@@ -12,14 +12,12 @@
 
 mod checks;
 pub(crate) mod frame;
-mod key_rules;
 mod layout;
 mod metadata;
 mod page;
 mod superblock;
 
 pub(crate) use checks::{RawSuperblocks, Superblocks, check_counts};
-pub use key_rules::{Case, KeyRules};
 pub(crate) use layout::{
     BUCKETS_PER_PAGE, Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA,
     LIVE_METADATA_LENGTH, LIVE_SEQUENCES, LIVE_STATE, MAGIC, METADATA_LIMIT, PAGE, PAGES_PER_REGION, PageId,

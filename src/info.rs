@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::cuckoo::{Counts, HashKind, Kind, Seed, SlotsPerBucket};
-use crate::format::{Geometry, Growth, Identity, KeyRules, Policy};
+use crate::cuckoo::{Counts, HashKind, KeyRules, Kind, Seed, SlotsPerBucket};
+use crate::format::{Geometry, Growth, Identity, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
 const FORECAST: usize = 8;
@@ -119,8 +119,8 @@ impl fmt::Display for Info {
 mod text {
     use serde::Serializer;
 
-    use crate::cuckoo::{HashKind, Kind, SlotsPerBucket};
-    use crate::format::{Growth, KeyRules};
+    use crate::cuckoo::{HashKind, KeyRules, Kind, SlotsPerBucket};
+    use crate::format::Growth;
 
     pub(super) fn format<S: Serializer>((major, minor): &(u16, u16), to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{major}.{minor}"))

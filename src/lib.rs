@@ -116,11 +116,11 @@ pub mod store;
 mod system;
 mod write;
 
-pub use cuckoo::{HashKind, Key, KeyHash, Kind, Seed, SlotsPerBucket};
+pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Seed, SlotsPerBucket};
 pub use error::{
     Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed,
 };
-pub use format::{Case, DamagedPage, Growth, KeyRules, Metadata};
+pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Reader, Report};

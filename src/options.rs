@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuckoo::{HashKind, KeyHasher, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
+use crate::cuckoo::{HashKind, KeyHasher, KeyRules, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
 use crate::error::{Error, Result};
-use crate::format::{Geometry, Growth, Identity, KeyRules, Metadata, Policy};
+use crate::format::{Geometry, Growth, Identity, Metadata, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
 
 pub use plan::Plan;
@@ -459,7 +459,7 @@ impl Options {
     /// The metadata that a new filter begins with.
     pub(crate) fn first_metadata(&self) -> Metadata {
         let mut metadata = Metadata::default();
-        self.new_key_rules().store(&mut metadata);
+        metadata.set_key_rules(self.new_key_rules());
         metadata
     }
 
@@ -467,7 +467,7 @@ impl Options {
     /// other rules for keys, and [`Error::Rate`] if it has a higher rate.
     pub(crate) fn check_fits(&self, path: &Path, identity: &Identity, metadata: &Metadata) -> Result<()> {
         self.check_kind(path, identity.kind)?;
-        self.check_key_rules(path, KeyRules::of(metadata))?;
+        self.check_key_rules(path, metadata.key_rules())?;
         let rate = identity.geometry.slots.false_positive_rate();
         match self.rate {
             Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),

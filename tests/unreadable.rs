@@ -76,7 +76,8 @@ impl Disk for BadDisk {
 /// A closed filter; where its checksums start, and its regions.
 fn filter(dir: &Path) -> (PathBuf, u64, u64) {
     let path = dir.join("f.gowk");
-    let options = Options::new().capacity(30_000 * REGIONS).slots_per_bucket(SlotsPerBucket::Four).seed(1);
+    let options =
+        Options::new().counting().capacity(30_000 * REGIONS).slots_per_bucket(SlotsPerBucket::Four).seed(1);
     let mut writer = options.create(&path).unwrap();
     assert!(writer.insert_batch(&keys()).unwrap().refused().is_empty());
     writer.metadata_mut().unwrap().set("crawl", "page 17");

@@ -178,7 +178,7 @@ impl fmt::Display for WithRemedy<'_> {
             ),
             Error::Kind { path, found, wanted, op } => write!(
                 f,
-                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} --counting",
+                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} `--counting`",
                 path.display(),
                 if *wanted == Kind::Counting { "with" } else { "without" }
             ),

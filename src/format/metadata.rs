@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::layout::METADATA_LIMIT;
+use crate::cuckoo::KeyRules;
 use crate::error::{Error, Expected, Result};
 
 /// Bytes before the name and the value of each entry: two lengths.
 const ENTRY_HEADER: usize = 8;
+
+/// The name of the entry that holds the rules for keys.
+const KEY_RULES: &str = "gowk/key";
 
 /// A small map from name to bytes, at most 48 KiB in all, opaque to the filter.
 ///
@@ -40,6 +44,17 @@ impl Metadata {
     /// All entries, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.entries.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
+    /// The rules for keys that the filter was created with; `None` if this build does not know them.
+    pub(crate) fn key_rules(&self) -> Option<KeyRules> {
+        self.get(KEY_RULES).map_or(Some(KeyRules::default()), KeyRules::decode)
+    }
+
+    pub(crate) fn set_key_rules(&mut self, rules: KeyRules) {
+        if !rules.is_plain() {
+            self.set(KEY_RULES, rules.encode());
+        }
     }
 
     /// The bytes that all entries take when encoded; at most 49,152 can be committed.

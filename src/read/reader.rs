@@ -18,7 +18,7 @@ use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
 use crate::format::frame::HEADER;
-use crate::format::{KeyRules, Metadata, Superblock};
+use crate::format::{Metadata, Superblock};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::{Files, on_threads};
@@ -84,7 +84,7 @@ impl Reader {
         let view = open(&files, options)?.of_reader(number);
         options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
-        options.check_key_rules(&files.data, KeyRules::of(&view.superblock.metadata))?;
+        options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
         let hasher = view.hasher();
         let view = Arc::new(view);
         if options.follow {
@@ -165,7 +165,7 @@ impl Reader {
                     counts: copy.counts,
                     commit: copy.commit,
                     journal_length,
-                    key_rules: KeyRules::of(&metadata),
+                    key_rules: metadata.key_rules(),
                 })
             }))
         })
@@ -344,7 +344,7 @@ impl Options {
     pub fn like(other: &Reader) -> Result<Self> {
         let view = other.view()?;
         let Superblock { identity, policy, metadata, .. } = &view.superblock;
-        Ok(Self::new().designed_as(identity, policy, KeyRules::of(metadata)))
+        Ok(Self::new().designed_as(identity, policy, metadata.key_rules()))
     }
 
     /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is not of the

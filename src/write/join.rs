@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, with_width};
 use crate::error::{Difference, Error, GrowthRefusal, IoContext, Result};
 use crate::file::{Flush, LiveCopy, UnpublishedFile};
-use crate::format::{Geometry, Identity, KeyRules, Metadata, Policy};
+use crate::format::{Geometry, Identity, Metadata, Policy};
 use crate::options::Options;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
 use crate::system::{Files, Rights, new_uuid};
@@ -191,7 +191,7 @@ fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
 fn joined_metadata(parts: &[Part<'_>]) -> Result<Metadata> {
     let mut joined: Vec<(&str, &[u8], &Part<'_>)> = Vec::new();
     let mut metadata = Metadata::default();
-    let rules = |part: &Part<'_>| KeyRules::of(&part.metadata);
+    let rules = |part: &Part<'_>| part.metadata.key_rules();
     for part in parts {
         if let Some(first) = parts.first().filter(|first| rules(first) != rules(part)) {
             let (path, other) = (part.reader.path().to_owned(), first.reader.path().to_owned());

@@ -9,7 +9,7 @@ use crate::cuckoo::{
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
-use crate::format::{Geometry, Growth, Identity, KeyRules};
+use crate::format::{Geometry, Growth, Identity};
 use crate::growth;
 use crate::read::{Attempts, InVain, Reader, View, copy_regions};
 
@@ -58,8 +58,8 @@ impl Writer {
         let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
         let (theirs, _) = copy?;
         let ours = *self.state()?.transaction.work.identity();
-        let our_rules = KeyRules::of(&self.state()?.transaction.metadata);
-        let other_rules = KeyRules::of(&view.superblock.metadata) != our_rules;
+        let our_rules = self.state()?.transaction.metadata.key_rules();
+        let other_rules = view.superblock.metadata.key_rules() != our_rules;
         let difference = difference(&view.superblock.identity, &ours);
         if let Some(difference) = difference.or(other_rules.then_some(Difference::KeyRules)) {
             let path = other.path().to_owned();

@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::cuckoo::Counts;
 use crate::error::{Error, Result};
 use crate::file::{Flush, UnpublishedFile};
-use crate::format::{Identity, KeyRules, Metadata, Policy, Superblock, check_counts};
+use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::read::{Reader, copy_regions};
@@ -68,7 +68,7 @@ impl Writer {
         let Transaction { work, metadata, .. } = transaction;
         let Work::Unpublished(mut file, None) = work else { return Err(poisoned()) };
         let identity = file.identity;
-        let key_rules = KeyRules::of(&metadata);
+        let key_rules = metadata.key_rules();
         check_counts(&self.files.data, &counts, &identity)?;
         let commit = 1;
         let copy = live_copy(commit, counts, &metadata, &self.files)?;

@@ -12,7 +12,7 @@ use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::events;
 use crate::file::{Found, Journal};
-use crate::format::{Growth, KeyRules, Metadata};
+use crate::format::{Growth, Metadata};
 use crate::growth;
 use crate::info::{Facts, Info};
 use crate::options::Options;
@@ -209,7 +209,7 @@ impl Writer {
             counts: transaction.counts(),
             commit: committed.commit,
             journal_length: journal.as_ref().map_or(0, Journal::length),
-            key_rules: KeyRules::of(&transaction.metadata),
+            key_rules: transaction.metadata.key_rules(),
         }))
     }
 

@@ -71,7 +71,8 @@ fn long_inputs_are_counted_as_short_ones_are() {
         let counted = folder.run(&["count", store], lines(0..60_000)).done();
         let sum: u32 =
             counted.lines().map(|line| line.split('\t').next().unwrap().parse::<u32>().unwrap()).sum();
-        assert_eq!(sum, copies, "{store}");
+        // A count is never too low. A few keys may match the entry of another one.
+        assert!((copies..copies + 100).contains(&sum), "{store}: {sum}");
     }
 }
 

@@ -179,7 +179,7 @@ fn a_half_read_input_must_stay_and_be_read_by_the_same_options() {
     folder.job("paths = ['a', 'b']", 60);
     stop_after_a_commit(&folder);
     let job = folder.text("job.toml");
-    folder.write("job.toml", job.replace("'b']", "'b']\ntrim = true"));
+    folder.write("job.toml", job.replace("'b']", "'b']\nskip_empty = true"));
     folder.run(&["ingest", "job.toml"], "").refused(&["a: ", "under other [input] options"]);
     folder.write("job.toml", job.replace("'a', ", ""));
     let gone = folder.run(&["ingest", "job.toml"], "");

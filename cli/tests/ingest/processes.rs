@@ -77,13 +77,13 @@ fn commits_fall_on_multiples_of_the_keys_of_all_runs() {
     assert_eq!(commits(&folder), [3, 13, 23, 28]);
 }
 
-/// The job that the README shows, and what it says of it.
+/// The job that `docs/operating.md` shows, and what it says of it.
 #[test]
-fn the_example_does_what_the_readme_says() {
+fn the_example_does_what_the_page_says() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
-    let (readme, example) = (read("README.md"), read("examples/ingest.toml"));
-    let (_, shown) = readme.split_once("```toml\n[filter]").unwrap();
+    let (page, example) = (read("docs/operating.md"), read("examples/ingest.toml"));
+    let (_, shown) = page.split_once("```toml\n[filter]").unwrap();
     let shown =
         shown.split("```").next().unwrap().lines().map(|line| line.split(" #").next().unwrap().trim());
     for line in shown.filter(|line| !line.is_empty()) {

@@ -3,11 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::metadata::Metadata;
-
-/// The name of their entry in the metadata.
-const NAME: &str = "gowk/key";
-
 /// What the tool and ingest jobs make of a key before a filter sees it: fixed when the filter is created.
 ///
 /// A filter has them so that all runs agree: a key that was inserted without regard to case is found only if it is looked
@@ -70,17 +65,6 @@ impl KeyRules {
             [false, true].into_iter().flat_map(|trim| cases.map(|ignore_case| Self { trim, ignore_case }));
         all.into_iter().find(|rules| rules.encode().as_bytes() == text)
     }
-
-    /// Those of a filter with this metadata; `None` if this build does not know them.
-    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
-        metadata.get(NAME).map_or(Some(Self::default()), Self::decode)
-    }
-
-    pub(crate) fn store(self, metadata: &mut Metadata) {
-        if !self.is_plain() {
-            metadata.set(NAME, self.encode());
-        }
-    }
 }
 
 impl fmt::Display for KeyRules {
@@ -108,10 +92,8 @@ mod tests {
         for trim in [false, true] {
             for ignore_case in [None, Some(Case::Ascii), Some(Case::Unicode)] {
                 let rules = KeyRules { trim, ignore_case };
-                let mut metadata = Metadata::default();
-                rules.store(&mut metadata);
-                assert_eq!(KeyRules::of(&metadata), Some(rules));
-                assert!(seen.insert(rules.encode()) && rules.is_plain() == metadata.get(NAME).is_none());
+                assert_eq!(KeyRules::decode(rules.encode().as_bytes()), Some(rules));
+                assert!(seen.insert(rules.encode()) && rules.is_plain() == rules.encode().is_empty());
             }
         }
         for unknown in ["", "trim ", "ignore-case", "ignore-case=ascii trim", "Trim", "\u{e9}"] {
