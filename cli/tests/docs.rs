@@ -3,7 +3,8 @@
 //! 1. Every command of `README.md` and `docs/` runs, in the order of its page, with the exit status and the files that the
 //!    page promises. Commands of cargo and pip are left to continuous integration, and are no others than those below.
 //! 2. The README is short enough to be read: below 900 words.
-//! 3. The words of its table are verbs of the tool, calls of the library and methods of the Python package.
+//! 3. The coprocess in `examples/` gets the right answer to each key, whatever is in it.
+//! 4. The words of its table are verbs of the tool, calls of the library and methods of the Python package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,24 @@ fn the_commands_of_the_pages_run() {
     for name in ["docs/choosing.md", "docs/performance.md"] {
         assert_eq!(commands(&page(name)), [""; 0], "{name}: nobody runs these");
     }
+}
+
+/// Keys may hold a newline: an answer to each line would go out of step there.
+#[test]
+fn the_coprocess_answers_each_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tool, filter) = (env!("CARGO_BIN_EXE_gowk"), folder.path().join("f"));
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(Command::new(tool).args(["create", "--capacity", "1000"]).arg(&filter));
+    run(Command::new(tool).arg("insert").arg(&filter).args(["two\nlines", "present"]));
+    let script = root().join("examples/coprocess.py");
+    let keys = ["two\nlines", "absent\nas well", "present", "", "two", "lines", "present"];
+    let answers = run(Command::new("python3").arg(script).arg(tool).arg(&filter).args(keys));
+    assert_eq!(answers, "1\n0\n1\n0\n0\n0\n1\n");
 }
 
 #[test]
