@@ -19,7 +19,7 @@ fn key(i: u64) -> [u8; 8] {
 /// A closed filter of two regions.
 fn filter(dir: &tempfile::TempDir, slots: SlotsPerBucket) -> PathBuf {
     // Of every other width, so that both kinds are damaged.
-    let kind = if slots.get() % 2 == 0 { Kind::Counting } else { Kind::Set };
+    let kind = if slots.get().is_multiple_of(2) { Kind::Counting } else { Kind::Set };
     let path = dir.path().join("f.gowk");
     let capacity = match slots {
         SlotsPerBucket::Two => 2 * 13_000,

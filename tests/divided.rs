@@ -71,8 +71,7 @@ fn open_all(paths: &[PathBuf]) -> Vec<Reader> {
 }
 
 fn answers(reader: &Reader, hashes: &[KeyHash]) -> Vec<bool> {
-    let found = reader.contains_batch(hashes).unwrap();
-    found
+    reader.contains_batch(hashes).unwrap()
 }
 
 /// Compares the shards of a filter with it.

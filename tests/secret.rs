@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use gowk::{Batches, Growth, Lookup, Options, Reader};
+use gowk::{Growth, Lookup, Options, Reader};
 
 const SEED: u64 = 0xfedc_ba98_1234_5671;
 
@@ -100,6 +100,7 @@ fn a_store_shows_no_seed() {
 
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, seed: u64| {
+        use gowk::Batches;
         let store =
             Store::create(dir.path().join(name), 1, &Options::new().capacity(1000).seed(seed)).unwrap();
         let mut update = store.update().unwrap();
