@@ -96,11 +96,11 @@ fn filters_of_different_seeds_are_told_apart_without_them() {
 #[cfg(feature = "store")]
 #[test]
 fn a_store_shows_no_seed() {
+    use gowk::Batches;
     use gowk::store::Store;
 
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, seed: u64| {
-        use gowk::Batches;
         let store =
             Store::create(dir.path().join(name), 1, &Options::new().capacity(1000).seed(seed)).unwrap();
         let mut update = store.update().unwrap();

@@ -156,7 +156,7 @@ impl Run {
             self.inserts_left -= keys.len();
             let hashes: Vec<KeyHash> = keys.iter().map(|key| self.hash(*key)).collect();
             let inserted = self.writer().insert_batch(&hashes).expect("intact");
-            assert_eq!((inserted.len(), inserted.mask().len()), (keys.len(), keys.len()));
+            assert_eq!((inserted.keys(), inserted.mask().len()), (keys.len(), keys.len()));
             let mut refused = inserted.refused().iter().map(|(index, _)| *index).peekable();
             for (index, key) in keys.iter().enumerate() {
                 if refused.next_if_eq(&index).is_none() {

@@ -156,7 +156,7 @@ fn verify_all_pages(reader: &Reader) -> Outcome<()> {
     // Random keys until nearly every page was met.
     let mut from = 1 << 59;
     for _ in 0..(16 * pages).div_ceil(LOOKUPS as u64) {
-        reader.contains_batch(&crate::keys::keys::<Vec<Key>>(from..from + LOOKUPS as u64))?;
+        reader.contains_batch(&crate::keys::keys(from..from + LOOKUPS as u64))?;
         from += LOOKUPS as u64;
     }
     Ok(())
