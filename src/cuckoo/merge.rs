@@ -13,6 +13,7 @@ use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::kind::Kind;
 use super::search::Search;
+use super::sharing::share;
 use super::widths::Width;
 
 /// All buckets of a region, in memory.
@@ -49,13 +50,17 @@ pub(crate) fn take_region<W: Width>(
     stored: &mut u64,
 ) -> Result<(), NoRoom> {
     each_group(from, into, |buckets, id, group: Group<W>| {
+        let both = [id, group.entry.other(id)];
         let room = match kind {
             Kind::Set if covered_or_shortens(buckets, id, group.entry) => return Ok(()),
             Kind::Set => store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search),
+            Kind::Counting if is_answered(buckets, both, group.entry) => return Ok(()),
             Kind::Counting => {
                 add_to_another(buckets, id, group, group.lanes())
                     || store_group(buckets, id, group, max_kicks, search)
                     || add_to_another(buckets, id, group, None)
+                    || unite(buckets, both, group, max_kicks, search)
+                    || share_entry(buckets, both, group, max_kicks, search)
             }
         };
         *stored += u64::from(group.copies);
@@ -156,6 +161,65 @@ fn add_to_another<W: Width>(
         added.into_iter().for_each(|bucket| buckets.store(id, bucket));
         added.is_some()
     })
+}
+
+/// Whether a saturated group here stands for every copy that an entry could count.
+fn is_answered<W: Width>(buckets: &mut Words<'_>, both: [BucketId; 2], entry: Slot<W>) -> bool {
+    both.into_iter().any(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        bucket.is_saturated() && bucket.covers(entry)
+    })
+}
+
+/// Makes one of a group and all those here whose entries cover its entry or are covered by it, saturated if they are more
+/// copies than can be counted: several filters can each hold as many copies of one key as fill its buckets.
+fn unite<W: Width>(
+    buckets: &mut Words<'_>,
+    both: [BucketId; 2],
+    group: Group<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> bool {
+    let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
+    let mut union = group;
+    let others = both.map(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        let groups = Groups::of(bucket);
+        let related = |here: &Group<W>| {
+            here.entry.tail_length().is_some()
+                && (one(here.entry).covers(group.entry) || one(group.entry).covers(here.entry))
+        };
+        let united: u32 =
+            groups.iter().enumerate().filter(|(_, here)| related(here)).map(|(at, _)| 1 << at).sum();
+        groups.iter().filter(|here| related(here)).for_each(|here| union = union.and(*here));
+        (united != 0).then(|| (id, groups.filtered(|index| united >> index & 1 == 0).pack()))
+    });
+    let given: Vec<_> = others.into_iter().flatten().filter_map(|(id, bucket)| Some((id, bucket?))).collect();
+    if given.is_empty() {
+        return false;
+    }
+    let Ok(done) = displace(buckets, search, &given, &both, union, &mut effort(max_kicks));
+    done
+}
+
+/// Lets two groups share an entry, so that there is room for this one.
+fn share_entry<W: Width>(
+    buckets: &mut Words<'_>,
+    both: [BucketId; 2],
+    group: Group<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> bool {
+    // Plain entries alone take as many lanes shared.
+    if group.copies == 1 && !search.met_groups {
+        return false;
+    }
+    let both = both.map(|id| {
+        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+        (id, bucket)
+    });
+    let Ok(shared) = share(buckets, both, group, None, &mut effort(max_kicks), search);
+    shared.is_some()
 }
 
 /// Stores a group as it is, apart from others, in bucket `id` or in its other one. False if there is no room.

@@ -5,7 +5,7 @@ use super::doubling::{count_region, split};
 use super::target::Target;
 use super::writer::Writer;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, HashKind, Kind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
+    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
@@ -86,10 +86,7 @@ impl Writer {
                 Ok(Merged::Whole(whole)) => {
                     let (file, found, stored) = *whole;
                     // A void entry is stored on both sides of a split, and stands for its copies once.
-                    let inserted = match ours.kind {
-                        Kind::Set => stored.min(theirs.counts.copies()),
-                        Kind::Counting => theirs.counts.copies(),
-                    };
+                    let inserted = stored.min(theirs.counts.copies());
                     self.go_on_in(file, &found, inserted);
                     return Ok(Ok(()));
                 }
