@@ -305,14 +305,14 @@ fn filters_with_as_many_copies_of_one_key_as_can_be_counted_add_up() {
         for copies in [slots.highest_count() - 2, slots.highest_count() + 1000] {
             let theirs = dir.path().join("theirs");
             let mut writer = options(slots).force(true).create(&theirs).unwrap();
-            (0..copies).for_each(|_| writer.insert(b"popular").unwrap());
+            (0..copies).for_each(|_| _ = writer.insert(b"popular").unwrap());
             writer.insert(b"theirs").unwrap();
             writer.commit().unwrap();
             writer.close().unwrap();
             let mut ours = options(slots).force(true).create(dir.path().join("ours")).unwrap();
-            (0..1000_u64).for_each(|key| ours.insert(&key.to_le_bytes()).unwrap());
+            (0..1000_u64).for_each(|key| _ = ours.insert(&key.to_le_bytes()).unwrap());
             for _ in 0..4 {
-                ours.merge(&Reader::open(&theirs).unwrap(), Merge::Sum).unwrap();
+                ours.merge(&Reader::open(&theirs).unwrap()).unwrap();
             }
             ours.commit().unwrap();
             assert_eq!(ours.count(b"popular").unwrap(), slots.highest_count(), "{slots:?}");
