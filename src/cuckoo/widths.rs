@@ -48,7 +48,7 @@ impl SlotsPerBucket {
         Self::ALL.into_iter().find(|candidate| candidate.get() == slots)
     }
 
-    /// The highest number that [`Reader::count`](crate::Reader::count) returns, which stands for that many copies or
+    /// The highest number that [`Lookup::count`](crate::Lookup::count) returns, which stands for that many copies or
     /// more: 1,024 for 2 slots, 523,266 for 3, 61,568 for 4, and more than a million for 5 to 7.
     ///
     /// It is twice what one group counts: `1 + D + D^2 + ...` with n terms, for the highest digit D
