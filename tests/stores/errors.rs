@@ -151,7 +151,7 @@ fn the_texts_of_a_store_must_be_whole() {
 fn what_is_asked_wrongly_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
-    assert!(matches!(Store::open(&path), Err(Error::NotAStore { .. })));
+    assert!(matches!(Store::open(&path), Err(Error::NotFound { .. })));
     for shards in [0, 65_537] {
         let error = Store::create(&path, shards, &options()).unwrap_err();
         assert!(error.to_string().contains("number of shards"), "{error}");

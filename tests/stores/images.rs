@@ -241,7 +241,7 @@ fn told(event: &Event) -> String {
 pub(crate) fn look(root: &Path) -> Result<State, String> {
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error} ({error:?})");
     let store = match Store::open(root.join(STORE)) {
-        Err(Error::NotAStore { .. }) => return Ok(State(None)),
+        Err(Error::NotFound { .. } | Error::NotAStore { .. }) => return Ok(State(None)),
         outcome => outcome.map_err(failed("opening"))?,
     };
     let newest = store.newest().map_err(failed("the newest version"))?;
