@@ -326,7 +326,8 @@ class Store:
 def _query_of(df: DataFrame) -> str | None:
     """The id of the streaming query that the batch is of."""
     try:
-        return df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        return query
     except PySparkException:
         # Spark Connect does not tell.
         return None
