@@ -92,6 +92,8 @@ struct Run {
     open: Model,
     /// Whether a rollback has given the filter up before its first commit.
     given_up: bool,
+    /// A merge has made a new file since the last commit: a change, also where it holds no more than before.
+    rewritten: bool,
     mistaken: Mistaken,
 }
 
@@ -113,6 +115,7 @@ impl Run {
             committed: None,
             open: Model::default(),
             given_up: false,
+            rewritten: false,
             mistaken: Mistaken::default(),
         };
         run.open_writer();
@@ -125,6 +128,7 @@ impl Run {
 
     fn open_writer(&mut self) {
         (self.open, self.given_up) = (self.committed.clone().unwrap_or_default(), false);
+        self.rewritten = false;
         self.writer = Some(self.options.open(self.path()).unwrap());
         self.check_accounts();
     }
@@ -267,6 +271,7 @@ impl Run {
 
     fn commit(&mut self) {
         self.writer().commit().unwrap();
+        self.rewritten = false;
         self.committed = Some(self.open.clone());
         let path = self.path();
         let reader = self.reader.get_or_insert_with(|| Reader::open(path).unwrap());
@@ -281,19 +286,22 @@ impl Run {
 
     fn roll_back(&mut self) {
         self.writer().rollback().unwrap();
+        self.rewritten = false;
         self.open = self.committed.clone().unwrap_or_default();
         self.given_up = self.committed.is_none();
         self.check_accounts();
     }
 
     fn close(&mut self) {
+        // A key that is found by the entry of another one, or by a saturated group, changes nothing.
+        let told = |model: &Model| (model.inserted, model.removed, model.generation, model.note.clone());
         let changed = match &self.committed {
-            Some(committed) => self.open != *committed,
-            None => !self.given_up || self.open != Model::default(),
+            Some(committed) => told(&self.open) != told(committed),
+            None => !self.given_up || told(&self.open) != told(&Model::default()),
         };
         match self.writer.take().unwrap().close() {
             Ok(()) => assert!(!changed, "changes are lost, and nobody is told"),
-            Err(Error::Uncommitted { .. }) => assert!(changed, "nothing is lost"),
+            Err(Error::Uncommitted { .. }) => assert!(changed || self.rewritten, "nothing is lost"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -323,8 +331,11 @@ impl Run {
         let info = self.writer().info().unwrap();
         match merged {
             Ok(()) => {
+                self.rewritten = true;
                 let more = info.inserted - before.inserted;
                 match self.kind {
+                    // A saturated group answers for copies that it does not count.
+                    Kind::Counting if info.saturated > 0 => assert!(more <= other.len().unwrap()),
                     Kind::Counting => assert_eq!(more, other.len().unwrap()),
                     _ => assert!(more <= other.len().unwrap()),
                 }
@@ -378,6 +389,11 @@ impl Run {
 
     /// What is counted, as the writer has it.
     fn check_accounts(&mut self) {
+        let info = self.writer().info().unwrap();
+        if info.saturated > 0 {
+            // A saturated group answers for copies that are not counted: `tests/multiset.rs` is about those.
+            (self.open.inserted, self.open.removed) = (info.inserted, info.removed);
+        }
         let (Model { inserted, removed, generation, .. }, kind) = (self.open.clone(), self.kind);
         let note = self.open.note.clone();
         let copies: u64 = self.open.copies.values().sum();
@@ -388,6 +404,7 @@ impl Run {
         assert_eq!(writer.is_empty().unwrap(), inserted == removed);
         assert_eq!(writer.metadata().unwrap().get("note"), note.as_deref());
         match kind {
+            Kind::Counting if info.saturated > 0 => assert!(writer.len().unwrap() <= copies),
             Kind::Counting => assert_eq!(writer.len().unwrap(), copies),
             _ => assert_eq!((info.digits, info.saturated, info.removed), (0, 0, 0)),
         }
