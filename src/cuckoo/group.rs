@@ -8,8 +8,14 @@
 //! n = 4, D = 31: one lane is 1 copy, two are 2 to 32, three up to 993, and four, a whole bucket, up to 30,784. A group
 //! at that highest count is *saturated*: it stands for as many copies or more, and is never changed again.
 
-use super::bucket::{Bucket, Slot};
+use super::bucket::{Bucket, BucketId, Slot};
 use super::widths::Width;
+
+/// Where a group is stored: its bucket, and its index among the groups there.
+pub(super) type Stored = (BucketId, usize);
+
+/// The two buckets of a key.
+pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
 /// Groups of a bucket at most, and one that may not fit.
 pub(super) const MOST: usize = 8;

@@ -6,9 +6,9 @@
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
 use super::displacement::{displace, effort};
-use super::group::{Group, Groups};
+use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
-use super::sharing::share;
+use super::sharing::{Shared, share};
 use super::widths::Width;
 
 /// The first bucket of a key in its region, and the fingerprint that is stored there.
@@ -142,11 +142,6 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     }
     insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
-
-/// Where a group is stored: its bucket, and its index among the groups there.
-pub(super) type Stored = (BucketId, usize);
-
-pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
 /// As `map` of an array, which is a dozen more functions to compile, for each width and place of buckets.
 fn of_each<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> U) -> [U; 2] {
@@ -302,9 +297,10 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
         return Ok(merged);
     }
     if let Some((own, place)) = own_with_copy(both, fingerprint)
-        && let Some(shared) = share(buckets, both, own, place, &mut effort(max_kicks), search)?
+        && let Some(Shared { before, after }) =
+            share(buckets, both, own, place, &mut effort(max_kicks), search)?
     {
-        return Ok(shared);
+        return Ok(Inserted::Merged { before, after });
     }
     Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
 }

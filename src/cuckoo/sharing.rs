@@ -8,13 +8,20 @@
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
 use super::displacement::{Staged, displace};
-use super::group::{Group, Groups};
-use super::region::{Both, Inserted, Stored};
+use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::widths::Width;
 
 /// Candidates that are tried at most.
 pub(super) const MOST_CANDIDATES: usize = 16;
+
+/// What became of groups that share an entry now.
+pub(super) struct Shared<W: Width> {
+    /// The groups before, in the buckets that they were in.
+    pub(super) before: [Bucket<W>; 3],
+    /// What counts them and the copy now.
+    pub(super) after: [Bucket<W>; 2],
+}
 
 /// Two groups that may become one.
 struct Candidate<W> {
@@ -35,7 +42,7 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
     place: Option<Stored>,
     kicks: &mut u32,
     search: &mut Search,
-) -> Result<Option<Inserted<W>>, B::Error> {
+) -> Result<Option<Shared<W>>, B::Error> {
     let ids = both.map(|(id, _)| id);
     for candidate in candidates(buckets, both, own, place)? {
         let leaving = || candidate.stored.iter().copied().chain(place.filter(|_| !candidate.with_own));
@@ -65,10 +72,8 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
             let after = [alone(union), if candidate.with_own { None } else { alone(own) }];
             let stored = staged.stored;
             stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
-            return Ok(Some(Inserted::Merged {
-                before,
-                after: after.map(|group| group.unwrap_or(Bucket::new(0))),
-            }));
+            let after = after.map(|group| group.unwrap_or(Bucket::new(0)));
+            return Ok(Some(Shared { before, after }));
         }
     }
     Ok(None)
