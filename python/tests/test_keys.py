@@ -138,10 +138,11 @@ def wrong(text: str, raw: bytes, either: Iterable[str]) -> None:
 
 
 def test_one_key_in_place_of_many_is_refused_by_types() -> None:
-    pytest.importorskip("mypy")
+    pytest.importorskip("mypy.api")
     Path("typed.py").write_text(TYPES)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "typed.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
     wrong = [number for number, line in enumerate(TYPES.splitlines(), 1) if number > TYPES[: TYPES.index("def wrong")].count("\n") + 2]
     errors = [line for line in done.stdout.splitlines() if " error: " in line]
     assert [int(line.split(":")[1]) for line in errors] == wrong and all("[arg-type]" in line for line in errors), done.stdout
