@@ -415,7 +415,7 @@ pub enum Error {
     Busy {
         /// The filter file.
         path: PathBuf,
-        /// The reader's operation: `read`, `verified` or `copied`.
+        /// The operation, as a past participle: `opened`, `read` or `verified`, for example.
         op: &'static str,
     },
 }
