@@ -550,7 +550,7 @@ fn widths_and_capacities_are_those_of_the_table() {
         ]
     });
     let spec = table("3.3", 0).into_iter().map(|mut row| {
-        // The table has three digits, in whatever notation.
+        // The table has three significant digits, with or without an exponent.
         row[4] = format!("{:.2e}", row[4].parse::<f64>().unwrap());
         row
     });

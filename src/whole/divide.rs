@@ -66,7 +66,7 @@ impl Cut {
 }
 
 impl Reader {
-    /// Fails as [`divide_to`](Self::divide_to) would if the filter cannot be divided into so many parts.
+    /// Fails as [`divide_to`](Self::divide_to) would if the filter cannot be divided into `parts` parts.
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
         Cut::of(self.path(), self.identity()?.geometry, parts).map(drop)

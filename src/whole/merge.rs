@@ -87,7 +87,7 @@ impl Writer {
     ) -> Result<Geometry> {
         let (ours, our_counts, policy) = self.facts()?;
         let (path, ours) = (self.path().to_owned(), ours.geometry.regions());
-        // Both filters as if doubled to this many regions: at most so many entries are stored.
+        // Both filters as if doubled to this many regions: an upper bound of the entries to store.
         let doubled = |counts: &Counts, regions: u64| {
             (0..(geometry.regions() / regions.min(geometry.regions())).ilog2())
                 .fold(*counts, |counts, _| counts.doubled())

@@ -34,7 +34,7 @@ const fn index(region: RegionId, bucket: BucketId) -> usize {
 pub(super) struct ShadowRegion<'a>(WordsMut<'a, { BUCKETS_PER_REGION as usize }>);
 
 impl Shadow {
-    /// Whether so many changed buckets are worth a copy of the file.
+    /// Whether this number of changed buckets is worth a copy of the file.
     #[inline]
     pub(super) const fn is_worth(changes: usize, published: &PublishedFile) -> bool {
         changes as u64 >= published.checkpoint.identity.geometry.pages() * CHANGES_A_PAGE

@@ -14,7 +14,7 @@ use crate::format::{Identity, Metadata};
 pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
     Published(Box<PublishedFile>, Pending),
-    /// Straight into a file that the commit publishes, in the place of the old one if there is one.
+    /// Directly in a file that the commit publishes; it replaces the published file, if there is one.
     Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 

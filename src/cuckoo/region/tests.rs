@@ -923,7 +923,7 @@ fn check_crowded_pair<W: Width>() {
     let siblings = (0..1 << W::TAIL_BITS).map(sibling).take(2 * W::SLOTS as usize + 1);
     let outcomes: Vec<_> = siblings.map(|sibling| (sibling, history.insert(sibling))).collect();
     match outcomes[..] {
-        // Too short a tail for so many.
+        // The tail is too short for that many keys.
         _ if outcomes.len() <= 2 * W::SLOTS as usize => {}
         [.., (last, Inserted::NoPath)] => {
             history.split(last.rem >> 63 == 1);
@@ -1062,7 +1062,7 @@ fn check_max_kicks<W: Width>() {
 }
 
 fn check_examined<W: Width>() {
-    // Two full buckets whose entries lead to each other, but for one with a way out to an empty bucket.
+    // Two full buckets whose entries lead to each other, except one, which leads to an empty bucket.
     let key = numbered(18, 0);
     let [first, second] = key.buckets::<W>();
     let stuck = Slot::new(key.place::<W>().fingerprint.0 ^ 2);
@@ -1141,7 +1141,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             let time = ((f64::from(at) - 1.0 + jitter) / f64::from(copies)).max(before);
             events.push((time, key, at));
             before = time;
-            // The first that so many lanes do not count: n = 4: 2, 33, 994.
+            // The first number of copies that needs another lane; for n = 4: 2, 33, 994.
             most = most * W::HIGHEST_DIGIT + 1;
             at = most + 1;
         }
@@ -1175,7 +1175,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
     end
 }
 
-/// `GOWK_SEEDS=1000 cargo test --release --lib multisets -- --nocapture` prints the table for so many seeds.
+/// `GOWK_SEEDS=1000 cargo test --release --lib multisets -- --nocapture` prints the table for 1000 seeds.
 #[test]
 fn multisets_as_of_real_urls_fill_a_region_to_the_promised_load() {
     fn lowest<W: Width>(seeds: u64, exponent: f64, end: f64) -> (f64, usize) {
