@@ -1,21 +1,21 @@
 //! Verification ahead of many lookups, in the order of the pages.
 //!
-//! If a batch will touch nearly every page, reading the pages in order is cheaper than verifying each when the first
-//! key meets it: the processor, and the disk, read ahead.
+//! Where a batch will touch nearly every page, reading them in order is cheaper than verifying each where the first key
+//! meets it: the processor, and the disk below it, read ahead.
 
 use super::view::View;
 use crate::format::PageId;
 use crate::system::on_threads;
 
 impl View {
-    /// Verifies the pages if lookups of so many keys would verify most of them one by one anyway. Leaves a page that
-    /// does not match its checksum to the lookups: it may be damaged, or a writer may be changing it.
+    /// Verifies the pages if lookups of so many keys would do so one by one anyway. A page that does not match its checksum
+    /// is left to them: it may be damaged, or written to just now.
     ///
     /// This is done once after a file was opened, on two threads at least: one alone does not read as fast as memory gives.
     pub(super) fn verify_ahead(&self, keys: usize, threads: usize) {
         let pages = self.superblock.identity.geometry.pages();
         let contents = self.contents();
-        // Once most pages are verified, the others may be damaged ones. They are not tried again.
+        // Once most pages were verified, those that are left may be damaged. It is not tried again for them.
         let left = contents.unverified();
         if left <= pages / 2 || (keys as u64) < left || contents.paging.larger_than_memory {
             return;

@@ -1,4 +1,4 @@
-//! The shortcut of lookups: the few instructions that most lookups in most filters need, inlined into the caller.
+//! The shortcut of lookups: what most of them in most filters take, in line with the caller, and no more.
 //!
 //! A lookup waits for memory. The processor works at several lookups meanwhile, and the fewer instructions and
 //! registers each takes, the more of them: each instruction that does nothing, added to a lookup in 1 GiB, costs up
@@ -38,15 +38,14 @@ impl View {
         }
     }
 
-    /// Whether a key is present; `None` if the lookup needs more than the shortcut, or if the view does not belong to
-    /// `reader`.
+    /// Whether a key is present; `None` if that takes more than the shortcut, or if the view is not of `reader`.
     #[inline(always)]
     pub(super) fn contains_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<bool> {
         let ([first, second], query) = self.calm_buckets(reader, key)?;
         Some(first.either_matches(second, query))
     }
 
-    /// Like `contains_in_line`: the copies that the filter holds.
+    /// As `contains_in_line`: the copies that the filter holds.
     #[inline(always)]
     pub(super) fn count_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<u32> {
         let ([first, second], query) = self.calm_buckets(reader, key)?;

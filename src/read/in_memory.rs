@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::system::{Map, MapMut};
 
 impl Reader {
-    /// Copies a filter into memory, with the default options: see [`Options::read_in_memory`].
+    /// Copies a filter into memory, with [`Options::new`]: see [`Options::read_in_memory`].
     pub fn open_in_memory(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read_in_memory(path)
     }

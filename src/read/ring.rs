@@ -15,15 +15,16 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
-/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the instructions
-/// behind it. If keys are hashed in between, few other prefetches are issued meanwhile: prefetched one by one, lookups
-/// in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at times.
+/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the
+/// instructions behind it. If hashing lies between them, few others are issued meanwhile: prefetched one by one,
+/// lookups in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at
+/// times.
 const STEP: usize = 8;
-/// Lookups between two looks at the apply epoch.
+/// Lookups under one look at the apply epoch.
 pub(super) const BLOCK: usize = 4096;
 
-/// If a block takes longer than this for each lookup, it had to wait for pages. A lookup in memory takes a few
-/// hundredths of this time, and a read from a disk takes many times as long.
+/// If a block takes longer than this for each lookup, it had to wait for pages. This is some tens of times what a
+/// lookup in memory takes, and a fraction of a disk's.
 const WAITED: Duration = Duration::from_micros(2);
 
 /// A lookup whose cache lines are on their way.
@@ -36,7 +37,7 @@ struct Underway<W> {
 }
 
 impl<W: Width> Underway<W> {
-    /// Fills the place of a lookup that has not begun.
+    /// In the place of a lookup that has not begun.
     const NOTHING: Self =
         Self { region: RegionId(0), first: BucketId(0), second: BucketId(0), query: Slot::UNIVERSAL };
 }
@@ -144,7 +145,7 @@ impl View {
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
-        // A key of another shard gets a region number that does not exist; the lookup of that key alone reports it.
+        // There is no region of that number where the key belongs to another shard, which is found out one by one.
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }

@@ -1,4 +1,4 @@
-//! Lookups in one opening of the file: reads two buckets, and checks whether a commit was applied to them meanwhile.
+//! Lookups in one opening of the file: two buckets, and whether anything was applied to them meanwhile.
 //!
 //! The invariant (`format-spec/README.md`, section 7): "absent" is answered only if nothing was applied around
 //! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
@@ -57,7 +57,8 @@ impl View {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // `None` says that the file must be opened anew. The lookup that touches the page then verifies it.
+            // `None` says that the file must be opened anew. The page is then verified by the lookup that touches
+            // it.
             self.settled(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
@@ -81,8 +82,8 @@ impl View {
         self.pages.map.settled(region, look, certain, || patience.wait())
     }
 
-    /// Whether the key is present. `None` if the lookup needs more than two buckets of verified pages, or if the view
-    /// does not belong to `reader`.
+    /// Whether the key is present. `None` if that takes more than two buckets of verified pages, or if the view is
+    /// not of `reader`.
     pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
@@ -90,7 +91,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// Like [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
+    /// As [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;

@@ -92,7 +92,7 @@ impl View {
         let (pages, _) = into.as_chunks_mut();
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
-            // A page that matches its checksum is right, even while a commit is applied.
+            // A page that matches its checksum is right, whatever is going on.
             *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
                 None => self.settled(region, || self.read_from_medium(id, page), Result::is_ok)?,
