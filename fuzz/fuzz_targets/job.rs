@@ -103,12 +103,12 @@ fn any_job(text: &str) {
     let planned = ingest.plan();
     let outcome = run(&ingest, MOST_COMMITS);
     if let Ok(summary) = outcome {
-        assert!(planned.is_ok(), "ran, but could not be planned: {planned:?}");
+        assert!(planned.is_ok(), "the job ran, but cannot be planned: {planned:?}");
         if summary.finished {
             // It may also fail: the first run may have written to an input.
             let again = run(&Ingest::new(&job), MOST_COMMITS);
             if let Ok(again) = again {
-                assert_eq!(again.run.read(), 0, "read twice");
+                assert_eq!(again.run.read(), 0, "the input was read twice");
             }
         }
     }
@@ -271,10 +271,10 @@ fn any_input(mut input: Input<'_>) {
         (Err(whole), Err(stopped)) => {
             assert_eq!(told(cause(whole), dirs[0]), told(cause(stopped), dirs[1]));
         }
-        outcomes => panic!("stopping made a difference: {outcomes:?}"),
+        outcomes => panic!("the stopped job ends otherwise: {outcomes:?}"),
     }
     let left_whole = left(dirs[0], &case);
-    assert!(left_whole == left(dirs[1], &case), "stopping made a difference");
+    assert!(left_whole == left(dirs[1], &case), "the stopped job left other results");
     let Ok(whole) = whole else { return };
     if is_known && let Some(keys) = case.keys(&content) {
         assert_eq!(whole.total.keys, keys.len() as u64);

@@ -98,7 +98,7 @@ impl Run {
     }
 
     fn writer(&mut self) -> &mut Writer {
-        self.writer.as_mut().expect("there is always a writer between operations")
+        self.writer.as_mut().expect("no writer between operations")
     }
 
     /// Hashes with few buckets and tags, so that keys collide.
@@ -121,7 +121,7 @@ impl Run {
     /// Takes note of an inserted key, told to be new or not.
     fn inserted(&mut self, key: u32, new: bool) {
         let copies = self.open.keys.entry(key).or_default();
-        assert!(*copies == 0 || !new, "{key} was told to be new, and was there");
+        assert!(*copies == 0 || !new, "key {key} is stored, and told to be new");
         match self.kind {
             Kind::Counting => {
                 *copies += 1;
@@ -174,7 +174,7 @@ impl Run {
         let hash = self.hash(key);
         match self.writer().remove(hash) {
             Ok(removed) => {
-                assert!(removed && self.kind == Kind::Counting, "a stored key was not there to remove");
+                assert!(removed && self.kind == Kind::Counting, "a stored key cannot be removed");
                 self.open.removed += 1;
                 let copies = self.open.keys.entry(key).or_default();
                 *copies -= 1;
@@ -211,15 +211,15 @@ impl Run {
 
     /// Closes the writer, or drops it, and opens the filter again.
     fn reopen(&mut self, closed: bool) {
-        let writer = self.writer.take().expect("there is always a writer between operations");
+        let writer = self.writer.take().expect("no writer between operations");
         if closed {
             let changed = match &self.committed {
                 Some(committed) => self.open != *committed,
                 None => self.open != Model::default() || !self.given_up,
             };
             match writer.close() {
-                Ok(()) => assert!(!changed, "nobody was told that changes are lost"),
-                Err(Error::Uncommitted { .. }) => assert!(changed, "there was nothing to commit"),
+                Ok(()) => assert!(!changed, "changes are lost without an error"),
+                Err(Error::Uncommitted { .. }) => assert!(changed, "an error, though no change is lost"),
                 Err(error) => panic!("{error}"),
             }
         } else {
@@ -243,7 +243,7 @@ impl Run {
         }
         self.open_writer();
         let stale = fs::read_dir(self.dir.path()).expect("our folder").count();
-        assert!(stale <= 4, "{stale} files: temporary files of the dead are left");
+        assert!(stale <= 4, "{stale} files: a dead writer's temporary files are left");
     }
 
     fn set_metadata(&mut self, input: &mut Input<'_>) {

@@ -47,7 +47,7 @@ pub const UNAPPLIED: usize = 1;
 
 fn unzip(bytes: &[u8]) -> Vec<u8> {
     let mut unzipped = Vec::new();
-    flate2::read::GzDecoder::new(bytes).read_to_end(&mut unzipped).expect("golden files are whole");
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut unzipped).expect("a golden file is damaged");
     unzipped
 }
 
@@ -159,7 +159,7 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
     let info = reader.info();
     let kind = info.as_ref().map_or(HashKind::Xxh3, |info| info.hash);
     if let Ok(info) = &info {
-        assert_eq!(info.file_length, length, "the file's own length");
+        assert_eq!(info.file_length, length, "the length differs from the file's");
         assert!(info.regions * 65_536 < length);
         assert!((0.0..=1.0).contains(&info.expected_false_positive_rate));
     }
@@ -171,7 +171,7 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
                 let outcome = lenient.contains(key(number).as_bytes());
                 assert!(!matches!(outcome, Ok(false) | Err(Error::Damaged { .. })), "{outcome:?}");
             }
-            Err(error @ Error::Busy { .. }) => panic!("nobody writes: {error}"),
+            Err(error @ Error::Busy { .. }) => panic!("busy, though no writer has the file: {error}"),
             _ => {}
         }
     }
@@ -181,7 +181,7 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
         && let Some(copy) = copy
     {
         let copied = reader.copy_to(copy, &mut |_, _| {});
-        assert!(copied.is_err() || report.damaged.is_empty(), "a copy of damaged pages");
+        assert!(copied.is_err() || report.damaged.is_empty(), "damaged pages were copied");
         if copied.is_ok() {
             let copied = Reader::open(copy)?;
             let both = [0, 1, 1000].map(|n| (probe(&reader, n, kind).ok(), probe(&copied, n, kind).ok()));
@@ -215,7 +215,7 @@ pub fn write(path: &Path) -> Result<(), Error> {
     }
     let _ = insert(&mut writer, 7_001, kind);
     let removed = writer.remove(key(0));
-    assert!(info.kind == Kind::Counting || removed.is_err(), "a set gave up a key");
+    assert!(info.kind == Kind::Counting || removed.is_err(), "a set removed a key");
     writer.metadata_mut()?.set("fuzz", *b"1");
     writer.commit()?;
     if info.file_length < 1 << 20 && writer.grow().is_ok() {
@@ -230,7 +230,7 @@ pub fn write(path: &Path) -> Result<(), Error> {
     // A writer has closed the file, so it must open, except for numbers at the end of their range.
     let reader = match Reader::open(path) {
         Err(error @ Error::Field { field: "id" | "commit", .. }) => return Err(error),
-        outcome => outcome.expect("what a writer has closed opens again"),
+        outcome => outcome.expect("a filter that a writer has closed does not open"),
     };
     for number in stored {
         let found = probe(&reader, number, kind);

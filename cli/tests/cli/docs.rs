@@ -47,7 +47,7 @@ fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
         }
         assert!(
             !command.contains("cargo") && !command.contains("pip"),
-            "{page_name}: nobody runs `{command}`"
+            "{page_name}: no test runs `{command}`"
         );
         let output = Command::new("sh")
             .args(["-c", &command])

@@ -174,7 +174,7 @@ fn killed_doublings_leave_the_old_file_or_the_new_one() {
     }
     generations.sort_unstable();
     generations.dedup();
-    assert!(generations.len() > 1, "kills at one generation only: {generations:?}");
+    assert!(generations.len() > 1, "all kills hit one generation: {generations:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn keys_of(event: &str) -> u32 {
 fn becomes_true(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "it does not become true");
+        assert!(start.elapsed() < DEADLINE, "the condition did not become true in time");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -153,7 +153,7 @@ fn terminated_after(pause: Duration) -> ExitStatus {
         if let Some(status) = dedup.has_ended() {
             break status;
         }
-        assert!(start.elapsed() < DEADLINE, "the second signal does not kill");
+        assert!(start.elapsed() < DEADLINE, "the second signal does not end the process");
         dedup.signal("TERM");
         thread::sleep(Duration::from_millis(20));
     };
@@ -315,7 +315,7 @@ fn output_is_flushed_and_keys_are_committed_while_input_is_awaited() {
     assert_eq!(out.next(), "c");
     drop(dedup.stdin.take());
     assert!(dedup.wait().success());
-    let [last, summary] = &err.rest()[..] else { panic!("a commit and a summary") };
+    let [last, summary] = &err.rest()[..] else { panic!("not a commit and a summary") };
     assert_eq!(keys_of(last), 3);
     assert!(summary.contains("\"event\":\"summary\",\"read\":3"), "{summary}");
 }

@@ -254,7 +254,7 @@ impl Lines {
 
     #[track_caller]
     pub(crate) fn next(&self) -> String {
-        self.0.recv_timeout(DEADLINE).expect("a line")
+        self.0.recv_timeout(DEADLINE).expect("the process prints no line")
     }
 
     /// The lines until the end of the stream.

@@ -111,7 +111,7 @@ impl Case {
             folder.ingest();
             self.whole.assert_same(&folder.left(self.output));
             compared += 1;
-            assert!(compared <= kills, "doublings are not noticed");
+            assert!(compared <= kills, "the test does not notice doublings");
         }
         println!("{killed} kills while doubling; {compared} jobs compared");
     }
