@@ -8,6 +8,7 @@
 //!   and changes nothing: the same names and the same bytes in the folder as before.
 //! - `progress`: what is told of a run, on a terminal and elsewhere.
 //! - `refused`: a key that finds no room stops nothing, and is told of.
+//! - `records`: no record is lost unseen: those without a key, malformed ones, headers, new rows that look like others.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
 //! - `told`: what is told of a filter, and its secret seed only on demand.
 //! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
@@ -19,6 +20,7 @@ mod keys;
 mod kinds;
 mod processes;
 mod progress;
+mod records;
 mod refusals;
 mod refused;
 mod report;
