@@ -1,6 +1,8 @@
-//! Invariants checked, with the feature `tracing`: a subscriber hears what happens to filters and stores, with the fields
-//! that `src/events.rs` lists, and never the seed or a key.
-#![cfg(all(feature = "tracing", feature = "store"))]
+//! Invariants checked: a subscriber of `tracing` hears what happens to filters and stores, with the fields that
+//! `src/events.rs` lists, and never the seed or a key.
+//!
+//! A test binary of its own, which `Cargo.toml` builds only with the feature `tracing`: continuous integration runs it
+//! without the features of the other tests.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};

@@ -2,7 +2,7 @@
 //!
 //! A process runs one of the programs below, one step at a time and in any order with the others, and can die between
 //! any two steps. A listing is one step, and so is each change of a folder. The vacuum has no grace: whatever it may
-//! ever remove, it removes at once. Power cuts are left to `tests/stores`, which has the real operations.
+//! ever remove, it removes at once. Power cuts are left to `tests/store`, which has the real operations.
 //!
 //! Invariants checked, in every state that can be reached:
 //!

@@ -2,7 +2,7 @@
 //!
 //! A process runs the programs below, one step at a time and in any order with the others; it can die between any
 //! two steps, and its locks are then freed in any order. Which journals are replayed is decided by the real table
-//! (`recover::decide`). Power cuts are left to `tests/crash.rs`, which has the real operations.
+//! (`recover::decide`). Power cuts are left to `tests/crash/power.rs`, which has the real operations.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
