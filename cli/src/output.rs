@@ -21,13 +21,16 @@ pub(super) struct Output {
     stream: BufWriter<File>,
     separator: u8,
     is_file: bool,
+    /// Whether nothing was in the file before.
+    is_new: bool,
 }
 
 impl Output {
     pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
         let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
         let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
-        Ok(Self { path: None, stream: BufWriter::with_capacity(BUFFER, stream), separator, is_file })
+        let stream = BufWriter::with_capacity(BUFFER, stream);
+        Ok(Self { path: None, stream, separator, is_file, is_new: false })
     }
 
     /// A file to which keys are added at its end; it is created if it is not there.
@@ -37,7 +40,8 @@ impl Output {
             move |source| Failure::File { path, op, source }
         };
         let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
-        let is_file = stream.metadata().map_err(failed("look at"))?.is_file();
+        let metadata = stream.metadata().map_err(failed("look at"))?;
+        let (is_file, is_new) = (metadata.is_file(), metadata.len() == 0);
         if is_file {
             // The name must be durable before a commit counts on it.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -45,7 +49,7 @@ impl Output {
             folder.and_then(|folder| folder.sync_all()).map_err(failed("sync the folder of"))?;
         }
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file })
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new })
     }
 
     /// `None` for standard output.
@@ -91,6 +95,11 @@ impl Output {
         let Self { stream, separator, .. } = self;
         let written = stream.write_all(key).and_then(|()| stream.write_all(&[*separator]));
         written.map_err(|source| self.failed()(source))
+    }
+
+    /// Writes the header of CSV, unless there was something in the file before.
+    pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_new) { self.key(header) } else { Ok(()) }
     }
 
     /// A number, a tab and the key.

@@ -11,6 +11,7 @@
 //! - `progress`: summaries, and the bar on a terminal.
 //! - `refused`: a key that does not fit is reported and skipped.
 //! - `processes`: other processes, signals, slow inputs, broken outputs, `kill -9`.
+//! - `records`: no record is lost unseen: those without a key, malformed ones, headers, new rows that look like others.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
 //! - `told`: the secret seed is shown only on demand; `verify` names the next step.
@@ -26,6 +27,7 @@ mod kinds;
 mod merged_killed;
 mod processes;
 mod progress;
+mod records;
 mod refusals;
 mod refused;
 mod report;
