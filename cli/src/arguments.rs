@@ -14,9 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
-use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
+use gowk::keys::{self, Batch, Feed, Foreign, Lines, Next, Sender};
 use gowk::{KeyRules, Options};
 
 use super::decode::Decoder;
@@ -24,6 +22,10 @@ use super::failure::Failure;
 use super::field::{FieldArgs, Fields, Keyed, RuleArgs};
 use super::output::{self, Output};
 use super::quantity;
+use super::store::is_store;
+
+/// What every filter begins with.
+const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
 
 /// Batches that are read ahead, and that are taken together.
 pub(super) const AHEAD: usize = 64;
@@ -149,44 +151,14 @@ fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Without the tips that are most often wrong: a long option that is unknown was hardly meant as a key, and verbs that
-/// differ in most of their letters have little in common.
-pub(super) fn without_false_tips(mut error: clap::Error) -> clap::Error {
-    let text = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let option = text(&error, ContextKind::InvalidArg);
-    if !option.is_empty() {
-        error.remove(ContextKind::Suggested);
-    }
-    // Of several short options in one argument, one is named; the argument may be a key.
-    let short = option.strip_prefix('-').filter(|name| !name.starts_with('-'));
-    let holds = |argument: &String, name| argument.starts_with('-') && argument.contains(name);
-    if let Some(key) = short.and_then(|name| {
-        std::env::args_os()
-            .filter_map(|argument| argument.into_string().ok())
-            .find(|argument| holds(argument, name))
-    }) {
-        let tip = StyledStr::from(format!("to take '{key}' for a key, say '-- {key}'"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-    }
-    let verb = text(&error, ContextKind::InvalidSubcommand);
-    let is_near = |verbs: &ContextValue| match verbs {
-        ContextValue::Strings(verbs) => {
-            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &verb) <= 2)
-        }
-        _ => false,
-    };
-    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
-        error.remove(ContextKind::SuggestedSubcommand);
-    }
-    error
+/// Arguments behind `--`.
+fn behind_hyphens() -> usize {
+    std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
 }
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-`. A single `-` is standard input
+    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
@@ -194,7 +166,7 @@ pub(super) struct KeyArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "keys")]
     input: Vec<PathBuf>,
 
-    /// Take inputs as they are, although they begin as gzip or zstd files do
+    /// Take inputs as they are, although they begin as packed files do: gzip, zstd, and others that are refused
     #[arg(long, conflicts_with = "keys")]
     plain: bool,
 
@@ -284,25 +256,34 @@ impl KeyArgs {
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
     }
 
-    /// Says how to read a file whose name is the only key.
-    fn point_out_files(&self) {
-        let [key] = self.given() else { return };
-        if !has_hyphens() && Path::new(key).is_file() {
-            let name = Path::new(key).display();
-            output::note(format_args!(
-                "{name}: is taken for a key, and not read; for the keys in this file, say --input {name}; to say that \
-                 the name is a key, -- {name}"
-            ));
+    /// Fails if a key in front of `--` is the name of a file: its keys would be meant, and one key taken. A folder is
+    /// none, unless it is a store.
+    fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
+        let in_front = self.given().len().saturating_sub(behind_hyphens());
+        let named = |name: &&OsString| {
+            let path = Path::new(name);
+            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store(path)
+        };
+        match self.given().iter().take(in_front).find(named) {
+            Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),
+            None => Ok(()),
         }
     }
 
-    /// Fails if an input is a folder or is not there, before anything else is done.
+    /// Fails if a key is the name of a file, or if an input is a folder, is not there, or is in a format that gowk does not
+    /// read: before anything else is done.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        self.check_no_file_is_a_key()?;
         self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
-            outcome.map_err(|source| Failure::Input { input: path.display().to_string(), op: "read", source })
+            let input = || path.display().to_string();
+            outcome.map_err(|source| Failure::Input { input: input(), op: "read", source })?;
+            match foreign(path).filter(|_| !self.plain) {
+                Some(format) => Err(Failure::Foreign { input: input(), standard: false, format }),
+                None => Ok(()),
+            }
         })
     }
 
@@ -311,7 +292,6 @@ impl KeyArgs {
         let fields = self.fields.clone().with(rules);
         let read = Arc::new(AtomicU64::new(0));
         if !self.given().is_empty() {
-            self.point_out_files();
             let mut batch = Batch::default();
             self.given().iter().for_each(|key| batch.push(&rules.normal(key.as_bytes())));
             let records = (!fields.is_plain()).then(|| {
@@ -370,6 +350,29 @@ impl KeyArgs {
     }
 }
 
+/// The first bytes of a regular file, as many as a format is known by; none of anything else, as a pipe gives each byte
+/// once.
+fn beginning(path: &Path) -> Vec<u8> {
+    let mut first = Vec::new();
+    if path.metadata().is_ok_and(|metadata| metadata.is_file())
+        && let Ok(file) = File::open(path)
+    {
+        // What cannot be read here fails again where it is read.
+        let _ = file.take(Foreign::BYTES as u64).read_to_end(&mut first);
+    }
+    first
+}
+
+/// The format of a file, where gowk does not read such files.
+fn foreign(path: &Path) -> Option<Foreign> {
+    Foreign::of(&beginning(path))
+}
+
+/// Whether a file is a filter, or a folder a store.
+fn is_filter(path: &Path) -> bool {
+    beginning(path).starts_with(MAGIC) || is_store(path)
+}
+
 /// Bytes of an input, if it is a file.
 fn length(path: &Path) -> Option<u64> {
     let metadata = if path.as_os_str() == "-" {
@@ -399,6 +402,9 @@ fn read_one(
     let opened = Counted { file: opened.map_err(&unreadable)?, read: read.clone() };
     let decoder =
         if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
+    if let Some(format) = decoder.foreign() {
+        return Err(Failure::Foreign { input: input(), standard, format });
+    }
     let format = decoder.format();
     let mut found = Fields::new(fields, input())?;
     for batch in Lines::new(decoder, separator) {

@@ -5,6 +5,7 @@
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
+use gowk::keys::Foreign;
 
 /// Bytes read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -23,7 +24,7 @@ impl<R: Read> Decoder<R> {
     pub(super) fn new(mut stream: R) -> io::Result<Self> {
         let mut begin = vec![0; CHUNK];
         let mut read = 0;
-        while read == 0 || may_become_packed(&begin[..read]) {
+        while read == 0 || may_become_packed(&begin[..read]) || Foreign::is_open(&begin[..read]) {
             match stream.read(&mut begin[read..]) {
                 Ok(0) => break,
                 Ok(more) => read += more,
@@ -47,6 +48,14 @@ impl<R: Read> Decoder<R> {
     /// The stream as it is.
     pub(super) fn as_it_is(stream: R) -> Self {
         Self::Plain(Self::plain(Vec::new(), stream))
+    }
+
+    /// The format of what is read as it is, where gowk does not read such files.
+    pub(super) fn foreign(&self) -> Option<Foreign> {
+        match self {
+            Self::Plain(stream) => Foreign::of(stream.get_ref().0.get_ref()),
+            _ => None,
+        }
     }
 
     fn plain(begin: Vec<u8>, stream: R) -> Chain<Cursor<Vec<u8>>, R> {

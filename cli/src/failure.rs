@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gowk::keys::LONGEST;
+use gowk::keys::{Foreign, LONGEST};
 use gowk::{Error, GrowthRefusal, Kind};
 
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,12 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
+        "{}: is a file, and not a key; {}; if the name itself is a key, put it behind `--`: `-- {}`",
+        name.display(), meant(name, *is_filter), name.display()
+    )]
+    FileAsKey { name: PathBuf, is_filter: bool },
+
+    #[error(
         "{input}: has no column {column}; give its name as the first record has it, or its number from 1"
     )]
     Column { input: String, column: String },
@@ -65,6 +71,12 @@ pub(super) enum Failure {
         "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
     )]
     Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },
+
+    #[error(
+        "{input}: is {format} data, which gowk does not read as keys; {}; or take it as it is with --plain",
+        unpack(*format, (!standard).then_some(input))
+    )]
+    Foreign { input: String, standard: bool, format: Foreign },
 
     #[error(
         "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
@@ -119,6 +131,29 @@ pub(super) enum Failure {
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
+}
+
+/// What the name of a file in the place of a key was meant for.
+fn meant(name: &Path, is_filter: bool) -> String {
+    let name = name.display();
+    if is_filter {
+        format!("`check` looks into a further filter by `--filter {name}`")
+    } else {
+        format!("for the keys in it, say `--input {name}`")
+    }
+}
+
+/// How to get at the keys in a file, or in standard input, that gowk does not read.
+fn unpack(format: Foreign, file: Option<&String>) -> String {
+    match (format.unpacker(), file) {
+        (Some(command), Some(file)) => format!("unpack it on the way: `{command} {file} | gowk ...`"),
+        (Some(command), None) => format!("unpack it on the way: `| {command} | gowk ...`"),
+        (None, _) => {
+            "write its column of keys out as CSV first, as with `duckdb -csv -c \"select COLUMN from 'FILE'\" | gowk ... \
+             --csv COLUMN`"
+                .to_owned()
+        }
+    }
 }
 
 /// How to go on after a commit that may be durable or not.
@@ -193,6 +228,9 @@ impl fmt::Display for WithRemedy<'_> {
                  written, as `gowk info` does; or open a copy that `gowk copy` made",
                 path.display()
             ),
+            Error::Empty { .. } => {
+                write!(f, "{}; `gowk create` makes one, and `gowk dedup` does where there is no file", self.0)
+            }
             Error::Unlike { .. } => write!(f, "{} (`gowk create --like`)", self.0),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {

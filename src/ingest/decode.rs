@@ -8,6 +8,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use super::error::{Error, InputProblem};
+use crate::keys::Foreign;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -42,14 +43,17 @@ impl Decoder {
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
         let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
         let mut file = File::open(path).map_err(refused("open"))?;
-        let first = first_bytes(&file).map_err(refused("read"))?;
+        let (first, read) = first_bytes(&file).map_err(refused("read"))?;
         file.seek(SeekFrom::Start(base)).map_err(refused("read"))?;
         let counted = Counted { file, read: base };
+        if let Some(format) = Foreign::of(&first[..read]) {
+            return Err(Error::input(path, InputProblem::Foreign { format }));
+        }
         if first[..2] == GZIP {
             let buffered = BufReader::with_capacity(CHUNK, counted);
             return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(buffered))));
         }
-        if first == ZSTD || (first[0] & 0xf0 == 0x50 && first[1..] == SKIPPABLE) {
+        if first[..4] == ZSTD || (first[0] & 0xf0 == 0x50 && first[1..4] == SKIPPABLE) {
             let buffered = BufReader::with_capacity(CHUNK, counted);
             let decoder = zstd::Decoder::with_buffer(buffered).map_err(refused("read"))?;
             return Ok(Self::Zstd(Box::new(decoder)));
@@ -119,9 +123,9 @@ impl Decoder {
     }
 }
 
-/// The first bytes of the file; zeros where it is shorter.
-fn first_bytes(file: &File) -> io::Result<[u8; 4]> {
-    let mut first = [0; 4];
+/// The first bytes of the file, with zeros where it is shorter, and how many there are.
+fn first_bytes(file: &File) -> io::Result<([u8; Foreign::BYTES], usize)> {
+    let mut first = [0; Foreign::BYTES];
     let mut read = 0;
     while read < first.len() {
         match file.read_at(&mut first[read..], read as u64)? {
@@ -129,5 +133,5 @@ fn first_bytes(file: &File) -> io::Result<[u8; 4]> {
             more => read += more,
         }
     }
-    Ok(first)
+    Ok((first, read))
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::keys::Foreign;
+
 /// Why a job did not run to its end. Whatever it had committed stays committed, and running it again goes on
 /// from there.
 #[derive(Debug, thiserror::Error)]
@@ -211,6 +213,12 @@ pub enum InputProblem {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file in a format that jobs do not read.
+    #[error("is {format} data, which jobs do not read; {}", unpack(*format))]
+    Foreign {
+        /// Its format.
+        format: Foreign,
+    },
     /// Compressed data that end too early.
     #[error(
         "truncated {format} data: they end within a member at byte {at}; get the whole file and run the job again"
@@ -370,6 +378,14 @@ pub enum OutputProblem {
          name that one again, or leave it as it is and begin this one as a new output"
     )]
     Other,
+}
+
+/// What to do with an input that is not read.
+fn unpack(format: Foreign) -> String {
+    match format.unpacker() {
+        Some(command) => format!("unpack it to a file, as with `{command} FILE > NEW`, and give that one"),
+        None => "write its column of keys to a CSV file, and give that one".to_owned(),
+    }
 }
 
 fn remedy(error: &io::Error) -> &'static str {
