@@ -191,7 +191,7 @@ fn write_part(
             &mut |_, _| (),
         )
     })?;
-    Ok((file, counts))
+    Ok((file, counts.in_a(identity.kind)))
 }
 
 /// Fails unless the file systems of all destinations have room for the files there.

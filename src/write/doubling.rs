@@ -45,7 +45,7 @@ pub(super) fn double(
         }
         Ok(())
     })?;
-    Ok((file, doubled))
+    Ok((file, doubled.in_a(identity.kind)))
 }
 
 /// Hands on the regions that one becomes by so many doublings, in order.

@@ -123,7 +123,7 @@ fn try_join<'a>(
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
         }
-        Ok((file, counts))
+        Ok((file, counts.in_a(identity.kind)))
     };
     let joined = Writer::create_filled(files, &options, policy, metadata, fill);
     let torn = parts.iter().find(|part| !part.reader.is_still(&part.view, &part.copy));
