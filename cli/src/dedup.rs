@@ -27,6 +27,9 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
+/// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
+/// file counts as printed.
+///
 /// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
 /// exit code is 2 then, at the end.
 #[derive(Args)]
@@ -43,6 +46,10 @@ Without --trim a CR before the newline belongs to its key, and so does a byte or
 pub(super) struct Dedup {
     /// Filter or store to remember keys in
     file: PathBuf,
+
+    /// Append the new keys to this file instead of printing them; it is made if it is not there
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
 
     #[command(flatten)]
     threads: ThreadArgs,
@@ -72,8 +79,10 @@ const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
     pub(super) fn run(mut self) -> Result<Outcome, Failure> {
-        self.insert.prints = true;
-        Output::check_kept()?;
+        (self.insert.prints, self.insert.output) = (true, self.output.take());
+        if self.insert.output.is_none() {
+            Output::check_kept()?;
+        }
         if store::is_store(&self.file) {
             let options = self.shape.of_kind(self.threads.apply(gowk::Options::new()));
             self.shape.note_ignored_by_store(self.capacity, &self.file)?;

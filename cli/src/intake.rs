@@ -25,7 +25,7 @@ use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
-use super::refused::Refusals;
+use super::refused::{self, Refusals, is_same};
 use super::stop::Stop;
 use super::store::{self, Given, StoreArgs};
 use pace::Pace;
@@ -69,6 +69,23 @@ pub(super) struct InsertArgs {
     /// Whether the new keys are printed.
     #[arg(skip)]
     pub(super) prints: bool,
+
+    /// Where they go, in the place of standard output.
+    #[arg(skip)]
+    pub(super) output: Option<PathBuf>,
+}
+
+/// Where a verb prints that writes to this filter or store.
+pub(super) fn output(insert: Option<&InsertArgs>, keys: &KeyArgs, file: &Path) -> Result<Output, Failure> {
+    let Some((path, insert)) = insert.and_then(|insert| Some((insert.output.as_deref()?, insert))) else {
+        let output = Output::standard(keys.separator())?;
+        return output.check_beside(file).map(|()| output);
+    };
+    if insert.refused.as_deref().is_some_and(|refused| is_same(refused, path)) {
+        let is = "the file for the new keys".to_owned();
+        return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" });
+    }
+    refused::open(path, keys, file, "--output")
 }
 
 impl IntakeArgs {
@@ -101,9 +118,8 @@ impl IntakeArgs {
         take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
-        let output = Output::standard(self.keys.separator())?;
-        output.check_beside(file)?;
-        let prints = insert.is_some_and(|insert| insert.prints);
+        let output = output(insert, &self.keys, file)?;
+        let prints = insert.is_some_and(|insert| insert.prints && insert.output.is_none());
         let bar = pace::bar(insert.is_some() && !self.json && self.keys.is_stream(), prints);
         let options = self.keys.rules.apply(options);
         let writer = open(self.lock.apply(options).growth_progress(pace::of_growth(&bar)))?;

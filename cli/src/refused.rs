@@ -42,7 +42,7 @@ impl Refusals {
         file: &Path,
         json: bool,
     ) -> Result<Self, Failure> {
-        let output = path.map(|path| open(path, keys, file)).transpose()?;
+        let output = path.map(|path| open(path, keys, file, "--refused")).transpose()?;
         Ok(Self { output, ..Self::told(file, json) })
     }
 
@@ -142,8 +142,14 @@ impl Refusals {
     }
 }
 
-fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
-    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" };
+/// Opens a file for what the input has, which this option names; fails if something else of the command reads or writes it.
+pub(super) fn open(
+    path: &Path,
+    keys: &KeyArgs,
+    filter: &Path,
+    option: &'static str,
+) -> Result<Output, Failure> {
+    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
     if let Some(is) = belongs_to(path, filter) {
         return Err(refused(is));
     }
@@ -186,7 +192,7 @@ fn leads_into(path: &Path, folder: &Path) -> bool {
 }
 
 /// Whether both names lead to one file, which need not be there yet.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     if let Some(one) = id(one) {
         return id(other) == Some(one);

@@ -20,7 +20,7 @@ use super::super::arguments::{self, Key, KeyArgs, KeyFeed, Piece};
 use super::super::bar::Bar;
 use super::super::failure::Failure;
 use super::super::intake::pace::{self, Pace};
-use super::super::intake::{InsertArgs, sum_up};
+use super::super::intake::{InsertArgs, output, sum_up};
 use super::super::json;
 use super::super::outcome::Outcome;
 use super::super::output::{self, Output};
@@ -142,8 +142,8 @@ impl Portion {
 impl<'a> Intake<'a> {
     pub(super) fn open(given: Given<'a>) -> Result<Self, Failure> {
         given.keys.check()?;
-        let output = Output::standard(given.keys.separator())?;
-        let prints = given.insert.is_some_and(|insert| insert.prints);
+        let output = output(given.insert, given.keys, given.store)?;
+        let prints = given.insert.is_some_and(|insert| insert.prints && insert.output.is_none());
         let bar = pace::bar(given.insert.is_some() && !given.json && given.keys.is_stream(), prints);
         let options = given.keys.rules.apply(given.options.clone()).growth_progress(pace::of_growth(&bar));
         let store = Store::open_with(given.store, &options)?;

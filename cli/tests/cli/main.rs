@@ -4,6 +4,7 @@
 //! - `fields`: keys that are fields of records, or lines without what does not matter in them.
 //! - `kinds`: what a set and a counting filter each do, and refuse.
 //! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
+//! - `outputs`: files in the place of standard output.
 //! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
 //!   and changes nothing: the same names and the same bytes in the folder as before.
 //! - `progress`: what is told of a run, on a terminal and elsewhere.
@@ -17,6 +18,7 @@ mod doubt;
 mod fields;
 mod keys;
 mod kinds;
+mod outputs;
 mod processes;
 mod progress;
 mod refusals;
