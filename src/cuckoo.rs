@@ -27,6 +27,7 @@ mod shard;
 mod sharing;
 mod shrink;
 mod sizing;
+mod split;
 mod widths;
 
 pub(crate) use bucket::{Bucket, BucketId, Slot};
@@ -47,5 +48,6 @@ pub(crate) use region::{Inserted, Place};
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
 pub(crate) use shrink::halve;
+pub(crate) use split::{count_copied, each_descendant, split};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

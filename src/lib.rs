@@ -123,6 +123,7 @@ mod read;
 #[cfg(feature = "store")]
 pub mod store;
 mod system;
+mod whole;
 mod write;
 
 pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Seed, SlotsPerBucket};

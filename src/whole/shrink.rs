@@ -3,57 +3,47 @@
 
 use std::ops::Range;
 
-use super::doubling::count_region;
-use super::target::Target;
-use super::writer::Writer;
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, Search, Width, halve, with_width};
 use crate::error::{Error, Result, ShrinkRefusal};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
 use crate::format::{Geometry, Identity};
 use crate::system::{REGIONS_AHEAD, on_threads};
+use crate::write::{Target, Writer};
 
 impl Writer {
-    /// Halves the filter now: undoes one doubling, keeping every key. What it would have then is told by
-    /// [`Info::shrunk`](crate::Info::shrunk).
+    /// Halves the filter now: undoes one doubling, keeping every key. [`Info::shrunk`](crate::Info::shrunk) tells what the
+    /// filter would be then.
     ///
-    /// It belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for the new
-    /// file beside the old one. Fails with [`Error::Shrink`], which has the reason, where the filter has not doubled or
-    /// its entries do not fit into half of the buckets; nothing has changed then. Commits made before are
-    /// checkpointed, as a journal cannot go on through it; where that fails, as [`checkpoint`](Self::checkpoint) does.
+    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for the new
+    /// file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not doubled or
+    /// its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
+    /// [`checkpoint`](Self::checkpoint), as a journal cannot go on through a shrinking, and fails as that does.
     pub fn shrink(&mut self) -> Result<()> {
         self.shrink_with(&mut |_, _| {})
     }
 
-    /// As [`shrink`](Self::shrink); `progress` is told the regions done, and all there are, after each.
+    /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
     pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let transaction = &self.state()?.transaction;
-        let (identity, counts) = (*transaction.work.identity(), transaction.counts());
-        let refused = |path: &std::path::Path, reason| Error::Shrink { path: path.to_owned(), reason };
+        let (identity, counts, _) = self.facts()?;
+        let path = self.path().to_owned();
+        let refused = |reason| Error::Shrink { path, reason };
         let Some(geometry) = identity.geometry.halved() else {
-            return Err(refused(&self.files.data, ShrinkRefusal::NeverDoubled));
+            return Err(refused(ShrinkRefusal::NeverDoubled));
         };
         let load = counts.used() as f64 / geometry.slots_in_all() as f64;
         if load > 1.0 {
-            return Err(refused(&self.files.data, ShrinkRefusal::Load { load }));
+            return Err(refused(ShrinkRefusal::Load { load }));
         }
         // To the new file, the journal would be that of a later generation, which is refused if it holds a commit.
         self.checkpoint()?;
         let (file, found, full) = self.halve(Identity { geometry, ..identity }, progress)?;
         let file = match (file, full) {
             (_, Some(region)) => {
-                return Err(refused(
-                    &self.files.data,
-                    ShrinkRefusal::Region { region: region.0.into(), load },
-                ));
+                return Err(refused(ShrinkRefusal::Region { region: region.0.into(), load }));
             }
             (file, None) => file?,
         };
-        if let Some(mut open) = self.open.take() {
-            let mut counts = counts.totals();
-            counts.add_found(&found);
-            open.transaction = open.transaction.moved_to(file, counts);
-            self.open = Some(open);
-        }
+        self.go_on_in(file, &found, 0);
         Ok(())
     }
 
@@ -63,9 +53,8 @@ impl Writer {
         identity: Identity,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Result<UnpublishedFile>, Counts, Option<RegionId>)> {
-        let (max_kicks, threads) = (self.options.max_kicks, self.options.threads.min(MOST_THREADS));
-        let source =
-            self.state_mut()?.transaction.work.target_mut().with(|pending, file| &*pending.sorted(file));
+        let (max_kicks, threads) = (self.options().max_kicks, self.options().threads.min(MOST_THREADS));
+        let source = self.source()?;
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
         let (mut found, mut full) = (Counts::default(), None);
@@ -134,7 +123,7 @@ impl Half {
                 half.full = Some(RegionId(number as u32));
                 break;
             }
-            count_region::<W>(&left, &mut half.counts);
+            half.counts.tally_all::<W>(&*left);
             half.made.push(left);
         }
         Ok(half)

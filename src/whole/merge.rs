@@ -1,22 +1,21 @@
 //! Merging: all that another filter holds, stored in this one without keys. One pass over both streams them into a new
 //! file, as a doubling does, and the open transaction goes on there. `format-spec/README.md`, section 8.7.
 
-use super::doubling::{count_region, split};
-use super::target::Target;
-use super::writer::Writer;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, take_region, with_width,
+    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, split, take_region,
+    with_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
 use crate::format::{Geometry, Growth, Identity};
 use crate::growth;
-use crate::read::{Attempts, InVain, Reader, View, copy_regions};
+use crate::read::{Reader, Snapshot};
+use crate::write::{Target, Writer};
 
 impl Writer {
     /// Stores all that another filter holds, without its keys: the union of two sets, the sum of two counting filters. Both
-    /// must have the same kind, seed and hash, slots per bucket and shard, and numbers of regions that are a power of two apart: a filter made with
-    /// [`Options::like`](crate::Options::like) the other has.
+    /// must have the same kind, seed and hash, slots per bucket and shard, and numbers of regions that are a power of two
+    /// apart. A filter created with [`Options::like`](crate::Options::like) the other one is so.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
     /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
@@ -29,70 +28,48 @@ impl Writer {
         self.merge_with(other, &mut |_, _| {})
     }
 
-    /// As [`merge`](Self::merge); `progress` is told the regions done, and all there are, after each. It begins anew
-    /// where the filter has to double.
+    /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
+    /// anew each time the filter has to double.
     pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let mut attempts = Attempts::first();
-        loop {
-            let view = other.view()?;
-            let failed = match self.try_merge(other, &view, progress)? {
-                Ok(()) => return Ok(()),
-                Err(failed) => failed,
-            };
-            if failed == InVain::NotBegun {
-                // Its writer may have died. Opening the file anew recovers it.
-                other.reopen(&view)?;
-            }
-            if !attempts.again(failed) {
-                return Err(Error::Busy { path: other.path().to_owned(), op: "merged" });
-            }
-        }
+        let (file, found, inserted) =
+            other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
+        self.go_on_in(file, &found, inserted);
+        Ok(())
     }
 
-    fn try_merge(
+    /// The merged file, what is in it, and the copies that were stored. The transaction is not changed.
+    fn merged(
         &mut self,
-        other: &Reader,
-        view: &View,
+        theirs: &Snapshot<'_>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Result<(), InVain>> {
-        let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
-        let (theirs, _) = copy?;
-        let ours = *self.state()?.transaction.work.identity();
-        let our_rules = self.state()?.transaction.metadata.key_rules();
-        let other_rules = view.superblock.metadata.key_rules() != our_rules;
-        let difference = difference(&view.superblock.identity, &ours);
+    ) -> Result<(UnpublishedFile, Counts, u64)> {
+        let (ours, ..) = self.facts()?;
+        let other_rules = theirs.metadata().key_rules() != self.metadata()?.key_rules();
+        let difference = difference(theirs.identity(), &ours);
         if let Some(difference) = difference.or(other_rules.then_some(Difference::KeyRules)) {
-            let path = other.path().to_owned();
-            return Err(Error::Unlike { path, other: self.files.data.clone(), difference });
+            let path = theirs.reader().path().to_owned();
+            return Err(Error::Unlike { path, other: self.path().to_owned(), difference });
         }
-        let regions = view.superblock.identity.geometry.regions();
+        let regions = theirs.identity().geometry.regions();
         let mut geometry = ours.geometry;
         let mut crowded = None;
         loop {
             // To as many regions as the other has, and then as often as there is no room.
             while geometry.regions() < regions || crowded.is_some() {
-                geometry = self.doubled_for(&theirs.counts, regions, geometry, crowded.take())?;
+                geometry = self.doubled_for(theirs.counts(), regions, geometry, crowded.take())?;
             }
-            let max_kicks = self.options.max_kicks;
-            let target = self.state_mut()?.transaction.work.target_mut();
-            let target = target.with(|pending, file| &*pending.sorted(file));
+            let max_kicks = self.options().max_kicks;
             let identity = Identity { geometry, ..ours };
-            let pass = Pass { view, target, identity, max_kicks };
-            let merged = pass.run(progress);
-            if !other.is_still(view, &theirs) {
-                return Ok(Err(InVain::Torn));
-            }
-            match merged {
-                Ok(Merged::Whole(whole)) => {
+            let merged = Pass { theirs, target: self.source()?, identity, max_kicks }.run(progress);
+            // If a commit came in between, what the pass came to says nothing.
+            theirs.check()?;
+            match merged? {
+                Merged::Whole(whole) => {
                     let (file, found, stored) = *whole;
                     // A void entry is stored on both sides of a split, and stands for its copies once.
-                    let inserted = stored.min(theirs.counts.copies());
-                    self.go_on_in(file, &found, inserted);
-                    return Ok(Ok(()));
+                    return Ok((file, found, stored.min(theirs.counts().copies())));
                 }
-                Ok(Merged::NoRoom(region)) => crowded = Some(region),
-                Err(Error::Busy { .. }) => return Ok(Err(InVain::Torn)),
-                Err(error) => return Err(error),
+                Merged::NoRoom(region) => crowded = Some(region),
             }
         }
     }
@@ -105,38 +82,25 @@ impl Writer {
         geometry: Geometry,
         crowded: Option<RegionId>,
     ) -> Result<Geometry> {
-        let state = self.state()?;
-        let path = &self.files.data;
-        let ours = state.transaction.work.identity().geometry.regions();
+        let (ours, our_counts, policy) = self.facts()?;
+        let (path, ours) = (self.path().to_owned(), ours.geometry.regions());
         // Both as if doubled to this many regions: the most that there can be to store.
         let doubled = |counts: &Counts, regions: u64| {
             (0..(geometry.regions() / regions.min(geometry.regions())).ilog2())
                 .fold(*counts, |counts, _| counts.doubled())
         };
-        let mut all = doubled(&state.transaction.counts(), ours);
+        let mut all = doubled(&our_counts, ours);
         all.add_found(&doubled(theirs, their_regions));
-        if let (Some(region), Growth::Never) = (crowded, state.policy.growth) {
+        if let (Some(region), Growth::Never) = (crowded, policy.growth) {
             let load = all.used() as f64 / geometry.slots_in_all() as f64;
-            return Err(Error::Full { path: path.clone(), region: region.0.into(), load });
+            return Err(Error::Full { path, region: region.0.into(), load });
         }
-        let refused = |reason| Error::Growth { path: path.clone(), reason };
-        if let Some(reason) =
-            growth::refusal(geometry, &state.policy, &all, crowded, self.options.void_growth)
-        {
+        let refused = |reason| Error::Growth { path, reason };
+        let void_allowed = self.options().void_growth;
+        if let Some(reason) = growth::refusal(geometry, &policy, &all, crowded, void_allowed) {
             return Err(refused(reason));
         }
         geometry.doubled().ok_or_else(|| refused(GrowthRefusal::Regions(MAX_REGIONS)))
-    }
-
-    /// The transaction goes on in the merged file.
-    fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, inserted: u64) {
-        if let Some(mut open) = self.open.take() {
-            let mut counts = open.transaction.counts().totals();
-            counts.add_found(found);
-            counts.inserted = counts.inserted.saturating_add(inserted);
-            open.transaction = open.transaction.moved_to(file, counts);
-            self.open = Some(open);
-        }
     }
 }
 
@@ -172,7 +136,7 @@ enum Merged {
 
 /// One pass over both filters into a new file.
 struct Pass<'a> {
-    view: &'a View,
+    theirs: &'a Snapshot<'a>,
     target: Target<'a, &'a Overlay>,
     /// Of the new file.
     identity: Identity,
@@ -181,6 +145,13 @@ struct Pass<'a> {
 
 /// A region of one of the two filters, where it was read or split already.
 type Half = Option<Box<Region>>;
+
+/// The two regions that one becomes by a doubling.
+fn halves<W: Width>(region: &Region) -> [Half; 2] {
+    let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+    split::<W>(region, &mut children);
+    children.map(|child| Some(Box::new(child)))
+}
 
 impl Pass<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
@@ -210,8 +181,8 @@ impl Pass<'_> {
         }
     }
 
-    const fn their_regions(&self) -> u64 {
-        self.view.superblock.identity.geometry.regions()
+    fn their_regions(&self) -> u64 {
+        self.theirs.identity().geometry.regions()
     }
 
     const fn our_regions(&self) -> u64 {
@@ -240,7 +211,7 @@ impl Pass<'_> {
         };
         if regions < self.identity.geometry.regions() {
             let [mut their_halves, mut our_halves] =
-                [theirs, ours].map(|words| words.map(|words| split::<W>(&words)));
+                [theirs, ours].map(|words| words.map(|words| halves::<W>(&words)));
             for half in 0..2 {
                 let take =
                     |halves: &mut Option<[Half; 2]>| halves.as_mut().and_then(|halves| halves[half].take());
@@ -258,22 +229,17 @@ impl Pass<'_> {
             let path = self.target.surroundings().0.data.clone();
             return Err(Error::Full { path, region: index, load: 0.0 });
         }
-        count_region::<W>(&ours, found);
+        found.tally_all::<W>(&*ours);
         write(region, &ours)
     }
 
     fn read_theirs(&self, region: RegionId) -> Result<Box<Region>> {
         let mut read = Box::new([0; BUCKETS_PER_REGION as usize]);
         let one = u64::from(region.0)..u64::from(region.0) + 1;
-        copy_regions(
-            self.view,
-            one,
-            &mut |_, words, _| {
-                read.copy_from_slice(words);
-                Ok(())
-            },
-            &mut |_, _| (),
-        )?;
+        self.theirs.regions(one, &mut |_, words, _| {
+            read.copy_from_slice(words);
+            Ok(())
+        })?;
         Ok(read)
     }
 }

@@ -3,33 +3,15 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::doubling::{count_region, each_descendant};
-use super::writer::Writer;
-use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, with_width};
+use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, each_descendant, with_width};
 use crate::error::{Difference, Error, GrowthRefusal, IoContext, Result};
-use crate::file::{Flush, LiveCopy, UnpublishedFile};
+use crate::file::{Flush, Region, UnpublishedFile};
 use crate::format::{Geometry, Identity, Metadata, Policy};
 use crate::options::Options;
-use crate::read::{Attempts, InVain, Reader, View, copy_regions};
+use crate::read::{Reader, Snapshot};
 use crate::system::{Files, Rights, new_uuid};
-
-/// One of the filters that are joined, as of one commit.
-struct Part<'a> {
-    reader: &'a Reader,
-    view: Arc<View>,
-    copy: LiveCopy,
-    metadata: Metadata,
-    /// How often it has to double to have as many regions as the others.
-    doublings: u32,
-}
-
-impl Part<'_> {
-    fn identity(&self) -> &Identity {
-        &self.view.superblock.identity
-    }
-}
+use crate::write::Writer;
 
 impl Reader {
     /// Joins shards, given in their order, into one filter at `destination`, where there must be none.
@@ -55,96 +37,65 @@ impl Reader {
                 expected: "at least 1 to be joined",
             });
         };
-        let mut attempts = Attempts::first();
-        loop {
-            match try_join(shards, first, destination, progress)? {
-                Ok(mut writer) => {
-                    writer.commit()?;
-                    return writer.close();
-                }
-                Err((failed, place)) => {
-                    if failed == InVain::NotBegun {
-                        // The writer may have died. Opening the file anew recovers it.
-                        place.reopen(&place.view()?)?;
-                    }
-                    if !attempts.again(failed) {
-                        return Err(Error::Busy { path: place.path().to_owned(), op: "copied" });
-                    }
-                }
-            }
-        }
+        let mut writer = Self::each_at_one_commit(shards, "copied", |parts| {
+            joined(parts, first.path(), destination, progress)
+        })?;
+        writer.commit()?;
+        writer.close()
     }
 }
 
-fn try_join<'a>(
-    shards: &'a [Reader],
-    first: &'a Reader,
+/// The writer of the joined filter, which has no name yet.
+fn joined(
+    parts: &[Snapshot<'_>],
+    first: &Path,
     destination: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<std::result::Result<Writer, (InVain, &'a Reader)>> {
-    let mut parts = Vec::new();
-    for reader in shards {
-        let view = reader.view()?;
-        let Some(copy) = view.settled_live_copy() else { return Ok(Err((InVain::NotBegun, reader))) };
-        let (copy, metadata) = copy?;
-        parts.push(Part { reader, view, copy, metadata, doublings: 0 });
-    }
-    let geometry = joined_geometry(&mut parts, first.path())?;
-    let metadata = joined_metadata(&parts)?;
+) -> Result<Writer> {
+    let (geometry, doublings) = joined_geometry(parts, first)?;
+    let metadata = joined_metadata(parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
-    let model = File::open(first.path()).and_then(|file| Rights::of(&file)).at(first.path(), "look at")?;
-    let identity = Identity { uuid: new_uuid(destination)?, geometry, ..first.view()?.superblock.identity };
-    let policy = joined_policy(&parts, first.view()?.superblock.policy);
+    let model = File::open(first).and_then(|file| Rights::of(&file)).at(first, "look at")?;
+    let Some(like) = parts.first() else { return Err(Error::NotFound { path: first.to_owned() }) };
+    let identity = Identity { uuid: new_uuid(destination)?, geometry, ..*like.identity() };
+    let policy = joined_policy(parts, like.policy());
     let fill = |files: &Files| {
         let mut counts = Counts::default();
         let (disk, model) = (&options.disk, Some(&model));
         let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, |write| {
             let mut next = 0;
-            parts.iter().try_for_each(|part| {
-                let regions = 0..part.identity().geometry.regions();
-                let each = &mut |words: &_| {
-                    with_width!(geometry.slots, W => count_region::<W>(words, &mut counts));
+            parts.iter().zip(&doublings).try_for_each(|(part, doublings)| {
+                let each = &mut |words: &Region| {
+                    with_width!(geometry.slots, W => counts.tally_all::<W>(words));
                     write(RegionId(next as u32), words)?;
                     next += 1;
                     progress(next, geometry.regions());
                     Ok(())
                 };
-                copy_regions(
-                    &part.view,
-                    regions,
-                    &mut |_, words, _| {
-                        with_width!(geometry.slots, W => each_descendant::<W>(words, part.doublings, each))
-                    },
-                    &mut |_, _| (),
-                )
+                part.regions(0..part.identity().geometry.regions(), &mut |_, words, _| {
+                    with_width!(geometry.slots, W => each_descendant::<W, _>(words, *doublings, each))
+                })
             })
         })?;
-        for Part { copy: LiveCopy { counts: of_part, .. }, .. } in &parts {
+        for of_part in parts.iter().map(Snapshot::counts) {
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
         }
         Ok((file, counts.in_a(identity.kind)))
     };
-    let joined = Writer::create_filled(files, &options, policy, metadata, fill);
-    let torn = parts.iter().find(|part| !part.reader.is_still(&part.view, &part.copy));
-    match (joined, torn) {
-        (Ok(writer), None) => Ok(Ok(writer)),
-        // What was read may be of two commits. A failure counts only if no commit came in between.
-        (Ok(_) | Err(Error::Damaged { .. }), Some(part)) => Ok(Err((InVain::Torn, part.reader))),
-        (Err(Error::Busy { .. }), torn) => Ok(Err((InVain::Torn, torn.map_or(first, |part| part.reader)))),
-        (Err(error), _) => Err(error),
-    }
+    Writer::create_filled(files, &options, policy, metadata, fill)
 }
 
-/// The shape of the joined filter; notes how often each part has to double.
-fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
+/// The shape of the joined filter, and how often each part has to double to have as many regions as the others.
+fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Vec<u32>)> {
     let count = parts.len() as u64;
     let Some(Identity { kind, geometry, hasher, .. }) = parts.first().map(|part| *part.identity()) else {
         return Err(Error::NotFound { path: first.to_owned() });
     };
     let regions = parts.iter().map(|part| part.identity().geometry.regions()).max().unwrap_or(1);
     let generation = parts.iter().map(|part| part.identity().geometry.generation).max().unwrap_or(0);
-    for (number, part) in (geometry.shard.number..).zip(parts.iter_mut()) {
+    let mut all_doublings = Vec::with_capacity(parts.len());
+    for (number, part) in (geometry.shard.number..).zip(parts) {
         let Identity { hasher: ours, geometry: found, kind: of_part, .. } = *part.identity();
         let difference = if of_part != kind {
             Some(Difference::Kind(of_part, kind))
@@ -160,11 +111,11 @@ fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
             Some(Difference::Shard(found.shard.number, number))
         } else {
             let doublings = (regions / found.regions()).trailing_zeros();
-            part.doublings = doublings;
+            all_doublings.push(doublings);
             (found.regions() << doublings != regions).then_some(Difference::Regions(found.regions(), regions))
         };
         if let Some(difference) = difference {
-            let path = part.reader.path().to_owned();
+            let path = part.reader().path().to_owned();
             return Err(Error::Unlike { path, other: first.to_owned(), difference });
         }
     }
@@ -184,24 +135,27 @@ fn joined_geometry(parts: &mut [Part<'_>], first: &Path) -> Result<Geometry> {
     }
     // The most doublings that any of them has behind it, as far as the regions can be halved so often.
     let generation = generation.min(all.trailing_zeros());
-    Geometry::new(geometry.slots, all >> generation, generation, shard).map_err(|_| too_many())
+    let joined =
+        Geometry::new(geometry.slots, all >> generation, generation, shard).map_err(|_| too_many())?;
+    Ok((joined, all_doublings))
 }
 
 /// All entries of the parts, none of which may have two values.
-fn joined_metadata(parts: &[Part<'_>]) -> Result<Metadata> {
-    let mut joined: Vec<(&str, &[u8], &Part<'_>)> = Vec::new();
+fn joined_metadata(parts: &[Snapshot<'_>]) -> Result<Metadata> {
+    let mut joined: Vec<(&str, &[u8], &Path)> = Vec::new();
     let mut metadata = Metadata::default();
-    let rules = |part: &Part<'_>| part.metadata.key_rules();
+    let rules = |part: &Snapshot<'_>| part.metadata().key_rules();
     for part in parts {
+        let path = part.reader().path();
         if let Some(first) = parts.first().filter(|first| rules(first) != rules(part)) {
-            let (path, other) = (part.reader.path().to_owned(), first.reader.path().to_owned());
+            let (path, other) = (path.to_owned(), first.reader().path().to_owned());
             return Err(Error::Unlike { path, other, difference: Difference::KeyRules });
         }
-        for (name, value) in part.metadata.iter() {
+        for (name, value) in part.metadata().iter() {
             match joined.iter().find(|(found, ..)| *found == name) {
                 Some((_, found, _)) if *found == value => {}
                 Some((_, _, other)) => {
-                    let (path, other) = (part.reader.path().to_owned(), other.reader.path().to_owned());
+                    let (path, other) = (path.to_owned(), (*other).to_owned());
                     return Err(Error::Unlike {
                         path,
                         other,
@@ -209,7 +163,7 @@ fn joined_metadata(parts: &[Part<'_>]) -> Result<Metadata> {
                     });
                 }
                 None => {
-                    joined.push((name, value, part));
+                    joined.push((name, value, path));
                     metadata.set(name, value);
                 }
             }
@@ -219,8 +173,8 @@ fn joined_metadata(parts: &[Part<'_>]) -> Result<Metadata> {
 }
 
 /// What the joined filter was asked to be: capacities and limits of files add up; without a limit in one there is none.
-fn joined_policy(parts: &[Part<'_>], first: Policy) -> Policy {
-    let policies = || parts.iter().map(|part| part.view.superblock.policy);
+fn joined_policy(parts: &[Snapshot<'_>], first: Policy) -> Policy {
+    let policies = || parts.iter().map(Snapshot::policy);
     let capacity = policies().fold(0, |sum, policy| policy.capacity.saturating_add(sum));
     let limits = policies().map(|policy| policy.max_file_size);
     let limit = if limits.clone().any(|limit| limit == 0) { 0 } else { limits.fold(0, u64::saturating_add) };

@@ -6,15 +6,14 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::doubling::{count_region, each_descendant};
-use super::writer::Writer;
-use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, with_width};
+use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, each_descendant, with_width};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
 use crate::file::{Flush, UnpublishedFile};
 use crate::format::{Geometry, Identity, Policy};
 use crate::options::Options;
-use crate::read::{Attempts, InVain, Reader, View, copy_regions};
+use crate::read::{Reader, Snapshot};
 use crate::system::{Disk, Files, Rights, new_uuid};
+use crate::write::Writer;
 
 /// How a filter is cut apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,8 +68,7 @@ impl Reader {
     /// Fails as [`divide_to`](Self::divide_to) would where the filter cannot be divided into so many parts.
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
-        let view = self.view()?;
-        Cut::of(self.path(), view.superblock.identity.geometry, parts).map(drop)
+        Cut::of(self.path(), self.identity()?.geometry, parts).map(drop)
     }
 
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
@@ -89,107 +87,76 @@ impl Reader {
         destinations: &[P],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let mut attempts = Attempts::first();
-        loop {
-            let view = self.view()?;
-            let failed = match self.try_divide(&view, destinations, progress)? {
-                Ok(writers) => {
-                    let publish = |mut writer: Writer| {
-                        writer.commit()?;
-                        writer.close()
-                    };
-                    return writers.into_iter().try_for_each(publish);
-                }
-                Err(failed) => failed,
-            };
-            if failed == InVain::NotBegun {
-                // The writer may have died. Opening the file anew recovers it.
-                self.reopen(&view)?;
-            }
-            if !attempts.again(failed) {
-                return Err(Error::Busy { path: self.path().to_owned(), op: "copied" });
-            }
-        }
+        let writers = self.at_one_commit("copied", |snapshot| divided(snapshot, destinations, progress))?;
+        writers.into_iter().try_for_each(|mut writer| {
+            writer.commit()?;
+            writer.close()
+        })
     }
+}
 
-    fn try_divide<P: AsRef<Path>>(
-        &self,
-        view: &View,
-        destinations: &[P],
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Result<Vec<Writer>, InVain>> {
-        let Some(copy) = view.settled_live_copy() else { return Ok(Err(InVain::NotBegun)) };
-        let (before, metadata) = copy?;
-        let geometry = view.superblock.identity.geometry;
-        let parts = destinations.len() as u64;
-        let cut = Cut::of(self.path(), geometry, parts)?;
-        let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();
-        let geometries = geometries.ok_or_else(|| Error::Indivisible {
-            path: self.path().to_owned(),
-            regions: geometry.regions(),
-            parts,
-        })?;
-        let options = Options::new();
-        let files: Vec<Files> =
-            destinations.iter().map(|path| Files::new(path.as_ref())).collect::<Result<_>>()?;
-        check_room(files.iter().zip(&geometries), &*options.disk)?;
-        let model = File::open(self.path()).and_then(|file| Rights::of(&file)).at(self.path(), "look at")?;
-        let mut totals = Totals::new(&before.counts);
-        let policy = divided(view.superblock.policy, parts);
-        let mut writers = Vec::new();
-        for ((part, files), geometry) in (0..).zip(files).zip(geometries) {
-            let identity = Identity { uuid: new_uuid(&files.data)?, geometry, ..view.superblock.identity };
-            let all = cut.regions * parts;
-            let progress = &mut |done, _| progress(part * cut.regions + done, all);
-            let fill = |files: &Files| {
-                let (file, found) =
-                    write_part(view, files, &options, identity, &model, (cut, part), progress)?;
-                Ok((file, totals.of_part(found)))
-            };
-            match Writer::create_filled(files, &options, policy, metadata.clone(), fill) {
-                Ok(writer) => writers.push(writer),
-                Err(Error::Busy { .. }) => return Ok(Err(InVain::Torn)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(if self.is_still(view, &before) { Ok(writers) } else { Err(InVain::Torn) })
-    }
+/// The writers of the parts, which have no names yet.
+fn divided<P: AsRef<Path>>(
+    snapshot: &Snapshot<'_>,
+    destinations: &[P],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Writer>> {
+    let (path, geometry) = (snapshot.reader().path(), snapshot.identity().geometry);
+    let parts = destinations.len() as u64;
+    let cut = Cut::of(path, geometry, parts)?;
+    let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();
+    let indivisible = || Error::Indivisible { path: path.to_owned(), regions: geometry.regions(), parts };
+    let geometries = geometries.ok_or_else(indivisible)?;
+    let options = Options::new();
+    let files: Vec<Files> =
+        destinations.iter().map(|path| Files::new(path.as_ref())).collect::<Result<_>>()?;
+    check_room(files.iter().zip(&geometries), &*options.disk)?;
+    let model = File::open(path).and_then(|file| Rights::of(&file)).at(path, "look at")?;
+    let mut totals = Totals::new(snapshot.counts());
+    let policy = divided_policy(snapshot.policy(), parts);
+    let write_each = |((part, files), geometry): ((u64, Files), Geometry)| {
+        let identity = Identity { uuid: new_uuid(&files.data)?, geometry, ..*snapshot.identity() };
+        let all = cut.regions * parts;
+        let progress = &mut |done| progress(part * cut.regions + done, all);
+        let fill = |files: &Files| {
+            let (file, found) =
+                write_part(snapshot, files, &options, identity, &model, (cut, part), progress)?;
+            Ok((file, totals.of_part(found)))
+        };
+        Writer::create_filled(files, &options, policy, snapshot.metadata().clone(), fill)
+    };
+    (0..).zip(files).zip(geometries).map(write_each).collect()
 }
 
 /// Fills the file of one part; returns it with the entries counted.
 fn write_part(
-    view: &View,
+    snapshot: &Snapshot<'_>,
     files: &Files,
     options: &Options,
     identity: Identity,
     model: &Rights,
     (cut, part): (Cut, u64),
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(UnpublishedFile, Counts)> {
     let mut counts = Counts::default();
     let geometry = identity.geometry;
-    // Regions of the whole that a part ends in belong to the next one too.
+    // A region of the whole in which a part ends is read for the next part too.
     let (first, end) = (part * cut.regions, (part + 1) * cut.regions);
     let parents = first >> cut.doublings..end.div_ceil(1 << cut.doublings);
     // While the next part is written, a thread syncs the end of this one.
     let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::AndGoOn, |write| {
         let mut next = parents.start << cut.doublings;
-        copy_regions(
-            view,
-            parents.clone(),
-            &mut |_, words, _| {
-                with_width!(geometry.slots, W => each_descendant::<W>(words, cut.doublings, &mut |words| {
-                    if (first..end).contains(&next) {
-                        count_region::<W>(words, &mut counts);
-                        write(RegionId((next - first) as u32), words)?;
-                        progress(next - first + 1, cut.regions);
-                    }
-                    next += 1;
-                    Ok(())
-                }))
-            },
-            &mut |_, _| (),
-        )
+        snapshot.regions(parents.clone(), &mut |_, words, _| {
+            with_width!(geometry.slots, W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
+                if (first..end).contains(&next) {
+                    counts.tally_all::<W>(words);
+                    write(RegionId((next - first) as u32), words)?;
+                    progress(next - first + 1);
+                }
+                next += 1;
+                Ok(())
+            }))
+        })
     })?;
     Ok((file, counts.in_a(identity.kind)))
 }
@@ -211,7 +178,7 @@ fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: 
 }
 
 /// What each part was asked to be: capacity and the limit of its file are those of all, divided.
-const fn divided(policy: Policy, parts: u64) -> Policy {
+const fn divided_policy(policy: Policy, parts: u64) -> Policy {
     let Policy { capacity, max_file_size, .. } = policy;
     Policy { capacity: capacity.div_ceil(parts), max_file_size: max_file_size.div_ceil(parts), ..policy }
 }
