@@ -12,6 +12,7 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
 use super::store::{self, Given, StoreArgs, TokenArgs};
+use super::window::Window;
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -27,6 +28,10 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
+/// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that next
+/// month's run, which looks into this month's filter, prints nothing that came this month. The others must be there; FILE
+/// is created if it is not.
+///
 /// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
 /// file counts as printed.
 ///
@@ -40,12 +45,17 @@ Examples:
   gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+  gowk dedup 2026-05.gowk --filter 2026-04.gowk < urls.txt         what came in neither month
   gowk dedup reports.gowk --counting < reports.txt                 `gowk count` tells how often each came
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
     /// Filter or store to remember keys in
     file: PathBuf,
+
+    /// Print no key that this filter or store has, either; it is only read, and all keys go into FILE; may be repeated
+    #[arg(long, value_name = "FILE")]
+    filter: Vec<PathBuf>,
 
     /// Append the new keys to this file instead of printing them; it is made if it is not there
     #[arg(short, long, value_name = "PATH")]
@@ -83,23 +93,26 @@ impl Dedup {
         if self.insert.output.is_none() {
             Output::check_kept()?;
         }
+        let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
         if store::is_store(&self.file) {
             let options = self.shape.of_kind(self.threads.apply(gowk::Options::new()));
             self.shape.note_ignored_by_store(self.capacity, &self.file)?;
             let given = self.intake.given(&self.file, options, &self.store, "dedup");
             let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
-            return store::dedup(given);
+            return store::dedup(given, &window);
         }
         self.store.check_absent(&self.file)?;
         self.token.check_absent(&self.file)?;
         let open = |options: gowk::Options| {
             let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
-            self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);
+            let info = writer.info()?;
+            window.check_rules(store::known(info.key_rules, &self.file)?, &self.file)?;
+            self.shape.note_ignored(self.capacity, &self.file, &info);
             Ok(writer)
         };
         let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
         self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
-            insert(writer, keys, |key| output.key(key))
+            insert(writer, keys, window.known(keys), |key| output.key(key))
         })
     }
 }

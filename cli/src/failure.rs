@@ -31,6 +31,9 @@ pub(super) enum Failure {
     )]
     OtherRules { file: PathBuf, other: PathBuf },
 
+    #[error("{}: is the filter that the keys go into, and cannot be a --filter as well; leave it out", file.display())]
+    WindowOfItself { file: PathBuf },
+
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 
@@ -137,7 +140,7 @@ pub(super) enum Failure {
 fn meant(name: &Path, is_filter: bool) -> String {
     let name = name.display();
     if is_filter {
-        format!("`check` looks into a further filter by `--filter {name}`")
+        format!("`check` and `dedup` look into a further filter by `--filter {name}`")
     } else {
         format!("for the keys in it, say `--input {name}`")
     }

@@ -55,7 +55,7 @@ impl Insert {
         let open = |options: Options| Ok(options.open_existing(&self.file)?);
         let options = self.threads.apply(Options::new());
         self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, _| {
-            insert(writer, keys, |_| Ok(()))
+            insert(writer, keys, Ok(Vec::new()), |_| Ok(()))
         })
     }
 }

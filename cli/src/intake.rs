@@ -89,6 +89,11 @@ pub(super) fn output(insert: Option<&InsertArgs>, keys: &KeyArgs, file: &Path) -
 }
 
 impl IntakeArgs {
+    /// Options for filters that are only looked into.
+    pub(super) fn window_options(&self) -> Options {
+        self.keys.rules.apply(Options::new())
+    }
+
     /// The same for a store. Says which options have no effect on one.
     pub(super) fn given<'a>(
         &'a self,
@@ -170,18 +175,26 @@ pub(super) struct Taken {
     outcome: Result<(), Failure>,
 }
 
-/// Inserts keys, and hands the new ones to `tell`, in their order. Where the filter fails, `tell` also gets those that were
-/// stored before.
+/// Inserts keys, and hands the new ones to `tell`, in their order, without those that are `known` elsewhere. Where the filter fails,
+/// `tell` also gets those that were stored before. If it is not known what is known, nothing is inserted.
 pub(super) fn insert(
     writer: &mut Writer,
     keys: &[Key<'_>],
+    known: Result<Vec<bool>, Failure>,
     mut tell: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Taken {
+    let known = match known {
+        Ok(known) => known,
+        Err(failure) => return Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
+    };
     let mut mask = vec![false; keys.len()];
     let inserted =
         writer.insert_each(keys, |index| mask.get_mut(index).into_iter().for_each(|new| *new = true));
     let (mut told, mut new) = (Ok(()), 0);
-    for (key, _) in keys.iter().zip(mask).filter(|(_, is_new)| *is_new) {
+    let is_known = |index| known.get(index) == Some(&true);
+    for (_, (key, _)) in
+        keys.iter().zip(mask).enumerate().filter(|(index, (_, is_new))| *is_new && !is_known(*index))
+    {
         new += 1;
         told = told.and_then(|()| tell(key.record));
     }

@@ -37,6 +37,7 @@ mod stop;
 mod store;
 mod tips;
 mod verify;
+mod window;
 
 use std::ffi::OsString;
 

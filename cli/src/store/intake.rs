@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use gowk::keys::Next;
 use gowk::store::{Change, Committed, Store, Token, Update, Version};
-use gowk::{Batches, Error, Inserted, Options};
+use gowk::{Batches, Error, Inserted, KeyRules, Options};
 use indicatif::ProgressBar;
 
 use super::super::arguments::{self, Key, KeyArgs, KeyFeed, Piece};
@@ -116,6 +116,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// So many of the new keys are known elsewhere.
+    pub(super) fn without(self, known: u64) -> Self {
+        Self { new: self.new.saturating_sub(known), ..self }
+    }
+
     pub(super) fn of(inserted: Inserted) -> Self {
         Self { new: inserted.new_keys() as u64, refused: inserted.into_refused() }
     }
@@ -160,6 +165,11 @@ impl<'a> Intake<'a> {
         let refused = given.insert.and_then(|insert| insert.refused.as_deref());
         let refusals = Refusals::open(refused, given.keys, given.store, given.json)?;
         Ok(Self { given, store, update, token, output, refusals, bar, taken: 0, new: 0 })
+    }
+
+    /// What a key is there.
+    pub(super) fn key_rules(&self) -> KeyRules {
+        self.store.description().key_rules
     }
 
     /// Hands all keys to `take`, a portion at a time, and commits them; nothing if a signal comes first. Keys without

@@ -13,6 +13,7 @@
 //! - `told`: what is told of a filter, and its secret seed only on demand.
 //! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
 //! - `whole_filters`: verbs that look at or make a whole filter.
+//! - `windows`: `dedup` over several filters.
 
 mod doubt;
 mod fields;
@@ -28,3 +29,4 @@ mod run;
 mod told;
 mod traps;
 mod whole_filters;
+mod windows;
