@@ -1,8 +1,8 @@
 //! The cuckoo filter itself, as arithmetic on numbers: from a key's bytes to a region, a bucket and a fingerprint,
 //! and what a region does with them.
 //!
-//! Uses no other wing: it knows no files, no memory maps, and nothing of the format but the widths of slots. Whoever
-//! implements [`Buckets`] decides where the buckets lie.
+//! Uses no other wing: it knows no files, no memory maps, and of the format only the widths of slots. Implementors of
+//! [`Buckets`] decide where the buckets lie.
 //!
 //! Invariants (`format-spec/README.md`, sections 3 and 4):
 //!
