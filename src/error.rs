@@ -52,6 +52,16 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The file is empty: somebody made it, and no filter was ever written to it.
+    #[error(
+        "{}: not a gowk filter: the file is empty; remove it and create the filter in its place, or check the path",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The file was written in a format that this build cannot read.
     #[error(
         "{}: format version {}.{}, but this build reads {}.x; use a newer gowk",

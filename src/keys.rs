@@ -7,6 +7,7 @@
 //! * A [`Batch`] holds keys one after the other, in two allocations however many they are.
 //! * [`Lines`] cuts a stream into batches.
 //! * A [`Feed`] is a thread that reads, and a bounded queue of what it has read.
+//! * [`Foreign`] knows formats that are not read by their first bytes.
 //! * A [`CommitClock`] says when to commit: after so many keys, or so much time.
 //!
 //! ```
@@ -58,11 +59,13 @@
 mod batch;
 mod clock;
 mod feed;
+mod foreign;
 mod lines;
 
 pub use batch::Batch;
 pub use clock::CommitClock;
 pub use feed::{Feed, Next, Sender, Stopped};
+pub use foreign::Foreign;
 pub use lines::{Error, Lines};
 
 /// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.

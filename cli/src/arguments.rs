@@ -10,18 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
 use gowk::ingest::{Item, Piece, Rules};
 use gowk::keys::{Batch, Feed, Next};
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs};
-use super::output::{self, Output};
+use super::output::Output;
 use super::quantity;
 use super::refused;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
+use super::store::is_store;
+
+/// What every filter begins with.
+const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
 
 /// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
 pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -46,44 +48,14 @@ fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Without the tips that are most often wrong: a long option that is unknown was hardly meant as a key, and verbs that
-/// differ in most of their letters have little in common.
-pub(super) fn without_false_tips(mut error: clap::Error) -> clap::Error {
-    let text = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let option = text(&error, ContextKind::InvalidArg);
-    if !option.is_empty() {
-        error.remove(ContextKind::Suggested);
-    }
-    // Of several short options in one argument, one is named; the argument may be a key.
-    let short = option.strip_prefix('-').filter(|name| !name.starts_with('-'));
-    let holds = |argument: &String, name| argument.starts_with('-') && argument.contains(name);
-    if let Some(key) = short.and_then(|name| {
-        std::env::args_os()
-            .filter_map(|argument| argument.into_string().ok())
-            .find(|argument| holds(argument, name))
-    }) {
-        let tip = StyledStr::from(format!("to take '{key}' for a key, say '-- {key}'"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-    }
-    let verb = text(&error, ContextKind::InvalidSubcommand);
-    let is_near = |verbs: &ContextValue| match verbs {
-        ContextValue::Strings(verbs) => {
-            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &verb) <= 2)
-        }
-        _ => false,
-    };
-    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
-        error.remove(ContextKind::SuggestedSubcommand);
-    }
-    error
+/// Arguments behind `--`.
+fn behind_hyphens() -> usize {
+    std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
 }
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-`. A single `-` is standard input
+    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
@@ -91,7 +63,7 @@ pub(super) struct KeyArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "keys")]
     input: Vec<PathBuf>,
 
-    /// Take inputs as they are, although they begin as gzip or zstd files do
+    /// Take inputs as they are, although they begin as packed files do: gzip, zstd, and others that are refused
     #[arg(long, conflicts_with = "keys")]
     plain: bool,
 
@@ -181,25 +153,31 @@ impl KeyArgs {
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
     }
 
-    /// Says how to read a file whose name is the only key.
-    fn point_out_files(&self) {
-        let [key] = self.given() else { return };
-        if !has_hyphens() && Path::new(key).is_file() {
-            let name = Path::new(key).display();
-            output::note(format_args!(
-                "{name}: is taken for a key, and not read; for the keys in this file, say --input {name}; to say that \
-                 the name is a key, -- {name}"
-            ));
+    /// Fails if a key in front of `--` is the name of a file: its keys would be meant, and one key taken. A folder is
+    /// none, unless it is a store.
+    fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
+        let in_front = self.given().len().saturating_sub(behind_hyphens());
+        let named = |name: &&OsString| {
+            let path = Path::new(name);
+            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store(path)
+        };
+        match self.given().iter().take(in_front).find(named) {
+            Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),
+            None => Ok(()),
         }
     }
 
-    /// Fails if an input is a folder or is not there, before anything else is done.
+    /// Fails if a key is the name of a file, or if an input is a folder, is not there, or is in a format that is not read:
+    /// before anything else is done.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        self.check_no_file_is_a_key()?;
         self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
-            outcome.map_err(|source| Failure::Input { input: path.display().to_string(), op: "read", source })
+            let failed = |source| Failure::Input { input: path.display().to_string(), op: "read", source };
+            outcome.map_err(failed)?;
+            source::check_format(path, self.plain)
         })
     }
 
@@ -221,7 +199,6 @@ impl KeyArgs {
     ) -> Result<Source, Failure> {
         let rules = self.rules(known, file)?;
         if !self.given().is_empty() {
-            self.point_out_files();
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
             let mut piece = Piece::new(Batch::default(), Read::new(first));
             let mut records = Batch::default();
@@ -289,4 +266,9 @@ impl KeyArgs {
             }
         }
     }
+}
+
+/// Whether a file is a filter, or a folder a store.
+fn is_filter(path: &Path) -> bool {
+    source::beginning(path).starts_with(MAGIC) || is_store(path)
 }

@@ -57,6 +57,10 @@ pub(super) struct Check {
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
     /// What to answer for a key whose page is damaged: an error, or that the key is present
     #[arg(long, value_enum, default_value_t)]
     on_damage: Damage,
@@ -91,7 +95,6 @@ impl Check {
         };
         let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
         let options = self.keys.rules.apply(options);
-        let mut output = Output::standard(self.keys.separator())?;
         let (mut readers, mut rules) = (Vec::new(), None);
         for file in std::iter::once(&self.file).chain(&self.filter) {
             let reader = AnyReader::open(file, &options)?;
@@ -101,8 +104,9 @@ impl Check {
                 return Err(Failure::OtherRules { file, other });
             }
             readers.push(reader);
-            output.check_beside(file)?;
         }
+        let files = std::iter::once(&self.file).chain(&self.filter).map(PathBuf::as_path);
+        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), files)?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
         let skipped =
@@ -148,7 +152,7 @@ impl Check {
         } else if self.count && !self.quiet {
             output.line(selected)?;
         }
-        output.flush()?;
+        output.finish()?;
         Ok(if selected > 0 { Outcome::Done } else { Outcome::NotFound })
     }
 }

@@ -28,6 +28,10 @@ pub(super) struct Count {
     /// Filter or store to look into
     file: PathBuf,
 
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
     #[command(flatten)]
     read: ReadArgs,
 
@@ -40,8 +44,8 @@ impl Count {
         self.keys.check()?;
         let options = self.keys.rules.apply(self.read.apply(Options::new()));
         let reader = AnyReader::open(&self.file, &options)?;
-        let mut output = Output::standard(self.keys.separator())?;
-        output.check_beside(&self.file)?;
+        let file = [self.file.as_path()];
+        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
         let rules = Some(reader.key_rules(&self.file)?);
         self.keys.each_batch(rules, &self.file, false, &mut output, |output, keys| {
@@ -52,6 +56,7 @@ impl Count {
             })?;
             Ok(ControlFlow::Continue(()))
         })?;
+        output.finish()?;
         if at_least > 0 {
             let file = self.file.display();
             output::note(format_args!("{file}: {at_least} of these counts mean {highest} or more"));

@@ -13,6 +13,7 @@ use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
+use super::window::Window;
 
 /// Print keys seen for the first time, and remember them
 ///
@@ -29,6 +30,13 @@ use super::quantity;
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
+/// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that next
+/// month's run, which looks into this month's filter, prints nothing that came this month. The others must be there; FILE
+/// is created if it is not.
+///
+/// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
+/// file counts as printed.
+///
 /// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
 /// exit code is 2 then, at the end.
 #[derive(Args)]
@@ -39,12 +47,21 @@ Examples:
   gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, and the header
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+  gowk dedup 2026-05.gowk --filter 2026-04.gowk < urls.txt         what came in neither month
   gowk dedup reports.gowk --counting < reports.txt                 `gowk count` tells how often each came
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
     /// Filter or store to remember keys in
     file: PathBuf,
+
+    /// Print no key that this filter or store has, either; it is only read, and all keys go into FILE; may be repeated
+    #[arg(long, value_name = "FILE")]
+    filter: Vec<PathBuf>,
+
+    /// Append the new keys to this file instead of printing them; it is made if it is not there
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
 
     #[command(flatten)]
     threads: ThreadArgs,
@@ -68,7 +85,10 @@ const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        Output::check_kept()?;
+        if self.output.is_none() {
+            Output::check_kept()?;
+        }
+        let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
             // Of a filter that is there, a lower rate than its own would be an error.
@@ -82,7 +102,15 @@ impl Dedup {
             shape.note_ignored_by_store(self.capacity, file)?;
             Ok(shape.of_kind(self.threads.apply(options)))
         };
-        let verb = Verb { file, name: "dedup", deed: Deed::Insert, prints: true, insert: Some(&self.insert) };
+        let verb = Verb {
+            file,
+            name: "dedup",
+            deed: Deed::Insert,
+            prints: true,
+            output: self.output.as_deref(),
+            window,
+            insert: Some(&self.insert),
+        };
         self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gowk::{Error, GrowthRefusal, Kind};
 
@@ -15,8 +15,12 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
+    /// Of a verb that reads keys.
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
+
+    #[error("{}{}", .0, by_option_of_jobs(.0))]
+    Job(gowk::ingest::Error),
 
     #[error(transparent)]
     Store(gowk::store::Error),
@@ -29,6 +33,9 @@ pub(super) enum Failure {
         file.display(), other.display()
     )]
     OtherRules { file: PathBuf, other: PathBuf },
+
+    #[error("{}: is the filter that the keys go into, and cannot be a --filter as well; leave it out", file.display())]
+    WindowOfItself { file: PathBuf },
 
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
@@ -44,6 +51,12 @@ pub(super) enum Failure {
 
     #[error("{input}: cannot {op}: {source}; check the path given with --input")]
     Input { input: String, op: &'static str, source: io::Error },
+
+    #[error(
+        "{}: is a file, and not a key; {}; if the name itself is a key, put it behind `--`: `-- {}`",
+        name.display(), meant(name, *is_filter), name.display()
+    )]
+    FileAsKey { name: PathBuf, is_filter: bool },
 
     #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
@@ -97,6 +110,16 @@ pub(super) enum Failure {
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
+}
+
+/// What the name of a file in the place of a key was meant for.
+fn meant(name: &Path, is_filter: bool) -> String {
+    let name = name.display();
+    if is_filter {
+        format!("`check` and `dedup` look into a further filter by `--filter {name}`")
+    } else {
+        format!("for the keys in it, say `--input {name}`")
+    }
 }
 
 /// How to go on after a commit that may be durable or not.
@@ -190,6 +213,9 @@ impl fmt::Display for WithRemedy<'_> {
                  written, as `gowk info` does; or open a copy that `gowk copy` made",
                 path.display()
             ),
+            Error::Empty { .. } => {
+                write!(f, "{}; `gowk create` makes one, and `gowk dedup` does where there is no file", self.0)
+            }
             Error::Unlike { .. } => write!(f, "{} (`gowk create --like`)", self.0),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
@@ -218,16 +244,26 @@ impl fmt::Display for HowToGoOn {
     }
 }
 
-/// The option by which to do what the library's message proposes.
-fn by_option(error: &gowk::ingest::Error) -> &'static str {
+/// The option of the verbs that read keys by which to do what the library's message proposes.
+const fn by_option(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem};
+    match error {
+        Error::Input {
+            problem:
+                InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. },
+            ..
+        } => ", or take it as it is (--plain)",
+        Error::Input { problem: InputProblem::Json { .. }, .. } => ", or go on after it (--rejects FILE)",
+        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (--missing drop)",
+        _ => "",
+    }
+}
+
+/// The same of `ingest`.
+const fn by_option_of_jobs(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
-        Error::Input { problem: InputProblem::Truncated { .. } | InputProblem::Corrupt { .. }, .. } => {
-            ", or take it as it is (--plain)"
-        }
-        Error::Input { problem: InputProblem::Json { .. }, .. } => ", or go on after it (--rejects FILE)",
-        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (--missing drop)",
         Error::Cursor { .. } | Error::Job { problem: JobProblem::OtherOptions { .. }, .. } => {
             " (--forget JOB)"
         }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use gowk::store::{Store, StoreReader};
-use gowk::{Forecast, Growth, Info, Kind, Options};
+use gowk::store::{Store, StoreInfo, StoreReader};
+use gowk::{Forecast, Growth, Info, Kind, Options, SlotsPerBucket};
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
@@ -193,7 +193,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ),
     };
     let regions = format!("{} ({} when created)", grouped(info.regions), grouped(info.base_regions));
-    let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
+    let bits = bits_per_key(info);
     let rate = format!("{} expected now", quantity::chance(info.expected_false_positive_rate));
     let time = |time: Option<SystemTime>| time.map_or_else(|| "not known".to_owned(), quantity::time);
     let mut facts = vec![
@@ -228,6 +228,29 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
     facts
 }
 
+/// Load below which the bits of the file per key say how empty a filter is, and not what a key takes.
+const NEARLY_EMPTY: f64 = 0.1;
+
+/// Bits that a key takes: in a nearly empty filter, once it is full.
+pub(super) fn bits_per_key(info: &Info) -> String {
+    let when_full = info.file_length as f64 * 8.0 / (info.slots as f64 * info.slots_per_bucket.headroom());
+    match info.bits_per_key {
+        None => format!("{when_full:.2} when full; no keys yet"),
+        Some(_) if info.load < NEARLY_EMPTY => format!("{when_full:.2} when full; few keys yet"),
+        Some(bits) => format!("{bits:.2}"),
+    }
+}
+
+/// The same for a store, by the bytes of its files: a bucket has 8 of them.
+pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPerBucket) -> String {
+    let slots = info.bytes as f64 / 8.0 * f64::from(slots_per_bucket.get());
+    match info.bits_per_key {
+        None => "no keys yet".to_owned(),
+        Some(_) if (info.entries as f64) < NEARLY_EMPTY * slots => "few keys yet".to_owned(),
+        Some(bits) => format!("{bits:.2}"),
+    }
+}
+
 /// A kind by its name, and what that means.
 pub(super) const fn kind(kind: Kind) -> &'static str {
     match kind {
@@ -236,7 +259,7 @@ pub(super) const fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn sized(bytes: u64) -> String {
+pub(super) fn sized(bytes: u64) -> String {
     format!("{} ({} bytes)", quantity::bytes(bytes), grouped(bytes))
 }
 
@@ -275,7 +298,8 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
 fn halving(info: &Info) -> Option<String> {
     let Forecast { file_length, expected_false_positive_rate: rate, .. } = info.shrunk?;
     let name = "when shrunk";
-    Some(format!("{name:<24}{file_length} bytes, false-positive rate {rate:.3e} (`gowk shrink`)"))
+    let (size, rate) = (sized(file_length), quantity::chance(rate));
+    Some(format!("{name:<24}{size}, false-positive rate {rate} (`gowk shrink`)"))
 }
 
 /// What the next doublings bring.

@@ -184,7 +184,10 @@ impl Ingest {
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
-            error => error.into(),
+            error => match error.into() {
+                Failure::Ingest(error) => Failure::Job(error),
+                failure => failure,
+            },
         }
     }
 }

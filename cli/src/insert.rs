@@ -10,6 +10,7 @@ use super::arguments::ThreadArgs;
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
+use super::window::Window;
 
 /// Insert keys into an existing filter
 ///
@@ -41,8 +42,15 @@ impl Insert {
         let file = &self.file;
         let filter = |options: Options| Ok(self.threads.apply(options).open_existing(file)?);
         let of_store = |options| Ok(self.threads.apply(options));
-        let verb =
-            Verb { file, name: "insert", deed: Deed::Insert, prints: false, insert: Some(&self.insert) };
+        let verb = Verb {
+            file,
+            name: "insert",
+            deed: Deed::Insert,
+            prints: false,
+            output: None,
+            window: Window::default(),
+            insert: Some(&self.insert),
+        };
         self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }
 }

@@ -27,10 +27,11 @@ use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
-use super::refused::Refusals;
+use super::refused::{self, Refusals, is_same};
 use super::source::{self, AHEAD, Aside, Read};
 use super::stop::Stop;
 use super::store;
+use super::window::Window;
 use loss::Loss;
 use pace::Pace;
 
@@ -96,6 +97,10 @@ pub(super) struct Verb<'a> {
     pub(super) deed: Deed,
     /// Whether new keys are printed.
     pub(super) prints: bool,
+    /// Where they go, in the place of standard output.
+    pub(super) output: Option<&'a Path>,
+    /// Filters and stores whose keys are not new, either.
+    pub(super) window: Window,
     /// `None` for one that does not insert.
     pub(super) insert: Option<&'a InsertArgs>,
 }
@@ -116,9 +121,9 @@ impl IntakeArgs {
         of_store: impl FnOnce(Options) -> Result<Options, Failure>,
     ) -> Result<(Outcome, [u64; 2]), Failure> {
         self.keys.check()?;
-        let output = Output::standard(self.keys.separator())?;
-        output.check_beside(verb.file)?;
-        let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), verb.prints);
+        let output = self.output(verb)?;
+        let prints = verb.prints && verb.output.is_none();
+        let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
         let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
         let Opened { mut destination, is_done } = if store::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
@@ -129,11 +134,13 @@ impl IntakeArgs {
             // A set refuses before a key comes.
             destination.remove_batch::<&[u8]>(&[])?;
         }
+        let rules = destination.key_rules()?;
+        verb.window.check_rules(rules, verb.file)?;
         let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
         let refusals = Refusals::open(refused, &self.keys, verb.file, destination.is_store(), self.json)?;
         let aside = self.keys.aside(verb.file, verb.prints)?;
         let writes = verb.prints || refused.is_some();
-        let source = self.keys.start(destination.key_rules()?, verb.file, writes, destination.is_store())?;
+        let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
         let pace = Pace::new(bar, &source);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
         let mut feed = source.feed;
@@ -159,6 +166,27 @@ impl IntakeArgs {
             Ok(ended) => intake.finish(pump, signal.filter(|_| !ended), is_done),
             Err(failure) => Err(intake.give_up(pump, failure)),
         }
+    }
+
+    /// Options for filters that are only looked into.
+    pub(super) fn window_options(&self) -> Options {
+        self.keys.rules.apply(Options::new())
+    }
+
+    fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {
+        let Some(path) = verb.output else {
+            let output = Output::standard(self.keys.separator())?;
+            return output.check_beside(verb.file).map(|()| output);
+        };
+        if verb
+            .insert
+            .and_then(|insert| insert.refused.as_deref())
+            .is_some_and(|refused| is_same(refused, path))
+        {
+            let is = "the file for the new keys".to_owned();
+            return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" });
+        }
+        refused::open(path, &self.keys, verb.file, "--output")
     }
 
     fn filter(&self, verb: &Verb<'_>, writer: Result<Writer, Failure>) -> Result<Opened, Failure> {
@@ -246,6 +274,10 @@ impl Work for Intake<'_> {
         self.loss.look(destination, self.new);
         self.pace.tell(taken, || Some(destination.info().ok()?.load).filter(|_| !destination.is_store()));
         self.stop.signal().is_some()
+    }
+
+    fn seen_elsewhere(&mut self, items: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
+        self.verb.window.known(items)
     }
 
     fn write(&mut self, item: Item<'_>) -> Result<(), Failure> {

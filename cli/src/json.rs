@@ -1,5 +1,7 @@
 //! The objects that `--json` prints: each on one line.
 
+use std::path::Path;
+
 use gowk::{DamagedPage, Growth, Info, Report};
 use serde::Serialize;
 
@@ -64,6 +66,7 @@ pub(super) struct Checked {
 
 #[derive(Serialize)]
 pub(super) struct Verified {
+    file: String,
     clean: bool,
     pages: u64,
     damaged: Vec<Place>,
@@ -83,9 +86,10 @@ fn places(pages: &[DamagedPage]) -> Vec<Place> {
     pages.iter().map(|DamagedPage { page, region }| Place { page: *page, region: *region }).collect()
 }
 
-impl From<&Report> for Verified {
-    fn from(report: &Report) -> Self {
+impl Verified {
+    pub(super) fn new(file: &Path, report: &Report) -> Self {
         Self {
+            file: file.to_string_lossy().into_owned(),
             clean: report.is_clean(),
             pages: report.pages,
             damaged: places(&report.damaged),

@@ -35,7 +35,9 @@ mod shrink;
 mod source;
 mod stop;
 mod store;
+mod tips;
 mod verify;
+mod window;
 
 use std::ffi::OsString;
 
@@ -123,9 +125,10 @@ impl Verb {
 /// Does what the arguments say, the first of which is the program's name, and returns the exit code. Wrong arguments and
 /// `--help` end the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let verb = match Gowk::try_parse_from(arguments::joined(arguments)) {
+    let arguments = arguments::joined(arguments);
+    let verb = match Gowk::try_parse_from(&arguments) {
         Ok(gowk) => gowk.verb,
-        Err(error) => arguments::without_false_tips(error).exit(),
+        Err(error) => tips::improved(error, &arguments, &Gowk::command()).exit(),
     };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => 0,

@@ -1,15 +1,19 @@
-//! What goes to standard output and standard error.
+//! What goes to standard output, or to a file in its place, and to standard error.
+//!
+//! A file in the place of standard output is appended to by verbs that commit keys: what a commit counts on must be in
+//! the file by then, under its own name. Verbs that only look up make it anew: it appears under its name at the end, whole.
 
 use std::fmt::Display;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failure::Failure;
+use super::refused::belongs_to;
 
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -21,8 +25,23 @@ pub(super) struct Output {
     stream: BufWriter<File>,
     separator: u8,
     is_file: bool,
-    /// Whether nothing was in the file before.
+    /// Whether nothing was in the file before; of standard output that is not asked.
     is_new: bool,
+    /// Under which name the file appears at the end.
+    unpublished: Option<Unpublished>,
+}
+
+/// A file that has no name of its own yet. It is removed unless it gets one.
+struct Unpublished {
+    temporary: PathBuf,
+    name: PathBuf,
+}
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        // It is gone where it has got its name.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 impl Output {
@@ -30,10 +49,75 @@ impl Output {
         let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
         let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: None, stream, separator, is_file, is_new: false })
+        Ok(Self { path: None, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
-    /// A file to which keys are added at its end; it is created if it is not there.
+    /// Standard output, or in its place a file that appears at the end, by [`finish`](Self::finish). Fails if that is a file
+    /// of one of these filters.
+    pub(super) fn of_lookups<'a>(
+        path: Option<&Path>,
+        separator: u8,
+        filters: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Self, Failure> {
+        let Some(path) = path else {
+            let output = Self::standard(separator)?;
+            return filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output);
+        };
+        for filter in filters {
+            if let Some(is) = belongs_to(path, filter) {
+                return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--output" });
+            }
+        }
+        Self::anew(path, separator)
+    }
+
+    /// A file in the place of one of this name, or where there is none. What is no regular file is written to as it is.
+    fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
+        let failed = |op| {
+            let path = path.to_owned();
+            move |source| Failure::File { path, op, source }
+        };
+        // A symbolic link stays, and leads to the new file.
+        let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let before = name.metadata().ok();
+        let is_file = before.as_ref().is_none_or(fs::Metadata::is_file);
+        if !is_file {
+            let stream = OpenOptions::new().write(true).open(&name).map_err(failed("open"))?;
+            let stream = BufWriter::with_capacity(BUFFER, stream);
+            return Ok(Self {
+                path: Some(path.to_owned()),
+                stream,
+                separator,
+                is_file,
+                is_new: false,
+                unpublished: None,
+            });
+        }
+        let mut temporary = name.clone().into_os_string();
+        temporary.push(format!("-gowk-output-{}", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        let stream = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let stream = stream.map_err(failed("create"))?;
+        let unpublished = Some(Unpublished { temporary, name });
+        if let Some(before) = before {
+            stream.set_permissions(before.permissions()).map_err(failed("set the mode of"))?;
+        }
+        let stream = BufWriter::with_capacity(BUFFER, stream);
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new: true, unpublished })
+    }
+
+    /// Writes all out. A file that was made anew gets its name, and survives a power cut.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        if let Some(Unpublished { temporary, name }) = &self.unpublished {
+            self.stream.get_ref().sync_all().map_err(self.failed())?;
+            fs::rename(temporary, name).and_then(|()| sync_folder(name)).map_err(self.failed())?;
+        }
+        Ok(())
+    }
+
+    /// A file to which keys are added at its end; it is created if it is not there. If it does not end with a whole line, as
+    /// a crash may leave it, that line is ended first, with a note.
     pub(super) fn appending(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| {
             let path = path.to_owned();
@@ -44,12 +128,18 @@ impl Output {
         let (is_file, is_new) = (metadata.is_file(), metadata.len() == 0);
         if is_file {
             // The name must be durable before a commit counts on it.
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = File::open(folder.unwrap_or(Path::new(".")));
-            folder.and_then(|folder| folder.sync_all()).map_err(failed("sync the folder of"))?;
+            sync_folder(path).map_err(failed("sync the folder of"))?;
+            if last_byte(path).is_some_and(|last| ![separator, b'\n', 0].contains(&last)) {
+                (&stream).write_all(&[separator]).map_err(failed("write"))?;
+                let end = if separator == 0 { "NUL" } else { "a newline" };
+                note(format_args!(
+                    "{}: did not end with {end}, so its last line may be half of one; it was ended, and new ones follow",
+                    path.display()
+                ));
+            }
         }
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new })
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new, unpublished: None })
     }
 
     /// `None` for standard output.
@@ -104,12 +194,14 @@ impl Output {
 
     /// A number, a tab and the key.
     pub(super) fn counted(&mut self, count: u32, key: &[u8]) -> Result<(), Failure> {
-        write!(self.stream, "{count}\t").map_err(Failure::Output)?;
+        let counted = write!(self.stream, "{count}\t");
+        counted.map_err(|source| self.failed()(source))?;
         self.key(key)
     }
 
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
-        writeln!(self.stream, "{line}").map_err(Failure::Output)
+        let written = writeln!(self.stream, "{line}");
+        written.map_err(|source| self.failed()(source))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
@@ -121,6 +213,19 @@ impl Output {
         self.flush()?;
         if self.is_file { self.stream.get_ref().sync_data().map_err(self.failed()) } else { Ok(()) }
     }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
+}
+
+/// The last byte of a file; `None` if it is empty, or may be written to and not read.
+fn last_byte(path: &Path) -> Option<u8> {
+    let file = File::open(path).ok()?;
+    let mut last = [0];
+    file.read_exact_at(&mut last, file.metadata().ok()?.len().checked_sub(1)?).ok()?;
+    Some(last[0])
 }
 
 /// The filter's files. Journal and lock lie beside what the filter's name leads to.

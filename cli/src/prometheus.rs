@@ -8,6 +8,24 @@ use gowk::Info;
 use super::failure::Failure;
 use super::output::Output;
 
+/// What verifying a filter or a store has found.
+pub(super) struct Verified<'a> {
+    pub(super) file: &'a Path,
+    /// `None` where it cannot be opened.
+    pub(super) found: Option<Found>,
+}
+
+/// What was read, and what of it is damaged.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) clean: bool,
+    /// Of a filter, or of all shards of a store that can be opened.
+    pub(super) pages: u64,
+    pub(super) damaged_pages: u64,
+    /// Files of a store that are damaged, missing, or others; for a filter, 1 or 0.
+    pub(super) damaged_files: u64,
+}
+
 /// A filter that is to be told of.
 pub(super) struct Told<'a> {
     pub(super) file: &'a Path,
@@ -64,9 +82,10 @@ const METRICS: [Metric; 14] = [
 
 /// All metrics of all filters; those of one name together, as the format asks.
 pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
-    head("gowk_up", "gauge", "Whether the filter can be read.", output)?;
+    let help = "Whether the filter can be opened. Its pages are not read for this: gowk verify reads them.";
+    head("gowk_opened", "gauge", help, output)?;
     for Told { file, info, .. } in filters {
-        sample("gowk_up", file, "", f64::from(u8::from(info.is_some())), output)?;
+        sample("gowk_opened", file, "", f64::from(u8::from(info.is_some())), output)?;
     }
     head(
         "gowk_filter_info",
@@ -91,6 +110,45 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
         since.map_or(Ok(()), |since| sample(name, file, "", since.as_secs_f64().floor(), output))?;
     }
     Ok(())
+}
+
+/// The metrics of verification. One that cannot be opened is not clean, and has no other metric.
+pub(super) fn tell_verified(
+    verified: &[Verified<'_>],
+    now: SystemTime,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    head(
+        "gowk_clean",
+        "gauge",
+        "Whether all of the filter was read and is whole; 0 if it cannot be opened.",
+        output,
+    )?;
+    for Verified { file, found } in verified {
+        let clean = found.is_some_and(|found| found.clean);
+        sample("gowk_clean", file, "", f64::from(u8::from(clean)), output)?;
+    }
+    let metrics: [(&str, &str, fn(Found) -> u64); 3] = [
+        ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages),
+        (
+            "gowk_damaged_pages",
+            "Pages that do not match their checksums, or hold what gowk never writes.",
+            |found| found.damaged_pages,
+        ),
+        ("gowk_damaged_files", "Filter files that are damaged, missing or others.", |found| {
+            found.damaged_files
+        }),
+    ];
+    for (name, help, value) in metrics {
+        head(name, "gauge", help, output)?;
+        for Verified { file, found } in verified {
+            found.map_or(Ok(()), |found| sample(name, file, "", value(found) as f64, output))?;
+        }
+    }
+    let name = "gowk_verified_timestamp_seconds";
+    head(name, "gauge", "When the filter was verified.", output)?;
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64().floor();
+    verified.iter().try_for_each(|Verified { file, .. }| sample(name, file, "", since, output))
 }
 
 fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), Failure> {

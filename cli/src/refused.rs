@@ -198,7 +198,7 @@ fn leads_into(path: &Path, folder: &Path) -> bool {
 }
 
 /// Whether both names lead to one file, which need not be there yet.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     if let Some(one) = id(one) {
         return id(other) == Some(one);

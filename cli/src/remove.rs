@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::intake::{IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output;
+use super::window::Window;
 
 /// Remove one copy of each key from a counting filter; exit 1 if any was absent
 ///
@@ -34,7 +35,15 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let file = &self.file;
-        let verb = Verb { file, name: "remove", deed: Deed::Remove, prints: false, insert: None };
+        let verb = Verb {
+            file,
+            name: "remove",
+            deed: Deed::Remove,
+            prints: false,
+            output: None,
+            window: Window::default(),
+            insert: None,
+        };
         let filter = |options: Options| Ok(options.open_existing(file)?);
         let (outcome, [keys, removed]) = self.intake.run(&verb, filter, Ok)?;
         match outcome {

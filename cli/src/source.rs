@@ -5,14 +5,14 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use gowk::ingest::{Error, Format, Found, Input, InputProblem, Piece, Records, Rules, Skip};
-use gowk::keys::{Batch, Feed, LONGEST, Sender};
+use gowk::keys::{Batch, Feed, Foreign, LONGEST, Sender};
 
 use super::failure::Failure;
 use super::field::Missing;
@@ -136,7 +136,7 @@ impl Aside {
         for Piece { place: Read { header, skipped, rejects, .. }, .. } in pieces {
             if let Some(header) = header {
                 if self.prints {
-                    output.key(header)?;
+                    output.header(header)?;
                 }
                 self.rejects.as_mut().map_or(Ok(()), |rejects| rejects.header(header))?;
                 found = Some(header.as_slice());
@@ -385,6 +385,29 @@ fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> 
     let failed =
         |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
     Input::new(name(path), stream(path).map_err(failed)?, plain, read)
+}
+
+/// The first bytes of a regular file, as many as a format is known by; none of anything else, as a pipe gives each byte
+/// once.
+pub(super) fn beginning(path: &Path) -> Vec<u8> {
+    let mut first = Vec::new();
+    if path.metadata().is_ok_and(|metadata| metadata.is_file())
+        && let Ok(file) = File::open(path)
+    {
+        // What cannot be read here fails again where it is read.
+        let _ = file.take(Foreign::BYTES as u64).read_to_end(&mut first);
+    }
+    first
+}
+
+/// Fails if a file is in a format that is not read.
+pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
+    match Foreign::of(&beginning(path)).filter(|_| !plain) {
+        Some(format) => {
+            Err(Error::Input { path: path.to_owned(), problem: InputProblem::Foreign { format } }.into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Bytes of an input, if it is a file.

@@ -76,7 +76,7 @@ def test_a_job_names_the_kind_and_the_rules_of_its_filter(folder: Path) -> None:
     with gowk.Writer("s") as writer:
         writer.add("spam")
     Path("job.toml").write_text(text.replace('path = "f"', 'path = "s"').replace('"new"', '"other"'))
-    with pytest.raises(gowk.WrongKind):
+    with pytest.raises(gowk.WrongKind, match="with `counting=True`"):
         gowk.Job("job.toml").run()
 
 

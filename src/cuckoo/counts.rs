@@ -1,6 +1,7 @@
 //! Counters that are stored with every commit, so that load and expected rate are known without reading the buckets.
 
 use super::bucket::Bucket;
+use super::kind::Kind;
 use super::region::{Inserted, Removed};
 use super::widths::{SlotsPerBucket, Width};
 
@@ -105,6 +106,15 @@ impl Counts {
         self.saturated += other.saturated;
         for (all, here) in self.by_tail.iter_mut().zip(other.by_tail) {
             *all += here;
+        }
+    }
+
+    /// What a scan of a filter of this kind counts. A digit in a set counts nothing: no writer stores one, and a superblock
+    /// that told of it would be refused with the whole file.
+    pub(crate) const fn in_a(self, kind: Kind) -> Self {
+        match kind {
+            Kind::Set => Self { digits: 0, saturated: 0, ..self },
+            Kind::Counting => self,
         }
     }
 

@@ -50,8 +50,8 @@ impl Content {
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
         let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
         let file = File::open(path).map_err(refused("open"))?;
-        let decoder =
-            file.try_clone().and_then(|file| Decoder::within(file, base)).map_err(refused("read"))?;
+        let stream = file.try_clone().map_err(refused("read"))?;
+        let decoder = Decoder::within(stream, base).map_err(|problem| Error::input(path, problem))?;
         Ok(Self { file: Some(file), base, ..Self::of(path.to_owned(), decoder) })
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::MultiGzDecoder;
 
 use super::error::InputProblem;
+use crate::keys::Foreign;
 
 /// Bytes of a compressed stream that are read at a time.
 const CHUNK: usize = 128 * 1024;
@@ -19,6 +20,8 @@ pub(super) enum Packing {
     Plain,
     Gzip,
     Zstd,
+    /// In a way that is not read.
+    Foreign(Foreign),
 }
 
 /// The magic number, and the one method of compression there is.
@@ -37,19 +40,19 @@ impl Packing {
             _ if begin.starts_with(&ZSTD) || skippable.is_some_and(|rest| rest.starts_with(&SKIPPABLE)) => {
                 Some(Self::Zstd)
             }
-            _ if begins(&GZIP) || begins(&ZSTD) => None,
+            _ if begins(&GZIP) || begins(&ZSTD) || Foreign::is_open(begin) => None,
             _ if skippable
                 .is_some_and(|rest| rest.len() < SKIPPABLE.len() && SKIPPABLE.starts_with(rest)) =>
             {
                 None
             }
-            _ => Some(Self::Plain),
+            _ => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
         }
     }
 
     /// Of a file, wherever it is read from.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
-        let (mut first, mut read) = ([0; 4], 0);
+        let (mut first, mut read) = ([0; Foreign::BYTES], 0);
         while read < first.len() {
             match file.read_at(first.get_mut(read..).unwrap_or_default(), read as u64)? {
                 0 => break,
@@ -61,7 +64,7 @@ impl Packing {
 
     const fn name(self) -> Option<&'static str> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Foreign(_) => None,
             Self::Gzip => Some("gzip"),
             Self::Zstd => Some("zstd"),
         }
@@ -105,7 +108,7 @@ impl Decoder {
         stream: impl Read + Send + 'static,
         plain: bool,
         read: Arc<AtomicU64>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, InputProblem> {
         let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
         let (mut begin, mut length) = (vec![0; CHUNK], 0);
         let packing = loop {
@@ -120,7 +123,7 @@ impl Decoder {
                     Ok(0) => break Packing::Plain,
                     Ok(more) => length += more,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(unreadable(error)),
                 },
             }
         };
@@ -129,22 +132,23 @@ impl Decoder {
     }
 
     /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there.
-    pub(super) fn within(mut file: File, base: u64) -> io::Result<Self> {
-        let packing = Packing::of_file(&file)?;
-        file.seek(SeekFrom::Start(base))?;
+    pub(super) fn within(mut file: File, base: u64) -> Result<Self, InputProblem> {
+        let packing = Packing::of_file(&file).map_err(unreadable)?;
+        file.seek(SeekFrom::Start(base)).map_err(unreadable)?;
         let read = Arc::new(AtomicU64::new(base));
         let counted = Counted { stream: Box::new(file), read: read.clone() };
         Self::packed(packing, Cursor::new(Vec::new()).chain(counted), read)
     }
 
-    fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> io::Result<Self> {
+    fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
+        let buffered = |all| BufReader::with_capacity(CHUNK, all);
         let stream = match packing {
+            Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
             Packing::Plain => Stream::Plain(all),
-            Packing::Gzip => {
-                Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(CHUNK, all))))
-            }
+            Packing::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(all)))),
             Packing::Zstd => {
-                Stream::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::with_capacity(CHUNK, all))?))
+                let decoder = zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?;
+                Stream::Zstd(Box::new(decoder))
             }
         };
         Ok(Self { packing, stream, read })
@@ -173,6 +177,10 @@ impl Decoder {
     }
 }
 
+const fn unreadable(source: io::Error) -> InputProblem {
+    InputProblem::Io { op: "read", source }
+}
+
 fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
     match packing.name() {
         // An error with the number of a system error is not the decompressor's.
@@ -183,7 +191,7 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
                 InputProblem::Corrupt { format, at, source }
             }
         }
-        _ => InputProblem::Io { op: "read", source },
+        _ => unreadable(source),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::csv;
+use crate::keys::Foreign;
 
 /// Why a job did not run to its end. Whatever it had committed stays committed, and running it again goes on
 /// from there.
@@ -235,6 +236,12 @@ pub enum InputProblem {
         /// The system's reason.
         source: io::Error,
     },
+    /// Data in a format that is not read.
+    #[error("is {format} data, which is not read; {}", unpack(*format))]
+    Foreign {
+        /// Its format.
+        format: Foreign,
+    },
     /// Compressed data that end too early.
     #[error(
         "truncated {format} data: they end within a member at byte {at}; get the whole file and run this again"
@@ -430,6 +437,14 @@ pub enum OutputProblem {
          name that one again, or leave it as it is and begin this one as a new output"
     )]
     Other,
+}
+
+/// What to do with an input that is not read.
+fn unpack(format: Foreign) -> String {
+    match format.unpacker() {
+        Some(command) => format!("unpack it first, as with `{command} FILE > NEW`"),
+        None => "write its column of keys as CSV first, as with `duckdb -csv -c \"select COLUMN from 'FILE'\" > NEW`".to_owned(),
+    }
 }
 
 fn remedy(error: &io::Error) -> &'static str {

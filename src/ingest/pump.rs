@@ -103,6 +103,12 @@ pub trait Work {
     /// Takes note of pieces that were read, before their keys are taken.
     fn read(&mut self, pieces: &[Piece<Self::Place>]) -> Result<(), Self::Error>;
 
+    /// Which of these records, by their index, count as seen even if the destination has not their keys: they are inserted,
+    /// and neither written nor counted as new. Nothing is inserted if this fails. Empty if there are none.
+    fn seen_elsewhere(&mut self, _: &[Item<'_>]) -> Result<Vec<bool>, Self::Error> {
+        Ok(Vec::new())
+    }
+
     /// Whether to stop before the next key; asked between pieces, and between commits.
     fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool;
 
@@ -293,12 +299,16 @@ impl Pump {
                 &chosen
             }
         };
+        let seen = work.seen_elsewhere(items)?;
         let outcome = match self.deed {
             Deed::Insert => self.destination.insert_each(keys, done),
             Deed::Remove => self.destination.remove_each(keys, done).map(|()| Vec::new()),
         };
         let mut new = 0;
-        for (item, _) in items.iter().zip(&mask).filter(|(_, done)| **done) {
+        for (index, (item, _)) in items.iter().zip(&mask).enumerate().filter(|(_, (_, done))| **done) {
+            if item.has_key && seen.get(index) == Some(&true) {
+                continue;
+            }
             new += u64::from(item.has_key);
             if self.deed == Deed::Insert {
                 work.write(*item)?;

@@ -64,7 +64,7 @@ impl Input {
         let name = name.into();
         match Decoder::new(stream, plain, read) {
             Ok(decoder) => Ok(Self { name, decoder }),
-            Err(source) => Err(Error::Input { path: name, problem: InputProblem::Io { op: "read", source } }),
+            Err(problem) => Err(Error::Input { path: name, problem }),
         }
     }
 

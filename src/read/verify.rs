@@ -5,7 +5,9 @@ use super::view::{Source, View};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
-use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PAGES_PER_REGION, Page, PageId, Superblock, tally};
+use crate::format::{
+    BUCKETS_PER_PAGE, DamagedPage, Identity, PAGES_PER_REGION, Page, PageId, Superblock, tally,
+};
 
 /// What [`Reader::verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,7 +48,7 @@ impl Reader {
     /// Fails only where the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
-        let geometry = view.superblock.identity.geometry;
+        let Identity { geometry, kind, .. } = view.superblock.identity;
         let before = view.settled_live_copy();
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
         let mut found = Counts::default();
@@ -62,7 +64,7 @@ impl Reader {
                 let place = DamagedPage { page: report.pages, region: region.0.into() };
                 if outcome.is_err() {
                     report.damaged.push(place);
-                } else if !with_width!(geometry.slots, W => tally::<W>(page, &mut found)) {
+                } else if !with_width!(geometry.slots, W => tally::<W>(page, kind, &mut found)) {
                     report.malformed.push(place);
                 }
                 report.pages += 1;

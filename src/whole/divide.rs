@@ -159,7 +159,7 @@ fn write_part(
             }))
         })
     })?;
-    Ok((file, counts))
+    Ok((file, counts.in_a(identity.kind)))
 }
 
 /// Fails if the file system of a destination lacks room for the files there.

@@ -81,7 +81,7 @@ fn joined(
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
         }
-        Ok((file, counts))
+        Ok((file, counts.in_a(identity.kind)))
     };
     Writer::create_filled(files, &options, policy, metadata, fill)
 }

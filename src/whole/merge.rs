@@ -177,7 +177,10 @@ impl Pass<'_> {
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.stored)))),
+            (file, None) => {
+                let found = state.found.in_a(identity.kind);
+                Ok(Merged::Whole(Box::new((file?, found, state.stored))))
+            }
         }
     }
 

@@ -91,7 +91,7 @@ impl Writer {
             }
             Ok(())
         });
-        Ok((file, found, full))
+        Ok((file, found.in_a(identity.kind), full))
     }
 }
 

@@ -42,5 +42,5 @@ pub(super) fn double(
         }
         Ok(())
     })?;
-    Ok((file, doubled))
+    Ok((file, doubled.in_a(identity.kind)))
 }

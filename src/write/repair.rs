@@ -7,7 +7,7 @@
 use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_width};
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile};
-use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PageId, tally};
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
 
 /// The changes made by [`Writer::repair`](crate::Writer::repair).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,14 +39,14 @@ pub(super) fn find_damage(
     counts: &Counts,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Vec<DamagedPage>, Counts)> {
-    let geometry = published.checkpoint.identity.geometry;
+    let Identity { geometry, kind, .. } = published.checkpoint.identity;
     let mut quarantined = Vec::new();
     let mut found = counts.totals();
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
         let intact = published.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
-        let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
+        let sound = with_width!(geometry.slots, W => tally::<W>(&page, kind, &mut on_page));
         if !sound || !intact {
             quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
             on_page = Counts::default();

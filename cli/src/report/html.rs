@@ -14,7 +14,7 @@ h1{font-size:1.5rem;margin:0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:
 .soft{color:var(--soft)}.bad{color:var(--bad)}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(14rem,1fr));gap:.8rem 1.5rem;margin:1.5rem 0}\
 dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-weight:600;overflow-wrap:anywhere}\
-figure{margin:.8rem 0}svg{display:block;width:100%;height:auto}\
+figure{margin:.8rem 0}svg{display:block;width:100%;max-width:34rem;height:auto}\
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .name{fill:var(--ink)}\
 .main{fill:var(--main)}.other{fill:var(--other)}.wrong{fill:var(--bad)}.empty{fill:var(--bar)}\
 .rule{stroke:var(--rule);stroke-width:1}.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:5 4}\
@@ -75,6 +75,19 @@ impl Page {
         let (heading, words) = (escaped(heading), escaped(words));
         self.0 +=
             &format!("<section>\n<h2>{heading}</h2>\n<p>{words}</p>\n<figure>{svg}</figure>\n</section>\n");
+    }
+
+    /// A table, under the last section: names of its columns, and its rows.
+    pub(super) fn table(&mut self, names: &[&str], rows: &[Vec<String>]) {
+        self.0.push_str("<table>\n<tr>");
+        names.iter().for_each(|name| self.0 += &format!("<th>{}</th>", escaped(name)));
+        self.0.push_str("</tr>\n");
+        for row in rows {
+            self.0.push_str("<tr>");
+            row.iter().for_each(|cell| self.0 += &format!("<td>{}</td>", escaped(cell)));
+            self.0.push_str("</tr>\n");
+        }
+        self.0.push_str("</table>\n");
     }
 
     /// What is said in words alone.

@@ -12,11 +12,13 @@
 //! - `refused`: a key that does not fit is reported and skipped.
 //! - `processes`: other processes, signals, slow inputs, broken outputs, `kill -9`.
 //! - `records`: no record is lost unseen: those without a key, malformed ones, headers, new rows that look like others.
+//! - `outputs`: files in the place of standard output.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
 //! - `told`: the secret seed is shown only on demand; `verify` names the next step.
 //! - `traps`: arguments and inputs that are easily mistaken for something else.
 //! - `whole_filters`: verbs that look at or make a whole filter.
+//! - `windows`: `dedup` over several filters.
 
 mod docs;
 mod doubt;
@@ -25,6 +27,7 @@ mod keys;
 mod kills;
 mod kinds;
 mod merged_killed;
+mod outputs;
 mod processes;
 mod progress;
 mod records;
@@ -38,3 +41,4 @@ mod thorough;
 mod told;
 mod traps;
 mod whole_filters;
+mod windows;

@@ -62,6 +62,14 @@ fn files_that_are_no_filters() {
     }
 }
 
+/// As `mktemp` makes it.
+#[test]
+fn an_empty_file() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("f"), "").unwrap();
+    all_refuse(&folder, &VERBS, &["/f: not a gowk filter: the file is empty; remove it", "`gowk dedup`"]);
+}
+
 #[test]
 fn a_missing_file() {
     let folder = Folder::new();

@@ -28,6 +28,18 @@ fn a_report_has_the_figures_of_the_filter() {
     }
     let load = format!("{:.1} %", 100.0 * info["load"].as_f64().unwrap());
     assert!(page.contains(&format!("<dt>slots in use</dt><dd>{load}</dd>")), "{load}");
+    // What the reader has to do something about comes first.
+    let first = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words:?} in {page}"));
+    let kind = first("<dt>kind</dt>");
+    assert!(first("<h2>Damage</h2>") < kind && first("all of 16 pages match") < kind);
+    let full = info["slots"].as_f64().unwrap() * (0.93 - info["load"].as_f64().unwrap());
+    let left =
+        page.split("<p>About ").nth(1).unwrap().split_once(" more keys, then it doubles, to 320.00 KiB.");
+    let left: f64 = left.unwrap().0.replace(',', "").parse().unwrap();
+    assert!(
+        (left - full).abs() < 0.05 * full && first("more keys, then it doubles") < kind,
+        "{left}, {full}"
+    );
     assert!(!page.contains("987654321") && !page.contains("<script") && !page.contains("href"));
 }
 

@@ -1,7 +1,7 @@
 //! Arguments and inputs that are easily mistaken for something else.
 //!
-//! Invariants checked: a key that is the name of a file is pointed out; a number after `--wait` is no key; compressed inputs
-//! are decompressed; tips suggest the right verb; options without effect are named.
+//! Invariants checked: the name of a file is a key behind `--` alone; a number after `--wait` is no key; compressed inputs
+//! are decompressed, or refused by the name of their format; tips suggest the right verb; options without effect are named.
 
 use crate::run::{Folder, lines, run};
 
@@ -13,24 +13,82 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_key_that_is_the_name_of_a_file_is_pointed_out() {
-    let folder = Folder::new();
-    std::fs::write(folder.path("urls"), "a\nb\n").unwrap();
-    let ended = folder.run(&["dedup", "f", "--counting", "urls"], "");
-    assert_eq!((ended.code, ended.text().as_str()), (Some(0), "urls\n"));
-    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
-    for words in ["gowk: urls: ", "--input urls", "-- urls"] {
-        assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
+fn the_name_of_a_file_is_a_key_behind_hyphens_alone() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--counting"]);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000", "--counting"], "").done();
+    for name in ["urls", "more urls"] {
+        std::fs::write(folder.path(name), "a\nb\n").unwrap();
     }
-    for verb in [&["check", "f"][..], &["count", "f"], &["insert", "f"], &["remove", "f"]] {
-        let ended = folder.run(&[verb, &["urls"]].concat(), "");
-        assert!(ended.err.contains("--input urls"), "{verb:?} {ended:?}");
+    folder.run(&["create", "g", "--capacity", "1000"], "").done();
+    let before = folder.snapshot();
+    for verb in ["dedup", "insert", "check", "count", "remove"] {
+        for place in ["f", "s"] {
+            for keys in [&["urls"][..], &["urls", "x"], &["x", "urls"], &["x", "urls", "--", "y"]] {
+                let ended = folder.run(&[&[verb, place], keys].concat(), "");
+                ended.refused(&["gowk: urls: is a file, and not a key", "--input urls", "`-- urls`"]);
+                assert_eq!(ended.text(), "", "{verb} {keys:?}");
+            }
+            folder.run(&[verb, place, "more urls"], "").refused(&["--input more urls"]);
+            // A filter or a store is no key either: a further one is looked into by an option.
+            folder.run(&[verb, place, "g"], "").refused(&["gowk: g: is a file", "--filter g"]);
+            folder.run(&[verb, place, "s"], "").refused(&["gowk: s: is a file", "--filter s"]);
+        }
     }
-    // There is no hint if the key comes after `--`, is not the only one, or names no file.
-    folder.run(&["dedup", "f", "--", "urls"], "").done();
-    folder.run(&["dedup", "f", "urls", "other"], "").done();
-    folder.run(&["dedup", "f", "no file"], "").done();
-    folder.run(&["dedup", "f", "."], "").done();
+    // A file that is not there yet is not made, either.
+    folder.run(&["dedup", "new", "urls"], "").refused(&["--input urls"]);
+    assert!(folder.snapshot() == before);
+    // A pipe, as a shell's `<(...)` gives it.
+    folder.run(&["dedup", "f", "/dev/fd/0"], "a\n").refused(&["--input /dev/fd/0"]);
+    // Where it is meant so, or is no file.
+    assert_eq!(folder.run(&["dedup", "f", "--", "urls", "g"], "").done(), "urls\ng\n");
+    assert_eq!(folder.run(&["dedup", "f", "no file", ".", "--", "s"], "").done(), "no file\n.\ns\n");
+    assert_eq!(folder.run(&["dedup", "--", "s", "urls"], "").done(), "urls\n");
+    assert_eq!(folder.run(&["check", "f", "--", "urls"], "").done(), "urls\n");
+    folder.run(&["remove", "f", "--", "urls", "g", "s"], "").done();
+}
+
+/// What these programs make of `a`, a newline, `b` and a newline; and the beginning of a Parquet file.
+const FOREIGN: [(&str, &str, &[u8]); 6] = [
+    ("bzip2", "bzip2 -dc", b"BZh91AY&SY\xa0\x1c\x01\x4c\0\0\0\x41\0\0\x10\x20"),
+    ("xz", "xz -dc", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0\x21\x01\x16\0\0\0a\nb\n"),
+    ("lz4", "lz4 -dc", b"\x04\x22\x4d\x18\x64\x40\xa7\x04\0\0\x80a\nb\n\0\0\0\0"),
+    ("zip", "unzip -p", b"PK\x03\x04\x0a\0\0\0\0\0a\nb\n"),
+    ("7z", "7z x -so", b"7z\xbc\xaf\x27\x1c\0\x04\xb3\xa8\x97\xed\x08\0\0\0\0\0\0\0a\nb\n"),
+    ("Parquet", "duckdb", b"PAR1\x15\x04\x15\x20\x15\x24\x4c\x15\x02\x15\0\x12\0\0a\nb\n"),
+];
+
+const JOB: &str = "name = \"keys\"\n[filter]\npath = \"of the job\"\n[input]\npaths = [\"in\"]\n";
+
+#[test]
+fn formats_that_are_not_read_are_refused_by_name() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--counting"]);
+    for (format, remedy, bytes) in FOREIGN {
+        std::fs::write(folder.path("in"), bytes).unwrap();
+        let before = folder.snapshot();
+        for verb in
+            [&["dedup", "f"][..], &["dedup", "new"], &["insert", "f"], &["check", "f"], &["count", "f"]]
+        {
+            let is = format!("gowk: in: is {format} data");
+            folder.run(&[verb, &["--input", "in"]].concat(), "").refused(&[&is, remedy, "--plain"]);
+        }
+        assert!(folder.snapshot() == before, "{format}");
+        for verb in ["dedup", "insert", "remove", "check", "count"] {
+            let is = format!("gowk: standard input: is {format} data");
+            folder.run(&[verb, "f"], bytes).refused(&[&is, remedy, "--plain"]);
+        }
+        assert_eq!(folder.info("f")["entries"], 0, "{format}");
+        // As it is, where that is asked for; and what only begins like it.
+        let plain = folder.run(&["dedup", &format!("plain {format}"), "-0", "--plain", "--input", "in"], "");
+        assert_eq!((plain.code, plain.out.first()), (Some(0), bytes.first()), "{plain:?}");
+        let cut = folder.run(&["dedup", &format!("cut {format}"), "-0"], &bytes[..3]);
+        assert_eq!((cut.code, cut.out), (Some(0), [&bytes[..3], b"\0"].concat()), "{format}");
+        // A job, too.
+        std::fs::write(folder.path("job.toml"), JOB).unwrap();
+        let is = format!("gowk: in: is {format} data, which jobs do not read");
+        folder
+            .run(&["ingest", "job.toml"], "")
+            .refused(&[&is, format.strip_prefix("P").map_or("> NEW", |_| "CSV")]);
+    }
 }
 
 #[test]
@@ -138,9 +196,31 @@ fn tips_do_not_lead_astray_and_other_names_of_verbs_work() {
     assert!(!ended.err.contains("-- --cvs"), "{ended:?}");
     let ended = folder.run(&["dedup", "f", "-key"], "");
     assert!(ended.err.contains("-- -key"), "{ended:?}");
-    for verb in ["merge", "list", "open"] {
+    for verb in ["list", "open"] {
         let ended = folder.run(&[verb, "f"], "");
         assert!(ended.code == Some(2) && !ended.err.contains("similar"), "{ended:?}");
+    }
+    let tips: [(&[&str], &str); 10] = [
+        (&["create", "z", "--capacity", "10", "--fpr", "0.1"], "it is `--false-positive-rate` here"),
+        (&["dedup", "f", "--error-rate=0.1"], "it is `--false-positive-rate` here"),
+        (&["store", "create", "z", "--size", "10"], "it is `--capacity` here"),
+        (&["has", "f", "a"], "'check'"),
+        (&["delete", "f", "a"], "'remove'"),
+        (&["uniq", "f"], "'dedup'"),
+        (&["-v", "check", "f", "a"], "options stand behind the verb, as in `gowk check -v ...`"),
+        (&["--json", "info", "f"], "options stand behind the verb, as in `gowk info --json ...`"),
+        (&["-v"], "`gowk -V` prints the version"),
+        (&["check", "f", "-x"], "to take '-x' for a key, say '-- -x'"),
+    ];
+    for (words, tip) in tips {
+        let ended = folder.run(words, "");
+        assert!(ended.code == Some(2) && ended.err.contains(tip), "{words:?}: {ended:?}");
+        assert_eq!(ended.err.matches("tip: ").count(), 1, "{words:?}: {ended:?}");
+    }
+    // Not of an option that the verb does not have, and of no key where none is taken.
+    for words in [&["check", "f", "--fpr", "0.1"][..], &["info", "f", "-x"], &["-v", "info", "f", "-x"]] {
+        let ended = folder.run(words, "");
+        assert!(!ended.err.contains("it is `") && !ended.err.contains("for a key"), "{words:?}: {ended:?}");
     }
     let ended = folder.run(&["chek", "f", "a"], "");
     assert!(ended.err.contains("'check'"), "{ended:?}");

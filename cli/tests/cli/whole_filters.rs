@@ -367,9 +367,81 @@ fn info_gives_metrics_to_prometheus() {
     let ended = folder.run(&["info", "--prometheus", "none", "f"], "");
     assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
     let found = samples(&ended.text());
-    let up: Vec<_> = found.iter().filter(|(name, ..)| name == "gowk_up").map(|(.., value)| *value).collect();
-    assert_eq!(up, [0.0, 1.0]);
+    let opened = found.iter().filter(|(name, ..)| name == "gowk_opened").map(|(.., value)| *value);
+    assert_eq!(opened.collect::<Vec<_>>(), [0.0, 1.0]);
     assert!(found.iter().any(|(name, file, value)| (name.as_str(), file.as_str(), *value) == ("gowk_entries", "f", 100.0)));
+}
+
+/// `gowk info` reads no page, so that no metric of it says that a damaged filter is well.
+#[test]
+fn metrics_call_no_damaged_filter_clean() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f"], lines(0..100)).done();
+    folder.run(&["copy", "f", "damaged"], "").done();
+    folder.change("damaged", |bytes| *bytes.last_mut().unwrap() ^= 1);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    folder.run(&["dedup", "s"], lines(0..100)).code.unwrap();
+    let ended = folder.run(&["verify", "--prometheus", "f", "damaged", "s"], "");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""));
+    let value = |found: &[(String, String, f64)], name: &str, file: &str| {
+        found.iter().find(|(found, of, _)| found == name && of == file).map(|(.., value)| *value)
+    };
+    let found = samples(&ended.text());
+    for (file, [clean, pages, damaged, files]) in
+        [("f", [1.0, 16.0, 0.0, 0.0]), ("damaged", [0.0, 16.0, 1.0, 1.0]), ("s", [1.0, 32.0, 0.0, 0.0])]
+    {
+        assert_eq!(value(&found, "gowk_clean", file), Some(clean), "{file}");
+        assert_eq!(value(&found, "gowk_verified_pages", file), Some(pages), "{file}");
+        assert_eq!(value(&found, "gowk_damaged_pages", file), Some(damaged), "{file}");
+        assert_eq!(value(&found, "gowk_damaged_files", file), Some(files), "{file}");
+        assert!(value(&found, "gowk_verified_timestamp_seconds", file).unwrap() > 1.7e9);
+    }
+    let opened = folder.run(&["info", "--prometheus", "damaged"], "").done();
+    assert!(!opened.contains("gowk_up") && opened.contains("Its pages are not read"), "{opened}");
+
+    // A shard that is missing, and a filter that is: the rest is told of all the same.
+    for file in std::fs::read_dir(folder.path("s/shards/0000")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let ended = folder.run(&["verify", "--prometheus", "none", "s", "f"], "");
+    assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
+    let found = samples(&ended.text());
+    let clean = ["none", "s", "f"].map(|file| value(&found, "gowk_clean", file));
+    assert_eq!(clean, [Some(0.0), Some(0.0), Some(1.0)]);
+    assert_eq!(value(&found, "gowk_damaged_files", "s"), Some(1.0));
+    assert_eq!(value(&found, "gowk_verified_pages", "none"), None);
+
+    let ended = folder.run(&["verify", "damaged", "f", "--json"], "");
+    assert_eq!(ended.code, Some(1));
+    let text = ended.text();
+    assert!(text.starts_with("{\"file\":\"damaged\",\"clean\":false,"), "{text}");
+    assert!(text.lines().nth(1).unwrap().starts_with("{\"file\":\"f\",\"clean\":true,"), "{text}");
+}
+
+/// 5 keys in 2.25 MiB are not keys of 3,774,873.60 bits.
+#[test]
+fn bits_per_key_are_those_of_a_full_filter_while_there_are_few_keys() {
+    let folder = Folder::with_filter(&["--capacity", "20_000"]);
+    let bits = || {
+        let text = folder.run(&["info", "f"], "").done();
+        let line = text.lines().find(|line| line.starts_with("bits a key")).unwrap();
+        line["bits a key".len()..].trim().to_owned()
+    };
+    let report = |shown: &str| folder.run(&["report", "f"], "").done().contains(&format!("<dd>{shown}</dd>"));
+    let empty = bits();
+    assert!(empty.ends_with(" when full; no keys yet") && report(&empty), "{empty}");
+    folder.run(&["insert", "f", "a", "b", "c", "d", "e"], "").done();
+    let few = bits();
+    assert!(few.ends_with(" when full; few keys yet") && report(&few), "{few}");
+    let when_full: f64 = few.split(' ').next().unwrap().parse().unwrap();
+    assert!((60.0..80.0).contains(&when_full), "{few}");
+    folder.run(&["insert", "f"], lines(0..20_000)).done();
+    let info = folder.info("f");
+    let now = format!("{:.2}", info["bits_per_key"].as_f64().unwrap());
+    assert!(bits() == now && report(&now), "{now}");
+    folder.run(&["store", "create", "s", "--shards", "1", "--capacity", "1M"], "").done();
+    assert!(folder.run(&["dedup", "s", "a"], "").code == Some(0));
+    assert!(folder.run(&["info", "s"], "").done().contains("bits a key              few keys yet\n"));
 }
 
 #[test]

@@ -173,7 +173,18 @@ fn the_summary_has_all_that_is_documented() {
     assert_eq!(words[1], ["a", "3", "2", "1", "0"], "{text}");
     assert_eq!(words[2], ["b", "2", "1", "1", "0"], "{text}");
     assert_eq!(words[3], ["this", "run", "5", "3", "2", "0"], "{text}");
-    assert!(text.contains("f: 3 entries, load 0.0002, expected false-positive rate"), "{text}");
+    let rate = "expected false-positive rate 3.41e-13 (1 in 2,932,031,007,403)";
+    assert!(text.contains("f: 3 entries, load 0.0002, ") && text.contains(rate), "{text}");
+    // Numbers are written for people.
+    let folder = Folder::new();
+    folder.write("a", (0..12_345).map(|key| format!("{key}\n")).collect::<String>());
+    folder.job("paths = ['a']", 100_000);
+    let planned = folder.run(&["ingest", "job.toml", "--dry-run"], "").text();
+    assert!(planned.contains("a: would read 62,960 bytes"), "{planned}");
+    let text = folder.run(&["ingest", "job.toml"], "").text();
+    let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words[..2], ["a", "12,345"], "{text}");
+    assert!(text.lines().last().unwrap().starts_with("f: 12,34"), "{text}");
     let folder = Folder::new();
     folder.write("a", "1\n2\n1\n");
     folder.job("paths = ['a']", 2);
