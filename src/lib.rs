@@ -102,6 +102,8 @@ compile_error!("gowk needs flock, mmap and Unix file semantics");
 mod cuckoo;
 mod error;
 mod events;
+#[cfg(test)]
+mod explorer;
 mod file;
 mod format;
 mod growth;

@@ -1,8 +1,12 @@
-//! What bit rot does: found, never answered wrongly, and given up only on demand.
+//! Bit rot.
 //!
-//! Invariants checked: one flipped byte in any data page is found by `verify`, which names page and region, and
-//! by the first lookup that touches the page; the other pages go on serving; `repair` leaves no key reported
-//! absent, through commits, doublings and reopenings; one damaged superblock costs nothing.
+//! Invariants checked:
+//!
+//! 1. `verify` finds a flipped byte in any data page, and names page and region. So does the first lookup that touches the
+//!    page. Lookups in other pages still work.
+//! 2. No commit and no doubling hides the damage.
+//! 3. After `repair`, no key is reported absent, through commits, doublings and reopenings.
+//! 4. One damaged superblock loses nothing.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +22,7 @@ fn key(i: u64) -> [u8; 8] {
 
 /// A closed filter of two regions.
 fn filter(dir: &tempfile::TempDir, slots: SlotsPerBucket) -> PathBuf {
-    // Of every other width, so that both kinds are damaged.
+    // The kinds take turns with the widths.
     let kind = if slots.get().is_multiple_of(2) { Kind::Counting } else { Kind::Set };
     let path = dir.path().join("f.gowk");
     let capacity = match slots {
@@ -72,7 +76,7 @@ fn a_flipped_byte_in_any_page_is_found_by_verify_and_by_the_lookups_that_touch_i
                 Err(error) => panic!("{error}"),
             }
         }
-        // Each page has a 32nd of the keys at home, and is the second bucket of some others.
+        // Each of the 32 pages has the first bucket of a 32nd of the keys, and the second bucket of some others.
         assert!((KEYS / 32 / 2..KEYS / 32 * 2).contains(&refused), "{refused}");
         let lenient = Options::new().on_damage(OnDamage::Present).read(&path).unwrap();
         assert!((0..KEYS).all(|i| lenient.contains(&key(i)).unwrap()));
@@ -146,7 +150,7 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
             assert!(report.is_clean(), "{report:?}");
             writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         }
-        // The price is what the filter expects it to be.
+        // The false-positive rate after the repair is the one that the filter expects.
         let absent = 1 << 40;
         let found = (absent..absent + 200_000).filter(|i| writer.contains(&key(*i)).unwrap()).count();
         let (rate, expected) =
@@ -189,7 +193,7 @@ fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
     let frames = std::fs::read(&journal).unwrap();
     assert!(frames.len() > 512);
     drop(writer);
-    // The power failed while the frame was appended: recovery finds a piece of it, and empties the journal.
+    // As if the power had failed during the append: recovery finds a part of the frame, and empties the journal.
     std::fs::write(&path, &before).unwrap();
     std::fs::write(&journal, &frames[..512 + 64]).unwrap();
     let check = || {
@@ -199,7 +203,7 @@ fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
     };
     check();
     assert_eq!(std::fs::read(&journal).unwrap().len(), 512);
-    // A bad medium brings the frame back, behind the new header.
+    // A bad medium restores the frame behind the new header.
     let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
     file.write_all_at(&frames[512..], 512).unwrap();
     check();
@@ -212,7 +216,7 @@ fn write_live(path: &Path, offset: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
+fn a_stale_live_area_is_reported_once_and_mended_by_one_repair() {
     let dir = tempfile::tempdir().unwrap();
     let path = filter(&dir, SlotsPerBucket::Four);
     let mut old = vec![0; 53_248];
@@ -224,7 +228,7 @@ fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
     writer.commit().unwrap();
     writer.close().unwrap();
     let image = std::fs::read(&path).unwrap();
-    // All of it as of the commit before, its state too; or only a number that cannot be.
+    // The whole live area of the commit before, or an impossible commit number alone.
     for (offset, bytes) in [(0, old.as_slice()), (1024, &9999_u64.to_le_bytes())] {
         std::fs::write(&path, &image).unwrap();
         write_live(&path, offset, bytes);
@@ -239,7 +243,7 @@ fn a_live_area_left_behind_is_told_once_and_mended_by_one_repair() {
         let repair = writer.repair(&mut |_, _| {}).unwrap();
         assert!(repair.live && !repair.recounted && !repair.is_empty(), "{repair:?}");
         assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
-        // A reader from before goes on with what is committed now.
+        // A reader opened before sees the next commit.
         writer.insert(&key(KEYS + 1000)).unwrap();
         writer.commit().unwrap();
         assert_eq!(reader.info().unwrap().inserted, inserted + 1);

@@ -1,11 +1,13 @@
 //! Every byte of a small filter, flipped.
 //!
-//! Bit 0 and bit 7 of every byte of the file, and of a journal with commits in it, are flipped one at a time; without
-//! `GOWK_THOROUGH=1` only of every eighth byte where one is like the next. For each: nothing panics or hangs; no key is reported absent; and `verify` finds the flip where the specification
-//! has a checksum, while everywhere else the test names what lies there and why it does not matter.
+//! Bit 0 and bit 7 of every byte of the file, and of a journal with commits in it, are flipped one at a time. Without
+//! `GOWK_THOROUGH=1`, one byte in eight is flipped where neighbours are alike.
 //!
-//! The filter has one region, keys from several commits, metadata, and a live area. All is done in a folder in
-//! memory where there is one.
+//! Invariants checked, for each flip: nothing panics or hangs; no key is reported absent; `verify` finds the flip wherever
+//! the specification has a checksum. Everywhere else the test names the field, and why a flip there is harmless.
+//!
+//! The filter has one region, keys from several commits, metadata, and a live area. It lies in a folder in memory if the
+//! system has one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,12 +21,12 @@ use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket};
 use crate::thorough;
 
 const KEYS: u64 = 600;
-/// Committed after the checkpoint that the journal continues.
+/// Keys committed to the journal, after the checkpoint.
 const JOURNALED: u64 = 12;
 const PAGE: u64 = 4096;
 const SLOT: u64 = 65_536;
 const LIVE: u64 = 2 * SLOT;
-/// One region: one sequence, sixteen checksums.
+/// Where the checksums begin: sixteen, as there is one region.
 const SUMS: u64 = LIVE + 57_344;
 const DATA: u64 = 196_608;
 const LENGTH: u64 = DATA + 65_536;
@@ -33,26 +35,26 @@ fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()
 }
 
-/// What lies at an offset of the data file, and so what becomes of a flip there.
+/// What lies at an offset of the data file, and what a flip there does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Part {
-    /// Under its CRC: `verify` finds it, and the other slot serves.
+    /// A superblock, under its CRC: `verify` finds the flip, and readers use the other slot.
     Superblock,
-    /// Not idle any more: opening recovers, which changes nothing of the filter.
+    /// The state is no longer "idle": opening recovers, which leaves the filter unchanged.
     State,
-    /// Looked at, and cleared by the next recovery: readers compare the name, or recover.
+    /// The "superseded" flag: readers compare the name or recover, and the next recovery clears it.
     Flags,
-    /// The apply epoch and the copy sequence: odd, and so recovered, or a higher even number.
+    /// The apply epoch and the copy sequence: an odd number is recovered, a higher even one is as good.
     Epoch,
-    /// Of another commit than the superblock's: `verify` finds it, and the superblock counts.
+    /// The commit number differs from the superblock's: `verify` finds it, and readers use the superblock.
     Commit,
-    /// Counts and metadata come from the superblock while that is of the same commit.
+    /// Unused counts and metadata: the superblock of the same commit has them too.
     Copies,
-    /// Looked at only while something is being applied.
+    /// Read only while a commit is being applied.
     Sequence,
     /// Never interpreted.
     Unused,
-    /// `verify` and lookups find its page damaged.
+    /// A page or its checksum: `verify` and lookups report the page as damaged.
     Checksum,
     Page,
 }
@@ -76,7 +78,7 @@ fn part(offset: u64) -> Part {
     }
 }
 
-/// Whether the byte is flipped in the short test too. Of eight like ones, the one flipped moves on from eight to eight.
+/// Whether the short test flips the byte. Of eight bytes that are alike it flips one, at another place each time.
 fn is_flipped_always(offset: u64) -> bool {
     let named = match part(offset) {
         // The fields, and the seal.
@@ -99,7 +101,7 @@ fn commit(writer: &mut gowk::Writer, keys: std::ops::Range<u64>) {
     writer.commit().unwrap();
 }
 
-/// The filter's file and its journal: of a closed one, and of one whose writer died.
+/// The file and the journal of a closed filter, and of one whose writer died.
 fn images() -> [(Vec<u8>, Vec<u8>); 2] {
     let dir = folder();
     let (path, journal) = (dir.path().join("f"), dir.path().join("f-journal"));
@@ -117,7 +119,7 @@ fn images() -> [(Vec<u8>, Vec<u8>); 2] {
     [closed, read()]
 }
 
-/// A filter in a folder of its own, made anew from an image where a flip changed more than its byte.
+/// A filter in a folder of its own. It is restored from its image after a flip that made the library write.
 struct Copy {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -136,7 +138,7 @@ impl Copy {
         self.path.with_file_name("f-journal")
     }
 
-    /// Writes into the files that are there: making new ones takes longer.
+    /// Overwrites the existing files, which is faster than creating new ones.
     fn restore(&self) {
         for (path, bytes) in [(&self.path, &self.image.0), (&self.journal(), &self.image.1)] {
             let file = File::options().write(true).create(true).truncate(false).open(path).unwrap();
@@ -150,7 +152,7 @@ impl Copy {
     }
 }
 
-/// The keys that a lookup looks for in each page; some in two.
+/// The keys that a lookup looks for in each page. Some keys are in two lists.
 fn keys_by_page(copy: &Copy) -> BTreeMap<u64, Vec<u64>> {
     let keys_of = |page: u64| {
         let at = DATA + page * PAGE;
@@ -164,7 +166,7 @@ fn keys_by_page(copy: &Copy) -> BTreeMap<u64, Vec<u64>> {
     (0..16).map(|page| (page, keys_of(page))).collect()
 }
 
-/// Looks at a closed filter with a flip at `offset`.
+/// Checks a closed filter with a flip at `offset`.
 fn check(copy: &Copy, offset: u64, keys: &BTreeMap<u64, Vec<u64>>) {
     let reader = Reader::open(&copy.path).unwrap();
     let report = reader.verify(&mut |_, _| {}).unwrap();
@@ -181,13 +183,13 @@ fn check(copy: &Copy, offset: u64, keys: &BTreeMap<u64, Vec<u64>>) {
     let sound = damaged.is_none() && !matches!(part, Part::Superblock | Part::Commit);
     assert_eq!(report.is_clean(), sound, "{offset}: {report:?}");
     match damaged {
-        // The first lookup that touches a damaged page says so; the others find their keys.
+        // The first lookup that touches the damaged page reports it. The others find their keys.
         Some(page) => {
             assert!(!keys[&page].is_empty());
             for i in &keys[&page] {
                 match reader.contains(&key(*i)) {
                     Err(Error::Damaged { page: named, .. }) if named == page => {}
-                    // Found in its first bucket.
+                    // The key was found in its first bucket, before the damaged page was touched.
                     Ok(true) => {}
                     other => panic!("{offset}, key {i}: {other:?}"),
                 }
@@ -214,7 +216,7 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
     let chosen: Vec<u64> =
         (0..LENGTH).filter(|at| thorough::is_asked_for() || is_flipped_always(*at)).collect();
     thorough::size("bytes flipped", chosen.len() as u64, LENGTH);
-    // In turns, so that both have as much to do.
+    // The threads take the offsets in turns, for an equal share of the work.
     let halves = [0, 1].map(|first| chosen.iter().copied().skip(first).step_by(2));
     let counts: Vec<BTreeMap<Part, u64>> = std::thread::scope(|scope| {
         let sweep = |half: std::iter::StepBy<_>| {
@@ -227,7 +229,7 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
                     check(&copy, offset, &keys);
                     *counts.entry(part(offset)).or_default() += 1;
                     match part(offset) {
-                        // Opening recovers, and writes.
+                        // Opening has recovered the filter, and written to it.
                         Part::State | Part::Flags | Part::Epoch => copy.restore(),
                         _ => copy.put(&copy.path, offset, byte),
                     }
@@ -242,13 +244,13 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
     for (part, count) in counts.into_iter().flatten() {
         *all.entry(part).or_insert(0) += count;
     }
-    // Past the test harness, which would keep it to itself.
+    // Not by `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "flips: {all:?} in {:.1} s", start.elapsed().as_secs_f64());
     assert_eq!(all.values().sum::<u64>(), 2 * chosen.len() as u64);
     assert_eq!(all.len(), 10, "a part of the file was left out");
 }
 
-/// What opening makes of a filter left by a dead writer, with a flip in its journal.
+/// What opening does with a dead writer's filter after a flip in its journal.
 fn outcome(copy: &Copy, offset: u64) -> &'static str {
     let reader = match Reader::open(&copy.path) {
         Ok(reader) => reader,
@@ -277,7 +279,7 @@ fn every_byte_of_a_journal_is_checked_or_unused() {
         (512..journal.len()).step_by(512).filter(|at| journal[*at..].starts_with(b"gowkfram")).collect();
     assert_eq!(starts.len() as u64, JOURNALED / 3);
     let last = *starts.last().unwrap();
-    // Behind the payload, a frame is padded with zeros that no CRC covers.
+    // The padding behind the payload of a frame is covered by no CRC.
     let is_padding = |at: usize| {
         let frame = starts.iter().rev().find(|start| **start <= at).copied();
         frame.is_some_and(|start| {
@@ -288,10 +290,10 @@ fn every_byte_of_a_journal_is_checked_or_unused() {
     let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (at, byte) in journal.iter().enumerate() {
         let (part, expected) = match at {
-            // Without a header, the frames that continue the superblock count.
+            // Without a header, the frames that continue the superblock are valid.
             ..512 => ("header", "all there"),
             _ if is_padding(at) => ("padding", "all there"),
-            // Taken for a commit that a crash cut short. It was applied already, and leaves traces.
+            // The last frame looks like a torn commit. It had been applied, so pages and superblock disagree.
             _ if at >= last => ("last frame", "found by verify"),
             _ => ("frames before", "refused"),
         };

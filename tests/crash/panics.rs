@@ -1,7 +1,7 @@
-//! Code of the user that panics inside a call, and a caller that catches it.
+//! The caller's code panics inside a call of the library, and the caller catches the panic.
 //!
-//! Invariant checked: whatever was acknowledged before the panic is there after a commit that returns `Ok`, the
-//! counters are those of a scan, and a writer that cannot promise that says so instead.
+//! Invariant checked: after the panic, a commit that returns `Ok` has everything that was acknowledged before, and its
+//! counters equal a scan. A writer that cannot promise that returns an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gowk::{Batches, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const COMMITTED: u64 = 60_000;
-/// In the open transaction when the panic comes.
+/// Keys in the open transaction before the panic.
 const OPEN: u64 = 20_000;
 const BATCH: u64 = 60_000;
 
@@ -31,7 +31,7 @@ fn writer(path: &Path, kind: Kind) -> Writer {
     writer
 }
 
-/// Panics when it is read for the n-th time.
+/// A key that panics at the n-th read of any such key.
 struct Key<'a> {
     bytes: [u8; 8],
     reads: &'a AtomicUsize,
@@ -40,12 +40,12 @@ struct Key<'a> {
 
 impl AsRef<[u8]> for Key<'_> {
     fn as_ref(&self) -> &[u8] {
-        assert!(self.reads.fetch_add(1, Ordering::Relaxed) != self.panic_at, "a key that cannot be read");
+        assert!(self.reads.fetch_add(1, Ordering::Relaxed) != self.panic_at, "the key panics");
         &self.bytes
     }
 }
 
-/// Commits, and looks whether the keys below `there` are.
+/// Commits, and checks that the keys below `there` are present.
 fn check(mut writer: Writer, path: &Path, there: u64) {
     writer.commit().unwrap();
     writer.close().unwrap();
@@ -82,7 +82,7 @@ fn a_key_that_panics_after_a_doubling_loses_nothing_that_went_in() {
     writer.insert_batch(&keys(0..10_000)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     let reads = AtomicUsize::new(0);
-    // All are read once; then those again that found no room, after the filter has doubled.
+    // Every key is read once; keys that found no room are read again after the doubling.
     let batch = keys(10_000..10_000 + BATCH);
     let panic_at = BATCH as usize + 10;
     let batch: Vec<_> = batch.iter().map(|key| Key { bytes: *key, reads: &reads, panic_at }).collect();
@@ -99,7 +99,7 @@ fn a_panic_while_the_progress_of_a_repair_is_told_leaves_the_counters_right() {
         first.commit().unwrap();
         first.close().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
-        // Some pages of each region.
+        // Damages some pages of each region.
         let regions = bytes.len() - 65_536 * Reader::open(&path).unwrap().info().unwrap().regions as usize;
         let pages = (regions..bytes.len()).step_by(7 * 4096);
         let damaged = pages.len();
@@ -110,13 +110,13 @@ fn a_panic_while_the_progress_of_a_repair_is_told_leaves_the_counters_right() {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             writer.repair(&mut |_, _| {
                 calls += 1;
-                assert!(calls != panic_at, "a progress bar that cannot be drawn");
+                assert!(calls != panic_at, "the progress callback panics");
             })
         }));
         assert!(outcome.is_err(), "{calls} calls");
         writer.commit().unwrap();
         writer.close().unwrap();
-        // Nothing is quarantined without being counted.
+        // Every quarantined bucket is counted.
         let reader = Reader::open(&path).unwrap();
         assert_eq!(reader.info().unwrap().quarantined_buckets, 0);
         assert_eq!(reader.verify(&mut |_, _| {}).unwrap().damaged.len(), damaged, "panic at {panic_at}");
@@ -131,7 +131,7 @@ fn a_panic_while_the_progress_of_a_doubling_is_told_leaves_the_transaction_whole
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("asked");
     let mut asked = writer(&path, Kind::Counting);
-    let progress = &mut |done, _| assert!(done != 2, "a progress bar that cannot be drawn");
+    let progress = &mut |done, _| assert!(done != 2, "the progress callback panics");
     assert!(catch_unwind(AssertUnwindSafe(|| asked.grow_with(progress))).is_err());
     check(asked, &path, COMMITTED + OPEN);
 
@@ -139,7 +139,7 @@ fn a_panic_while_the_progress_of_a_doubling_is_told_leaves_the_transaction_whole
     let mut first = writer(&path, Kind::Set);
     first.commit().unwrap();
     first.close().unwrap();
-    let progress = |done, _| assert!(done != 2, "a progress bar that cannot be drawn");
+    let progress = |done, _| assert!(done != 2, "the progress callback panics");
     let mut writer = options().growth_progress(progress).open_existing(&path).unwrap();
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&keys(COMMITTED..500_000))));
     assert!(outcome.is_err());

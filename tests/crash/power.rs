@@ -1,44 +1,43 @@
 //! The power is cut, processes die, and the disk fails, under sets and counting filters.
 //!
 //! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the
-//! tests make the images that a power cut can leave on the medium, behind every operation: of what is not synced
-//! then, all subsets if these are 12 operations or fewer; else every prefix, all but each one, each one alone, and
-//! 64 subsets at random. Writes are torn too, at sectors and at any byte; names come undone until the folder is
-//! synced; what is stored through memory maps (the live area, and files not yet published) is old, new, or noise.
+//! tests make the images that a power cut after each operation can leave on the medium. Of the operations not synced
+//! by then, an image keeps a subset: every subset of up to 12 operations; of more, every prefix, all but each one,
+//! each one alone, and 64 random subsets. Writes are also torn, at sectors and at any byte. Names are undone until
+//! the folder is synced. What was stored through memory maps (the live area and unpublished files) is old, new, or
+//! noise.
 //!
 //! Invariants checked for each image (`power_cut_…`):
 //!
-//! 1. It opens, by a reader or by a writer, and holds, entry for entry, with counters and metadata, the state
-//!    before or the state after the transaction under way; never a mixture.
-//! 2. Every commit that was reported is there.
+//! 1. A reader or writer can open it. Entries, counters and metadata are those before or after the open transaction,
+//!    never a mixture.
+//! 2. Every acknowledged commit is there.
 //! 3. `verify` finds nothing wrong, and another commit can be made; then no temporary file is left.
-//! 4. A file of which a writer is reported to have it open says so, and one that was closed says that. One that
-//!    says "idle" holds every commit without its journal.
-//! 5. A power cut in the recovery itself changes nothing of this; and what was seen once stays.
-//! 6. The same holds if the process dies with nothing flushed, another one recovers what memory shows, and only
-//!    then the power is cut, with the dead process's operations still unsynced; also where the other one is a
-//!    reader who may not write, and answers from memory of his own.
+//! 4. The file says "in use" after an opening for writing returned, and "idle" after a close did. A file that says
+//!    "idle" holds every commit without its journal.
+//! 5. All of this holds after a power cut during the recovery, and a state that was seen once stays.
+//! 6. All of this holds if the process dies with nothing flushed, another process recovers what memory shows, and the
+//!    power is cut only then, with the dead process's operations unsynced. The other process may also be a reader
+//!    that may not write, and replays the journal in its own memory.
 //!
-//! Invariants checked for each call to the disk, which fails once, full or with an I/O error (`failing_disk_…`):
+//! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk_…`). Invariants checked then:
 //!
 //! 7. The error names file, operation and reason.
-//! 8. A transaction that cannot be in doubt is whole, and can be committed again or rolled back. After a failed
-//!    sync, or a failed write to what is published, the writer is poisoned, and reopening shows the state before
-//!    or the state after.
-//! 9. Whatever comes after, invariants 1 to 3 hold for power cuts then, although a sync that failed is taken to
-//!    have settled nothing, and to let no later one settle it: memory holds what the medium lacks.
+//! 8. If the transaction cannot be in doubt, it is whole, and can be committed again or rolled back. After a failed
+//!    sync, or a failed write to a published file, the writer is poisoned, and reopening shows the state before or
+//!    after the transaction.
+//! 9. Invariants 1 to 3 hold for later power cuts. The model of the medium is harsh: what a failed sync should have
+//!    settled stays unsettled, and later syncs of that file do not settle it either.
 //!
-//! Each test prints how many images it examined; `power_cut_…` examine more than 12,000 together, with
-//! `GOWK_THOROUGH=1` more than 24,000, and each call fails then in all four ways in place of two. More images are
-//! drawn at random with
+//! Each test prints how many images it examined. `power_cut_…` examine more than 12,000 together. With
+//! `GOWK_THOROUGH=1` they examine more than 24,000, and each call fails in four ways instead of two. More random images:
 //!
 //! ```text
 //! GOWK_CRASH_IMAGES=1000000 cargo test --release --test crash power_cut
 //! ```
 //!
-//! Everything is the same in every run, but for the salts, names and uuids that gowk draws. A failure names the
-//! event, what became of each operation that was not synced, and what filled the live area; with
-//! `GOWK_CRASH_HISTORY=1` the events are printed.
+//! Every run is the same, apart from the salts, names and uuids that gowk draws. A failure names the event, the fate of
+//! each unsynced operation, and the contents of the live area. `GOWK_CRASH_HISTORY=1` prints the events.
 
 mod cut;
 mod fault;
@@ -70,20 +69,20 @@ use crate::thorough;
 /// Every script runs on both.
 const KINDS: [Kind; 2] = [Kind::Counting, Kind::Set];
 
-/// What one of the tests that cut the power has to examine at least, for one kind.
+/// How many images each power-cut test examines at least, for one kind.
 fn share() -> usize {
     let asked = std::env::var("GOWK_CRASH_IMAGES").ok();
     let all = asked.map_or_else(enough, |number| number.parse().unwrap());
     all.div_ceil(POWER_CUTS * KINDS.len())
 }
 
-/// Images that the tests examine at least, together, unless more are asked for.
+/// How many images all tests together examine at least, unless `GOWK_CRASH_IMAGES` asks for more.
 fn enough() -> usize {
     static ENOUGH: OnceLock<usize> = OnceLock::new();
     *ENOUGH.get_or_init(|| thorough::size("images of cut power", 12_000, 24_000))
 }
 
-/// By all tests so far.
+/// Images examined by all tests so far.
 static IMAGES: AtomicUsize = AtomicUsize::new(0);
 
 fn cut_power(script: &Script) {
@@ -303,8 +302,8 @@ const WAYS_TO_FAIL: [(ErrorKind, Answer); 4] = [
     (ErrorKind::Other, Answer::RollBack),
 ];
 
-/// Fails each call of a script once, in every way and with every answer; prints what came of it. The short test has one
-/// answer for every other call, and the other one for those between.
+/// Fails each call of a script once, in every way and with every answer of the user, and prints the outcomes. In the short
+/// test the answers take turns.
 fn fail_each_call(script: &Script) {
     let ways = thorough::size("ways in which each call fails", 2, WAYS_TO_FAIL.len());
     let mut lines = BTreeMap::new();
@@ -314,7 +313,7 @@ fn fail_each_call(script: &Script) {
         for (kind, answer) in WAYS_TO_FAIL.into_iter().skip(call % stride).step_by(stride) {
             let strike = |twice| fault::strike(script, Fault { call, kind, twice }, answer).unwrap();
             let once = strike(false);
-            // An append is cut back when it fails: that may fail too.
+            // A failed append is cut back, which may fail too.
             let append = once.call.starts_with("append") && once.step == "commit";
             for struck in iter::once(once).chain(append.then(|| strike(true))) {
                 runs += 1;

@@ -1,18 +1,15 @@
-//! A writer that is stopped, or killed, while it applies a commit; and readers who may not write.
+//! A writer that is stopped or killed while it applies a commit, and readers that may not write.
 //!
-//! The writer is a process of its own, which stops before a given write to the data file until it is told to go on.
-//! Readers are threads here, and a process of its own that may not write.
+//! The writer is a child process, which stops before a given write to the data file until it is told to go on. Readers
+//! are threads of this process, and a child process that may not write.
 //!
 //! Invariants checked:
 //!
-//! 1. While a writer is stopped between any two writes, no committed key is reported absent: readers find it, or
-//!    wait.
-//! 2. When the writer goes on, they go on; when it is killed instead, they recover, and the commit, which was
-//!    durable, is there.
-//! 3. A copy, to a file or into memory, waits for a commit that is being applied.
-//! 4. A reader who may not write answers from a private replay, after it has synced the folder and the journal: all
-//!    keys, and absent ones too, also where the writer died in the middle of their region. Once somebody else has
-//!    recovered the file, it follows.
+//! 1. While a writer is stopped between any two writes, readers find every committed key, or wait.
+//! 2. Readers go on when the writer does. If it is killed, they recover, and find the commit, which was durable.
+//! 3. A copy, to a file or into memory, waits until the commit is applied.
+//! 4. A reader that may not write syncs the folder and the journal, and answers from a private replay: for all keys,
+//!    also in the region where the writer died. Once somebody else has recovered the file, it follows.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, Lines, Write};
@@ -28,12 +25,12 @@ use std::time::Duration;
 use gowk::disk::{Disk, SystemDisk};
 use gowk::{Lookup, Options, Reader, SlotsPerBucket};
 
-/// Two regions, filled so far that new keys kick many old ones from page to page.
+/// Two regions, so full that new keys move many old ones from page to page.
 const CAPACITY: u64 = 2 * 30_000;
 const COMMITTED: u64 = 50_000;
-/// Those that the stopped writer commits.
+/// Keys of the commit during which the writer is stopped.
 const UNDER_WAY: u64 = 8000;
-/// Those committed after a recovery.
+/// Keys committed after a recovery.
 const LATER: u64 = 500;
 const NEVER: usize = usize::MAX;
 const NOBODY: u32 = 65_534;
@@ -60,7 +57,7 @@ fn filter(dir: &Path) -> PathBuf {
     path
 }
 
-/// Says something to the parent; the test harness prints to the same pipe.
+/// Sends a line to the parent. The test harness prints to the same pipe, hence the mark.
 fn say(message: &str) {
     println!("\n:: {message}");
     io::stdout().flush().unwrap();
@@ -70,12 +67,12 @@ fn wait_for_word() {
     io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// Writes down what it is told to do, by file name, and stops before one of the writes to the data file.
+/// Records every call with the file's name, and stops before one of the writes to the data file.
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
     stop_at: usize,
-    /// Writes to the data file since the count was set to 0; before that, more than there are to stop at.
+    /// Writes to the data file since the child set this to 0. Before that, it is too high to stop at.
     writes: AtomicUsize,
     calls: Mutex<Vec<String>>,
 }
@@ -144,7 +141,7 @@ impl Disk for Watched {
     }
 }
 
-/// Inserts and commits, and stops in the middle.
+/// Inserts and commits; its disk stops it during the commit.
 fn be_writer(path: &Path) {
     let stop_at = std::env::var(STOP_AT).unwrap().parse().unwrap();
     let disk = Watched::new(path, stop_at);
@@ -156,7 +153,7 @@ fn be_writer(path: &Path) {
     wait_for_word();
 }
 
-/// Reads, says what it found, and again when it is told to.
+/// Looks all keys up and reports the numbers, and does so again whenever it is told to.
 fn be_reader(path: &Path) {
     assert!(File::options().write(true).open(path).is_err(), "this process may write");
     let disk = Watched::new(path, NEVER);
@@ -177,7 +174,7 @@ fn be_reader(path: &Path) {
     }
 }
 
-/// A process that plays one of the two parts above.
+/// A child process, as writer or as reader.
 struct Process {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -216,7 +213,7 @@ impl Process {
     }
 }
 
-/// Plays the part that this process was started for, if any.
+/// Does what this process was started for, if it is a child.
 fn plays_a_part() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let filter = PathBuf::from(std::env::var_os(FILTER).unwrap());
@@ -228,7 +225,7 @@ fn plays_a_part() -> bool {
     true
 }
 
-/// Looks up all keys in four threads beside a stopped writer, of which `then` makes an end meanwhile.
+/// Looks up all keys in four threads beside a stopped writer. Meanwhile `then` continues or kills the writer.
 fn look_beside(filter: &Path, then: impl FnOnce()) {
     const THREADS: u64 = 4;
     let before = Reader::open(filter).unwrap();
@@ -237,7 +234,7 @@ fn look_beside(filter: &Path, then: impl FnOnce()) {
         for thread in 0..THREADS {
             let (before, started) = (before.clone(), &started);
             scope.spawn(move || {
-                // Some share a reader that was opened before, others open one each.
+                // Two threads share a reader that was opened before; the others open their own.
                 let reader = if thread % 2 == 0 { before } else { Reader::open(filter).unwrap() };
                 started.wait();
                 for i in (thread..COMMITTED).step_by(THREADS as usize) {
@@ -249,7 +246,7 @@ fn look_beside(filter: &Path, then: impl FnOnce()) {
             });
         }
         started.wait();
-        // Long enough for readers to lose patience, and to open the file again.
+        // Readers lose patience within this time, and open the file again.
         std::thread::sleep(Duration::from_millis(300));
         then();
     });
@@ -262,7 +259,7 @@ fn check(filter: &Path, keys: u64) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// An apply writes pages and checksums in turn, two writes a region; more where pages are few.
+/// Applying a commit takes two writes a region at least: pages and checksums.
 const WRITES: usize = 4;
 
 #[test]
@@ -346,7 +343,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
         let mut writer = Process::writer(NAME, &filter, stop_at);
         assert_eq!(writer.hear(), "stopped");
         writer.kill();
-        // Where it can be executed by somebody else.
+        // A copy of this program that another user can execute.
         let program = dir.path().join("reader");
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         let allow = |write: bool| {
@@ -364,7 +361,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
         }
         let image = std::fs::read(&filter).unwrap();
         let mut reader = Process::start(NAME, command, "reader", &filter, NEVER);
-        // Once before it finds that it may not recover, and once after.
+        // The folder is synced before and after it finds that it may not recover.
         assert_eq!(reader.hear(), "opened: sync folder, sync folder, sync f.gowk-journal");
         let found = reader.hear();
         let answers = |found: &str, commit: u64| {
@@ -376,7 +373,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
             present.parse::<u64>().unwrap()
         };
         let present = answers(&found, 2);
-        // All of the transaction, and of what is not yet inserted what is taken for something else.
+        // All keys of the transaction, and some false positives among the later ones.
         assert!((COMMITTED + UNDER_WAY..COMMITTED + UNDER_WAY + LATER / 10).contains(&present), "{found}");
         assert!(std::fs::read(&filter).unwrap() == image, "the reader changed the file");
         allow(true);

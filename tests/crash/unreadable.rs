@@ -1,8 +1,8 @@
-//! Blocks that the medium cannot give back, by a disk that fails to read them until they are overwritten whole; a
-//! partial write would read them first, and fails.
+//! Blocks that the medium cannot read. The disk here fails to read them until they are overwritten whole. A partial write
+//! fails too, as it would have to read the block first.
 //!
-//! Invariants checked: verification names the pages; a copy refuses them; one repair leaves a filter that verifies
-//! clean, with no key reported absent; a live area that cannot be read is written anew by whoever opens the file.
+//! Invariants checked: verification names the pages; a copy refuses them; after one repair the filter verifies clean, with
+//! no key reported absent; opening the file rewrites an unreadable live area.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +16,7 @@ use gowk::{Batches, Error, Lookup, Options, Reader, Report, SlotsPerBucket};
 
 const BLOCK: u64 = 4096;
 const LIVE: u64 = 131_072;
-/// So many that their checksums fill more than one block.
+/// The checksums of these regions fill more than one block.
 const REGIONS: u64 = 70;
 const KEYS: u64 = 400_000;
 
@@ -73,7 +73,7 @@ impl Disk for BadDisk {
     }
 }
 
-/// A closed filter; where its checksums start, and its regions.
+/// A closed filter, and the offsets of its checksums and its regions.
 fn filter(dir: &Path) -> (PathBuf, u64, u64) {
     let path = dir.join("f.gowk");
     let options =
@@ -129,7 +129,7 @@ fn unreadable_pages_and_checksums_are_named_and_mended() {
         let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
         let repair = writer.repair(&mut |_, _| {}).unwrap();
         assert_eq!(named(&repair.quarantined), expected);
-        assert_eq!(disk.left(), 0, "blocks that still cannot be read");
+        assert_eq!(disk.left(), 0, "some blocks are still unreadable");
         writer.close().unwrap();
         let report = verify(&path, &disk);
         assert!(report.is_clean(), "{report:?}");
@@ -138,18 +138,18 @@ fn unreadable_pages_and_checksums_are_named_and_mended() {
 }
 
 #[test]
-fn a_repair_that_dies_after_it_has_overwritten_a_block_leaves_it_damaged() {
+fn a_repair_killed_after_it_has_overwritten_a_block_leaves_the_page_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let (path, sums, data) = filter(dir.path());
     let disk = BadDisk::new(&path, [data + 7 * BLOCK, sums]);
     let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
-    // Looked at before, and found right.
+    // These lookups verify the page.
     assert!(keys().iter().all(|key| writer.contains(key).unwrap()));
     let stop = &mut |done, _| assert!(done != 1000, "stopped");
     let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.repair(stop)));
     assert!(stopped.is_err());
     assert_eq!(disk.left(), 0);
-    // The same writer does not believe what it has seen there.
+    // The same writer no longer takes the page for verified.
     assert!(keys().iter().all(|key| match writer.contains(key) {
         Ok(found) => found,
         Err(error) => matches!(error, Error::Damaged { .. }),
@@ -175,7 +175,7 @@ fn recovery_gets_past_a_page_that_cannot_be_read() {
     let late: Vec<_> = (KEYS..2 * KEYS).map(u64::to_le_bytes).collect();
     assert!(writer.insert_batch(&late).unwrap().refused().is_empty());
     writer.commit().unwrap();
-    // As a crash leaves it.
+    // The files as a crash leaves them.
     let crashed = dir.path().join("crashed");
     std::fs::copy(&path, &crashed).unwrap();
     std::fs::copy(dir.path().join("f.gowk-journal"), dir.path().join("crashed-journal")).unwrap();
@@ -194,7 +194,7 @@ fn recovery_gets_past_a_page_that_cannot_be_read() {
 }
 
 #[test]
-fn a_live_area_that_cannot_be_read_is_written_anew() {
+fn an_unreadable_live_area_is_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let (path, sums, _) = filter(dir.path());
     let image = std::fs::read(&path).unwrap();
@@ -212,7 +212,7 @@ fn a_live_area_that_cannot_be_read_is_written_anew() {
                 writer.close().unwrap();
             }
             let report = verify(&path, &disk);
-            // Opening looks at the head alone; verification reads all of it.
+            // Opening reads only the head of the live area; verification reads all of it.
             let mended = head || repairs;
             assert_eq!((report.is_clean(), report.live_differs), (mended, !mended), "{report:?}");
             assert_eq!(disk.left(), if mended { 0 } else { count });

@@ -1,5 +1,5 @@
-//! Batches: the same filter, and the same answers, as one call after the other gives, in both kinds and on any number of
-//! threads.
+//! Invariant checked: a batch leaves the same filter and gives the same answers as one call for each of its keys, for
+//! both kinds and on any number of threads.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use gowk::{Batches, Error, Growth, Inserted, Kind, Lookup, Options, Reader, Slot
 
 use crate::thorough;
 
-/// Numbers as keys: a third of them twice, and few very often.
+/// Numbers as keys: a third of them come twice, a few very often.
 fn keys(count: u64) -> Vec<[u8; 8]> {
     let number = |index| if index % 1000 == 0 { index % 3 } else { index * 7919 % (count * 3 / 4) };
     (0..count).map(|index| number(index).to_le_bytes()).collect()
@@ -17,7 +17,7 @@ fn options(slots: SlotsPerBucket, capacity: u64) -> Options {
     Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never)
 }
 
-/// The indices refused, and which keys are new.
+/// Inserts one key at a time; returns the indices of the refused keys, and which keys are new.
 fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]]) -> (Vec<usize>, Vec<bool>) {
     let (mut refused, mut new) = (Vec::new(), Vec::new());
     for (index, key) in keys.iter().enumerate() {
@@ -33,12 +33,12 @@ fn one_by_one(writer: &mut Writer, keys: &[[u8; 8]]) -> (Vec<usize>, Vec<bool>) 
     (refused, new)
 }
 
-/// The buckets, and what the filter says of itself.
+/// The bytes of the regions, and `Info` as text.
 fn contents(path: &Path) -> (Vec<u8>, String) {
     let reader = Reader::open(path).unwrap();
     assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
     let mut info = reader.info().unwrap();
-    // What two filters of the same keys do not share.
+    // Two filters of the same keys differ in these.
     (info.uuid, info.commit) = (Default::default(), 0);
     let regions = usize::try_from(info.regions).unwrap();
     let bytes = std::fs::read(path).unwrap();
@@ -49,11 +49,11 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
 fn a_batch_makes_the_filter_that_single_inserts_make() {
     const KEYS: u64 = 100_000;
     let dir = tempfile::tempdir().unwrap();
-    let step = thorough::size("every so many-th width", 2, 1);
+    let step = thorough::size("step between the widths tested", 2, 1);
     for slots in SlotsPerBucket::ALL.into_iter().step_by(step) {
         for kind in [Kind::Counting, Kind::Set] {
-            // Room for all keys, also where those with copies fill whole buckets of two slots; or too little of it: then the
-            // same ones are refused. A copy that is refused was looked for long, so there are fewer of those.
+            // The first capacity takes all keys, even where copies fill whole buckets of two slots. The second is too
+            // small. Refusing a copy takes long, so a counting filter gets a capacity that refuses fewer keys.
             for capacity in [4 * KEYS, if kind == Kind::Set { KEYS / 2 } else { KEYS * 4 / 5 }] {
                 let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
                 let keys = keys(KEYS);
@@ -68,7 +68,7 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
                 let refused: usize = expected.iter().map(|(refused, _)| refused.len()).sum();
                 if capacity < KEYS {
                     // A few regions of many slots may take more than they were sized for.
-                    assert!(refused > 1000 || slots.get() > 2, "{refused} for want of room");
+                    assert!(refused > 1000 || slots.get() > 2, "only {refused} keys are refused");
                 } else {
                     assert_eq!(refused, 0);
                 }
@@ -76,7 +76,7 @@ fn a_batch_makes_the_filter_that_single_inserts_make() {
                     let options = options(slots, capacity).kind(kind).force(true).threads(threads);
                     let mut writer = options.create(&batch).unwrap();
                     for (keys, expected) in keys.chunks(40_000).zip(&expected) {
-                        // The first goes into a file not yet published, the others through its journal.
+                        // The first part goes into an unpublished file, the others through the journal.
                         let inserted = writer.insert_batch(keys).unwrap();
                         let new = inserted.mask();
                         let refused: Vec<usize> =
@@ -122,8 +122,8 @@ fn batches_tell_which_keys_are_new_across_doublings() {
         }
         writer.commit().unwrap();
         writer.close().unwrap();
-        // Two slots a bucket: four chances in 2^31 to be taken for another.
-        assert!(missing <= 2, "{missing} keys were taken for others");
+        // At two slots a bucket, a lookup compares four fingerprints, each of which matches once in 2^31.
+        assert!(missing <= 2, "{missing} keys are false positives");
         let reader = Reader::open(&path).unwrap();
         assert!(reader.info().unwrap().generation >= 6);
         assert!(keys.iter().all(|key| reader.contains(key).unwrap()));
@@ -147,7 +147,7 @@ fn a_damaged_page_stops_those_keys_of_a_batch_that_need_it() {
     let mut writer = options(SlotsPerBucket::Four, 2 * KEYS).open_existing(&path).unwrap();
     let more: Vec<_> = (KEYS * 10..KEYS * 11).map(u64::to_le_bytes).collect();
     assert!(matches!(writer.insert_batch(&more), Err(Error::Damaged { .. })));
-    // A key that does not need the page goes in all the same.
+    // A key that does not need the page is inserted.
     assert!(more.chunks(1).any(|key| writer.insert_batch(key).is_ok_and(|inserted| inserted.is_new(0))));
     writer.rollback().unwrap();
     writer.close().unwrap();
@@ -159,17 +159,17 @@ fn a_batch_removes_what_single_removals_do() {
     let dir = tempfile::tempdir().unwrap();
     let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
     let keys = keys(KEYS);
-    // Every second key, some of them more often than there are copies, and as many that were never there.
+    // Every second key, as many keys that were never inserted, and a few keys more often than they have copies.
     let mut gone: Vec<[u8; 8]> = keys.iter().step_by(2).copied().collect();
     gone.extend((KEYS..2 * KEYS).map(u64::to_le_bytes));
     gone.extend((0..3).cycle().take(100).map(u64::to_le_bytes));
     for slots in SlotsPerBucket::ALL {
-        // Few keys a region, or so many that it is unpacked; in the file published before, or in a new one.
+        // Many keys a region, which is unpacked then, or few; in a published file or an unpublished one.
         for (capacity, published) in [(2 * KEYS, true), (200 * KEYS, true), (2 * KEYS, false)] {
             let filled = |path: &Path, threads| {
                 let options = options(slots, capacity).counting().force(true);
                 let mut writer = options.threads(threads).create(path).unwrap();
-                // Copies beyond the limit would make removals unsafe.
+                // A saturated count must not be removed from.
                 for key in &keys {
                     if writer.count(key).unwrap() < 3 {
                         writer.insert(key).unwrap();
@@ -199,7 +199,7 @@ fn a_batch_removes_what_single_removals_do() {
             }
         }
     }
-    // A set refuses them all, and changes nothing.
+    // A set refuses every removal, and stays unchanged.
     let mut writer = options(SlotsPerBucket::Four, KEYS).force(true).create(&single).unwrap();
     assert_eq!(writer.insert_batch(&[b"a", b"a"]).unwrap().mask(), [true, false]);
     let before = writer.info().unwrap();
@@ -232,7 +232,7 @@ fn lookups_are_the_same_on_any_number_of_threads() {
             assert_eq!(found, expected[..count], "{threads} threads, {count} hashes");
         }
     }
-    // What one of the threads meets is told.
+    // An error on one of the threads is returned.
     let mut bytes = std::fs::read(&path).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
@@ -241,13 +241,13 @@ fn lookups_are_the_same_on_any_number_of_threads() {
     assert!(matches!(reader.contains_batch(&all), Err(Error::Damaged { .. })));
 }
 
-/// More keys than are hashed at a time, and too little room for a few of them.
+/// There are more keys than are hashed at a time, and a few find no room.
 #[test]
 fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused() {
     const KEYS: u64 = 1_100_000;
     let dir = tempfile::tempdir().unwrap();
     let (batches, iterator) = (dir.path().join("batches"), dir.path().join("iterator"));
-    // A few of the first come again at the end.
+    // The first 20,000 keys come again at the end.
     let keys: Vec<_> = (0..KEYS).map(|index| (index % (KEYS - 20_000)).to_le_bytes()).collect();
     for kind in [Kind::Counting, Kind::Set] {
         let options = options(SlotsPerBucket::Four, 1_040_000).kind(kind).max_kicks(5).force(true);
@@ -268,7 +268,7 @@ fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused()
         let last = refused.last();
         assert!(last.is_some_and(|at| *at > 1 << 20), "{} refused, the last is {last:?}", refused.len());
         let expected = match kind {
-            // A key that was refused is new, and not stored.
+            // A refused key may be new, but is not stored.
             Kind::Set => {
                 of_batch.new_keys() as u64 - refused.iter().filter(|at| of_batch.is_new(**at)).count() as u64
             }
@@ -293,14 +293,14 @@ fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused()
     assert_eq!(writer.path(), iterator.canonicalize().unwrap());
 }
 
-/// Whatever a caller has: text, vectors, arrays, references to them.
+/// Text, vectors, arrays, and references to them.
 #[test]
 fn keys_are_anything_that_is_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let error = Writer::open(&path).unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening creates nothing");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening has created a file");
     Options::new().counting().capacity(1000).create(&path).unwrap().commit().unwrap();
 
     let mut writer = Writer::open(&path).unwrap();

@@ -1,4 +1,5 @@
-//! The store as its users see it: commits, rollbacks, reopening, removal, duplicates.
+//! Invariants checked: a reader finds the keys of every commit, and no key of a rolled-back transaction; a reopened filter
+//! is the one that was closed; a filter that doubles inside a transaction loses nothing.
 
 use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket};
 

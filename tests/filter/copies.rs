@@ -1,10 +1,14 @@
-//! Copies of keys, through the public interface.
+//! Copies of keys in counting filters.
 //!
-//! Invariants checked: real lines at their real multiplicities find room at every width; a count is never too low, and
-//! exact where no other key matches; each copy can be removed, and then the filter is empty; a key with more copies
-//! than can be counted costs nobody anything and is kept for good; what batches do is what single inserts do.
+//! Invariants checked:
 //!
-//! `GOWK_LINES=FILE` names another file of lines than the one that comes with the project, as gzip or plain.
+//! 1. Real lines with their real numbers of copies find room at every width.
+//! 2. A count is never too low. It is exact where no other key matches.
+//! 3. Each copy can be removed; without copies the filter is empty.
+//! 4. A key with more copies than can be counted takes no room from other keys, and stays for good.
+//! 5. A batch does what single inserts do.
+//!
+//! `GOWK_LINES=FILE` reads the lines from another file, gzip or plain.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -34,7 +38,7 @@ fn multiplicities(lines: &[Vec<u8>]) -> HashMap<&[u8], u64> {
     all
 }
 
-/// Counts every key, and returns how many are counted too high, but for those that have as many as can be counted.
+/// Counts every key. Returns how many counts are too high, saturated ones left out.
 fn check_counts(writer: &Writer, times: u64, keys: &HashMap<&[u8], u64>) -> u64 {
     let highest = writer.info().unwrap().slots_per_bucket.highest_count();
     let mut wrong = 0;
@@ -46,7 +50,7 @@ fn check_counts(writer: &Writer, times: u64, keys: &HashMap<&[u8], u64>) -> u64 
     wrong
 }
 
-/// Inserts all lines so many times, counts, and removes all of them again. Returns the doublings.
+/// Inserts all lines `times` times, counts them, and removes them again. Returns the number of doublings.
 fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     let keys = multiplicities(lines);
     let dir = tempfile::tempdir().unwrap();
@@ -64,7 +68,7 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     assert_eq!(info.copies, info.inserted);
     let all = lines.len() as u64 * times;
     assert!(info.copies == all || info.saturated > 0 && info.copies < all, "{info:?}");
-    // A key is counted too high where another one matches one of its entries, or one of its own entries the other.
+    // A count is too high if another key matches an entry of this one, or if two entries of this key match each other.
     let wrong = check_counts(&writer, times, &keys);
     let rate = wrong as f64 / keys.len() as f64;
     let expected = info.expected_false_positive_rate;
@@ -81,15 +85,15 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     assert!(report.is_clean(), "{report:?}");
     for _ in 0..times {
         for line in lines {
-            assert!(writer.remove(line).unwrap(), "a copy was not there to remove");
+            assert!(writer.remove(line).unwrap(), "a copy is missing");
         }
     }
     writer.commit().unwrap();
     let left = writer.info().unwrap();
-    // A saturated group stays, and stands for the most that it counts.
+    // A saturated group is never removed, and counts as its highest count.
     let most = u64::from(slots.highest_count() / 2);
     assert_eq!(left.copies, left.saturated * most);
-    // But for saturated groups every lane is free. What void entries have left elsewhere is not theirs to remove.
+    // Only saturated groups are left. Void entries may have left copies of themselves, which no key can remove.
     if left.entries_by_tail[0] == 0 {
         let digits = left.saturated * u64::from(slots.get() - 1);
         assert_eq!((left.entries, left.digits), (left.saturated, digits), "{left:?}");
@@ -168,7 +172,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         assert_eq!(info.generation, 0);
         let copies = info.copies - 10_000;
         if info.saturated > 0 {
-            // By the saturated group, and by one in the other bucket, which is just not, where that had room.
+            // One saturated group, and perhaps one in the other bucket that is nearly so.
             assert!((most..2 * most).contains(&copies), "{slots:?}: {copies}");
         } else {
             assert_eq!(copies, times);
@@ -176,7 +180,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         for _ in 0..times {
             assert!(writer.remove(b"the same").unwrap());
         }
-        // Present for good, if there were more copies than can be counted; gone if there were not.
+        // The key stays for good if it had more copies than can be counted, and is gone otherwise.
         assert_eq!(writer.contains(b"the same").unwrap(), info.saturated > 0, "{slots:?}");
         assert!(others.iter().all(|key| writer.contains(key).unwrap()));
         others.iter().for_each(|key| assert!(writer.remove(key).unwrap()));
@@ -186,7 +190,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
     }
 }
 
-/// A number from 0 on, the small ones often: by Zipf's law with exponent 1, nearly.
+/// A number from 0 on, by Zipf's law with an exponent of about 1: small numbers come often.
 fn zipf(random: u64, end: u64) -> u64 {
     let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
     ((end as f64).powf(uniform) - 1.0) as u64
@@ -221,9 +225,9 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
             let key = number.to_le_bytes();
             match random() % 1000 {
                 0..605 => match writer.insert(&key) {
-                    // A key that is there is not new; one that is not may be found, at the filter's rate.
+                    // A stored key is never new. An absent one may be a false positive.
                     Ok(new) => {
-                        assert!(!new || !open.copies.contains_key(&number), "a copy was not found");
+                        assert!(!new || !open.copies.contains_key(&number), "a stored key is told to be new");
                         *open.copies.entry(number).or_default() += 1;
                     }
                     Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => {}
@@ -231,7 +235,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
                 },
                 605..990 => {
                     if let Some(copies) = open.copies.get_mut(&number) {
-                        assert!(writer.remove(&key).unwrap(), "a stored copy was not there to remove");
+                        assert!(writer.remove(&key).unwrap(), "a stored copy is missing");
                         *copies -= 1;
                         if *copies == 0 {
                             open.copies.remove(&number);
@@ -254,7 +258,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
                         open = committed.clone();
                     }
                     10..38 => {
-                        // What was not committed is lost, and said to be.
+                        // Closing loses uncommitted changes, and says so.
                         match writer.close() {
                             Ok(()) | Err(Error::Uncommitted { .. }) => {}
                             Err(error) => panic!("{error}"),

@@ -1,6 +1,7 @@
-//! Invariants checked: a creation that fails, or that nothing is committed to, leaves nothing beside the name, and touches
-//! nothing that was there; and among processes that create, give up and commit at the same time there is never more
-//! than one writer.
+//! Invariants checked:
+//!
+//! 1. A creation that fails, or ends without a commit, leaves no file behind and touches no other file.
+//! 2. Of many who create a filter, give up and commit at the same time, one at a time is its writer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +32,7 @@ fn a_creation_that_fails_leaves_no_lock_file() {
     let error = options().create(&path).unwrap_err();
     assert!(error.to_string().contains("f-journal"), "{error}");
     assert_eq!(names(dir.path()), ["f-journal"]);
-    // One that was there before is not ours to remove.
+    // A lock file that was there before stays.
     std::fs::write(dir.path().join("f-lock"), "").unwrap();
     assert!(options().create(&path).is_err());
     assert_eq!(names(dir.path()), ["f-journal", "f-lock"]);
@@ -55,9 +56,9 @@ fn a_filter_without_a_commit_leaves_nothing() {
     assert!(Writer::open(&path).is_ok() && Reader::open(&path).is_ok());
 }
 
-/// Locks belong to open files, so threads contend for them as processes do.
+/// Threads compete for locks as processes do: a lock belongs to an open file.
 #[test]
-fn there_is_one_writer_however_many_create_and_give_up() {
+fn of_many_who_create_a_filter_one_at_a_time_is_its_writer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let (inside, taken) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -67,7 +68,7 @@ fn there_is_one_writer_however_many_create_and_give_up() {
                 while taken.load(Ordering::SeqCst) < 600 {
                     match options().create(&path) {
                         Ok(writer) => {
-                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers of one name");
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers at once");
                             taken.fetch_add(1, Ordering::SeqCst);
                             std::thread::yield_now();
                             inside.fetch_sub(1, Ordering::SeqCst);

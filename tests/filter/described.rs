@@ -1,5 +1,5 @@
-//! Invariants checked: what filters and stores say of themselves is short, says what was asked for, and never shows the
-//! seed: `Debug` of handles and options, `Display` and `Serialize` of `Info`.
+//! Invariants checked: `Debug` of handles and options is one line; `Display` and `Serialize` of `Info` have its fields;
+//! none of them shows the seed.
 #![cfg(feature = "store")]
 
 use gowk::store::Store;
@@ -39,7 +39,7 @@ fn handles_and_options_are_described_in_a_line() {
 #[test]
 fn a_store_takes_the_keys_of_iterators() {
     let dir = tempfile::tempdir().unwrap();
-    // Few false positives, and the same ones each time.
+    // With this seed and width there are few false positives, and always the same ones.
     let options = Options::new().counting().capacity(50_000).slots_per_bucket(SlotsPerBucket::Two).seed(SEED);
     let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
     let keys = || (0..20_000u32).map(u32::to_le_bytes);

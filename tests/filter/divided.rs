@@ -2,12 +2,12 @@
 //!
 //! Invariants checked, for every width, over filters with tails of several lengths and with void entries:
 //!
-//! 1. Each shard answers its own keys as the whole does, false positives included, and refuses others by name. Its
-//!    counters are what a scan finds. All shards together have the whole's totals.
-//! 2. Joined again, the regions equal the whole's byte for byte; so they do where shards were joined into larger ones
-//!    first. Where regions had to be doubled to be divided, they equal those of the whole after as many doublings.
-//! 3. Shards that doubled by themselves join to what the whole would be had it doubled; all keys are found.
-//! 4. What cannot be divided or joined is refused by the reason, and nothing is made.
+//! 1. A shard answers its own keys as the whole filter does, false positives included. It refuses other keys with an
+//!    error that names their shard. Its counters equal a scan. All shards together have the whole's totals.
+//! 2. Joined shards have the whole's regions, byte for byte, also after an intermediate join into fewer shards. Where
+//!    regions had to be doubled first, they equal the regions of the whole after as many doublings.
+//! 3. Shards that doubled by themselves join to a filter with all keys, as if the whole had doubled.
+//! 4. What cannot be divided or joined is refused with the reason, and no file is made.
 //! 5. A filter that is divided beside its writer is divided as of one commit.
 
 use std::fs;
@@ -31,8 +31,7 @@ fn regions(path: &Path) -> Vec<u8> {
     bytes[bytes.len() - count * REGION..].to_vec()
 }
 
-/// A writer of a filter with `keys` keys, of which some were inserted before the first doubling, between each two, and
-/// after the last.
+/// A writer of a filter with `keys` keys, of which a part is inserted before each doubling, and one after the last.
 fn grown(
     path: &Path,
     kind: Kind,
@@ -50,7 +49,7 @@ fn grown(
         if step > 0 {
             writer.grow().unwrap();
         }
-        // To the same load each time.
+        // Each part fills the filter to the same load.
         let (these, others) =
             rest.split_at(rest.len() + (hashes.len() >> (generations - step)) - hashes.len());
         assert!(writer.insert_batch(these).unwrap().refused().is_empty());
@@ -74,7 +73,7 @@ fn answers(reader: &Reader, hashes: &[KeyHash]) -> Vec<bool> {
     reader.contains_batch(hashes).unwrap()
 }
 
-/// Compares the shards of a filter with it.
+/// Compares the shards with the whole filter.
 fn assert_divided(whole: &Reader, parts: &[Reader], hashes: &[KeyHash]) {
     let all = whole.info().unwrap();
     let shards = all.shards * parts.len() as u64;
@@ -108,17 +107,17 @@ fn assert_divided(whole: &Reader, parts: &[Reader], hashes: &[KeyHash]) {
 
 #[test]
 fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
-    // `GOWK_DIVIDED_KEYS=5000000` is the whole of it, and takes some minutes.
+    // `GOWK_DIVIDED_KEYS=5000000` takes some minutes.
     let asked = std::env::var("GOWK_DIVIDED_KEYS").ok().and_then(|keys| keys.parse().ok());
     let keys =
         asked.unwrap_or_else(|| thorough::size("keys of a filter that is divided", 100_000_u64, 400_000));
     for slots in SlotsPerBucket::ALL {
-        // Unless asked for all, every other generation of each width.
+        // The short test takes every other generation of each width.
         let step = if thorough::is_asked_for() { 1 } else { 2 };
         for generations in (slots.get() % step..4).step_by(step as usize) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("whole");
-            // A multiple of 24 regions, so that they can be cut into 2, 3 and 8 parts.
+            // A multiple of 24 regions divides into 2, 3 and 8 parts.
             let per_region = 8192.0 * f64::from(slots.get()) * 0.79;
             let needed = (keys as f64 / per_region / f64::from(1 << generations)).ceil() as u64;
             let base = needed.next_multiple_of(24);
@@ -135,7 +134,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
             writer.close().unwrap();
             let whole = Reader::open(&path).unwrap();
             assert!(whole.info().unwrap().regions.is_multiple_of(24));
-            // Of the keys, and as many that are absent.
+            // Half of these keys are absent.
             hashes.extend((keys..2 * keys).map(|number| whole.hash(&key(number)).unwrap()));
             let original = regions(&path);
             for parts in [2, 3, 8] {
@@ -165,7 +164,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                 );
                 assert_eq!((after.shards, after.shard), (1, 0));
                 if parts == 8 {
-                    // In two steps: pairs, and all of those.
+                    // Joined in two steps: pairs first, then the pairs.
                     let pairs: Vec<PathBuf> =
                         (0..4).map(|pair| folder.join(format!("pair-{pair}"))).collect();
                     for (pair, shards) in pairs.iter().zip(shards.chunks(2)) {
@@ -179,7 +178,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                     after = Reader::open(&again).unwrap().info().unwrap();
                     assert_eq!(after.inserted, before.inserted);
                 }
-                // Goes on as any other filter.
+                // A joined filter takes inserts and commits like any other.
                 let mut writer = Options::new().void_growth(true).open_existing(&joined).unwrap();
                 writer.insert(hashes[hashes.len() - 1]).unwrap();
                 writer.grow().unwrap();
@@ -200,7 +199,7 @@ fn where_regions_do_not_divide_they_are_doubled_first_and_no_more_than_needed() 
             let rho = [0.80, 0.90, 0.93, 0.945, 0.955, 0.96][slots.get() as usize - 2];
             let capacity = (base as f64 * 8192.0 * f64::from(slots.get()) * rho) as u64;
             let kind = if parts % 4 == 2 { Kind::Set } else { Kind::Counting };
-            // Old enough to have void entries at narrow widths.
+            // After this many doublings, narrow widths have void entries.
             let (writer, mut hashes) = grown(&path, kind, slots, capacity, capacity / 2, 2);
             writer.close().unwrap();
             let whole = Reader::open(&path).unwrap();
@@ -235,7 +234,7 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
         writer.close().unwrap();
         let paths = destinations(dir.path(), 4);
         Reader::open(&path).unwrap().divide_to(&paths, &mut QUIET.clone()).unwrap();
-        // The second doubles once, the fourth twice; each takes further keys.
+        // The second shard doubles once, the fourth twice; each takes more keys.
         let mut all = hashes.clone();
         for (shard, doublings) in [(0, 0), (1, 1), (2, 0), (3, 2)] {
             let mut writer = Options::new().void_growth(true).open_existing(&paths[shard]).unwrap();
@@ -264,7 +263,7 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_by_what_differs_and_nothing_is_made() {
+fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, options: Options| {
         let path = dir.path().join(name);
@@ -290,7 +289,7 @@ fn what_does_not_fit_together_is_refused_by_what_differs_and_nothing_is_made() {
             assert!(text.contains("; "), "no remedy in {text}");
             assert!(matches!(error, Error::Unlike { difference, .. } if difference == expected), "{text}");
         }
-        outcome => panic!("{outcome:?} is not {expected:?}"),
+        outcome => panic!("{outcome:?}, not {expected:?}"),
     };
     differs(join(&[s0, &make("seed", options(1, 6).seed(2))]), Difference::Seed);
     differs(
@@ -331,7 +330,7 @@ fn what_does_not_fit_together_is_refused_by_what_differs_and_nothing_is_made() {
         seven.divide_to::<&Path>(&[], &mut QUIET.clone()),
         Err(Error::Indivisible { parts: 0, .. })
     ));
-    // The second destination is taken: the first is not made either.
+    // The second destination exists, so the first is not made either.
     let taken = seven.divide_to(&[path("a"), path("s0")], &mut QUIET.clone());
     assert!(matches!(taken, Err(Error::Exists { .. } | Error::Locked { .. })), "{taken:?}");
     assert!(!path("a").exists() && !path("b").exists());
@@ -344,7 +343,7 @@ fn join_two(parts: &[&Reader; 2], destination: &Path) {
     assert_eq!((joined.info().unwrap().shards, joined.info().unwrap().shard), (3, 0));
 }
 
-/// Every commit adds the keys of one number to all shards; a part of it must never be seen.
+/// Each commit adds 64 keys to all shards. The parts must hold all 64 of them or none.
 #[test]
 fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
     let dir = tempfile::tempdir().unwrap();
@@ -379,8 +378,8 @@ fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
             let whole: Vec<u64> = (0..200).filter(|commit| holds(*commit) == 64).collect();
             assert!(whole.len() as u64 >= before);
             assert_eq!(whole, (0..whole.len() as u64).collect::<Vec<_>>());
-            // False positives aside, nothing of a commit that is not there whole.
-            assert!((whole.len() as u64..200).all(|commit| holds(commit) < 5), "half of a commit");
+            // Later commits are absent, apart from false positives.
+            assert!((whole.len() as u64..200).all(|commit| holds(commit) < 5), "a part of a commit is there");
         }
     });
 }

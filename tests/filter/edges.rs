@@ -1,11 +1,11 @@
-//! Where the filter meets other people's files, and other processes that do the unexpected.
+//! Other files under the filter's names, and other processes that remove or move its files.
 //!
 //! Invariants checked:
 //!
-//! 1. Nothing is removed, overwritten or replaced that is not the filter's own, whatever its name.
-//! 2. A writer is known by the data file itself: a lock file that was removed lets nobody in beside it.
-//! 3. A reader is told counts and metadata of the last commit while the next one is being applied.
-//! 4. What a dead or a closing writer leaves beside the file never keeps the next one out.
+//! 1. No file that belongs to somebody else is removed, overwritten or replaced, whatever its name.
+//! 2. The data file itself says that a writer has it: removing the lock file lets no second writer in.
+//! 3. While a commit is being applied, readers get the counts and metadata of the commit before.
+//! 4. Files left by a dead or closing writer never keep the next writer out.
 
 use std::fs::{self, File};
 use std::io;
@@ -35,7 +35,7 @@ fn all_present(reader: &Reader, mut keys: std::ops::Range<u64>) -> bool {
 }
 
 #[test]
-fn what_lies_in_the_journals_place_is_refused_by_name_and_left_alone() {
+fn a_file_in_the_journals_place_is_refused_by_name_and_left_alone() {
     let diary = "dear diary, ".repeat(100);
     for (length, exists) in [(6, false), (6, true), (1000, false), (1000, true)] {
         let dir = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ fn a_filter_in_the_journals_place_is_left_alone() {
 }
 
 #[test]
-fn a_journal_that_was_never_finished_is_in_nobodys_way() {
+fn a_journal_that_was_never_finished_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (path, journal) = (dir.path().join("urls"), dir.path().join("urls-journal"));
     for left in [b"".as_slice(), &[0; 5], &[0; 512], b"gowkjr", b"g\0w\0jr\0l and what a torn write left"] {
@@ -89,7 +89,7 @@ fn a_journal_that_was_never_finished_is_in_nobodys_way() {
     }
 }
 
-/// Another filter takes the name of one that a writer has; then the writer commits.
+/// Moves another filter over one that a writer has open; then the writer commits.
 fn moved_over(dir: &Path, change: impl FnOnce(&mut Writer)) {
     let (path, other) = (dir.join("live"), dir.join("other"));
     filter(&path, 0..10);
@@ -102,7 +102,7 @@ fn moved_over(dir: &Path, change: impl FnOnce(&mut Writer)) {
     assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
     assert!(refused.to_string().contains("move that file away"), "{refused}");
     assert!(fs::read(&path).unwrap() == before, "the other filter was changed");
-    // As the message says.
+    // The remedy that the message names.
     fs::rename(&path, &other).unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
@@ -116,7 +116,7 @@ fn a_filter_moved_over_one_that_a_writer_has_is_not_replaced_by_its_doubling() {
         writer.insert(&key(10)).unwrap();
         writer.grow().unwrap();
     });
-    // Published where no other file was in the way any more.
+    // With the other file out of the way, the doubling was published.
     assert!(all_present(&Reader::open(dir.path().join("live")).unwrap(), 0..11));
 }
 
@@ -148,7 +148,7 @@ fn a_removed_lock_file_lets_nobody_in_beside_a_living_writer() {
     assert!(all_present(&reader, 0..end));
     assert!(fs::read(dir.path().join("f-journal")).unwrap() == journal, "the reader has emptied the journal");
     assert!(matches!(Options::new().open_existing(&path), Err(Error::Locked { .. })));
-    // The same through a doubling, whose file another lock tells of.
+    // The same after a doubling: its new file has a lock of its own.
     writer.grow().unwrap();
     let end = commit(&mut writer);
     let _ = fs::remove_file(dir.path().join("f-lock"));
@@ -166,7 +166,7 @@ fn the_second_name_that_a_killed_publication_left_keeps_nobody_out() {
     let path = dir.path().join("f");
     let second = dir.path().join("f-gowk-new-00112233445566ff");
     for reads in [false, true] {
-        // In use, as after its publication.
+        // The file says that a writer has it, as right after its publication.
         let mut writer = Options::new().capacity(1000).create(&path).unwrap();
         writer.insert(&key(1)).unwrap();
         writer.commit().unwrap();
@@ -184,7 +184,7 @@ fn the_second_name_that_a_killed_publication_left_keeps_nobody_out() {
     }
 }
 
-/// Stops at a write to the data file until it is told to go on, and counts how often folders are synced.
+/// Once armed, stops before the next write to the data file until it is told to go on. Counts the syncs of folders.
 #[derive(Debug)]
 struct Stopping {
     length: AtomicUsize,
@@ -243,14 +243,14 @@ fn info_and_metadata_are_those_of_the_last_commit_while_the_next_is_applied() {
         tell.send(()).unwrap();
         committing.join().unwrap();
     });
-    assert_eq!(disk.syncs_of_folders.load(Ordering::Relaxed), syncs, "the file was opened anew");
+    assert_eq!(disk.syncs_of_folders.load(Ordering::Relaxed), syncs, "the reader opened the file again");
     let info = reader.info().unwrap();
     assert_eq!((info.commit, info.copies), (2, 200));
     assert_eq!(reader.metadata().unwrap().get("position"), Some(b"two".as_slice()));
 }
 
 #[test]
-fn a_writer_that_ends_takes_its_temporary_file_along_before_the_next_one_comes() {
+fn a_writer_that_ends_removes_its_temporary_file_before_it_gives_up_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     filter(&path, 0..10);
@@ -266,8 +266,8 @@ fn a_writer_that_ends_takes_its_temporary_file_along_before_the_next_one_comes()
                 }
                 let names = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
                 let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("-new-")).collect();
-                assert!(left.is_empty(), "round {round}: {left:?} without a lock");
-                // Not by closing it: a process that another test is just starting has it open too.
+                assert!(left.is_empty(), "round {round}: {left:?} is there, though nobody has the lock");
+                // Closing the file is not enough: a process that another test is starting has inherited it.
                 fs2::FileExt::unlock(&lock).unwrap();
                 done.store(true, Ordering::Relaxed);
             });
@@ -279,7 +279,7 @@ fn a_writer_that_ends_takes_its_temporary_file_along_before_the_next_one_comes()
 }
 
 #[test]
-fn the_reason_of_a_failed_allocation_is_told() {
+fn the_error_of_a_failed_allocation_has_the_systems_reason() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     fs::write(&path, "").unwrap();

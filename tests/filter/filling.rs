@@ -1,7 +1,7 @@
-//! Capacity, false positives, duplicates and removal at every width, through the public interface.
+//! Capacity, false positives, duplicates and removal at every width. `copies` has copies of keys.
 //!
-//! Invariants checked: a filter created for N keys takes N distinct keys without growing; absent keys are found
-//! at the rate that the filter itself expects; no inserted key is ever reported absent. `copies` has copies of keys.
+//! Invariants checked: a filter created for N keys takes N distinct keys without growing; its false-positive rate is the
+//! one that it expects; no inserted key is ever reported absent.
 
 use gowk::{Batches, Error, Growth, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
@@ -45,7 +45,7 @@ fn a_filter_takes_the_keys_it_was_created_for_and_errs_at_the_expected_rate() {
 fn small_filters_take_the_keys_they_were_created_for() {
     let dir = tempfile::tempdir().unwrap();
     for slots in SlotsPerBucket::ALL {
-        // One region's worth as well, where the load has no other region to average with.
+        // One region alone cannot average its load with others.
         let one_region = (8192.0 * f64::from(slots.get()) * 0.79) as u64;
         for capacity in [1, 1000, one_region] {
             let mut writer = new_filter(&dir, slots, capacity);
@@ -91,7 +91,7 @@ fn an_insert_tells_what_is_new_and_stores_what_the_kind_says() {
     assert!(counting.remove(b"a").unwrap() && !counting.insert(b"a").unwrap());
     assert!(counting.remove(b"a").unwrap() && counting.remove(b"a").unwrap());
     assert!(!counting.remove(b"a").unwrap() && !counting.contains(b"a").unwrap());
-    assert!(counting.insert(b"a").unwrap(), "new again");
+    assert!(counting.insert(b"a").unwrap(), "a removed key is not new");
     for key in [b"a", b"b"] {
         let refused = set.remove(key).unwrap_err();
         assert!(matches!(refused, Error::Kind { found: Kind::Set, wanted: Kind::Counting, .. }));

@@ -2,12 +2,11 @@
 //!
 //! Invariants checked:
 //!
-//! 1. After `mv new live`, readers go on with the new file: those that look keys up in batches with the next batch,
-//!    those that call `refresh` with that call, and those that look keys up one by one without doing anything. None of
-//!    them errs meanwhile. How long the last took is printed, as it depends on the machine.
+//! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `refresh` at once, single
+//!    lookups after a while. How long that took is printed, as it depends on the machine.
 //! 2. After a copy was published over the filter, every reader sees it with its next lookup.
-//! 3. What has taken the name and is no filter is an error that names it, and good again once a filter has the name. A
-//!    name that leads to nothing leaves readers with what they have.
+//! 3. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
+//!    has the name, readers keep the one that they have.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +18,7 @@ use gowk::{Batches, Error, Lookup, Options, Reader, SlotsPerBucket};
 use crate::thorough;
 
 const KEYS: u64 = 3000;
-/// Long after what must happen has happened, on any machine.
+/// A bound for hangs, many times longer than any machine needs.
 const HANGS: Duration = Duration::from_secs(100);
 
 fn key(round: u64, number: u64) -> [u8; 8] {
@@ -30,7 +29,7 @@ fn keys(round: u64) -> Vec<[u8; 8]> {
     (0..KEYS).map(|number| key(round, number)).collect()
 }
 
-/// A closed filter with the keys of a round.
+/// A closed filter with the keys of round `round`.
 fn filled(path: &Path, round: u64, options: &Options) {
     let mut writer = options.create(path).unwrap();
     assert!(writer.insert_batch(&keys(round)).unwrap().refused().is_empty());
@@ -38,7 +37,7 @@ fn filled(path: &Path, round: u64, options: &Options) {
     writer.close().unwrap();
 }
 
-/// Of each width some rounds: those of four slots take the shortcut.
+/// The widths take turns: single lookups take a shortcut at four slots.
 fn of_round(round: u64) -> Options {
     let slots = SlotsPerBucket::ALL[if round.is_multiple_of(2) { 2 } else { round as usize % 6 }];
     Options::new().slots_per_bucket(slots).capacity(40_000).seed(round)
@@ -66,7 +65,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     let (round, done, longest) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|scope| {
-        // Looks keys up one by one all the time; a second one now and then.
+        // One thread looks keys up all the time, a second one now and then.
         for (pause, seen) in [None, Some(Duration::from_millis(300))].into_iter().zip(&seen) {
             let (live, round, done, longest) = (live.clone(), &round, &done, &longest);
             scope.spawn(move || {
@@ -130,7 +129,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
             assert_ne!(ours.uuid, theirs.uuid);
         }
     }
-    // A writer goes on from there.
+    // A writer opens the copy and goes on.
     let mut writer = Options::new().open_existing(&live).unwrap();
     let locked = Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {});
     assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
@@ -138,7 +137,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     writer.commit().unwrap();
     assert!(readers.iter().all(|reader| reader.contains(b"more").unwrap()));
     writer.close().unwrap();
-    // To where there is none; and never over what is no filter.
+    // A copy goes to a name without a file, but never over a file that is no filter.
     let other = dir.path().join("other");
     readers[0].copy_over(&other, &mut |_, _| {}).unwrap();
     assert!(all_found(&Reader::open(&other).unwrap(), rounds));
@@ -148,7 +147,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
 }
 
 #[test]
-fn what_takes_the_name_and_is_no_filter_is_named_and_a_name_without_a_file_is_waited_for() {
+fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let (live, aside) = (dir.path().join("live"), dir.path().join("aside"));
     filled(&live, 0, &of_round(0));
@@ -168,7 +167,7 @@ fn what_takes_the_name_and_is_no_filter_is_named_and_a_name_without_a_file_is_wa
         std::fs::rename(&aside, &live).unwrap();
         assert!(reader.contains(&key(0, 0)).unwrap() && all_found(&reader, 0));
     }
-    // A copy in memory goes by no name.
+    // A copy in memory follows no name.
     let memory = Reader::open_in_memory(&live).unwrap();
     move_over(dir.path(), &live, 1);
     assert!(!memory.refresh().unwrap());

@@ -1,9 +1,12 @@
-//! Doubling, through the public interface.
+//! Doubling.
 //!
-//! Invariants checked: no key is lost by any number of doublings, with inserts and removals in between; the
-//! false-positive rate is the one expected, and grows as slowly as promised; the counters by tail length equal
-//! a full scan; colliding keys never make a filter double; each limit refuses with an error of its own and
-//! leaves the transaction whole.
+//! Invariants checked:
+//!
+//! 1. No key is lost by any number of doublings, with inserts and removals in between.
+//! 2. The false-positive rate is the expected one, and rises no faster than promised.
+//! 3. The counters by tail length equal a full scan.
+//! 4. Colliding keys never make a filter double.
+//! 5. Each limit refuses with its own error, and leaves the transaction whole.
 //!
 //! `GOWK_THOROUGH=1` doubles more often, with more keys.
 
@@ -39,7 +42,7 @@ fn measured_rate(writer: &Writer, absent: std::ops::Range<u64>) -> f64 {
 
 #[test]
 fn doublings_lose_no_key_and_keep_the_rate() {
-    // Ten doublings, or seven.
+    // Seven doublings, or ten.
     let keys = thorough::size("keys through many doublings", 2_500_000, 20_000_000);
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().capacity(1000).open(path(&dir)).unwrap();
@@ -143,7 +146,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
                 }
             }
         } else if let Some(copies) = model.get_mut(&i) {
-            assert!(writer.remove(&key(i)).unwrap(), "a stored key was not there to remove");
+            assert!(writer.remove(&key(i)).unwrap(), "a stored key is missing");
             *copies -= 1;
             if *copies == 0 {
                 model.remove(&i);
@@ -175,7 +178,7 @@ fn one_key_over_and_over_never_doubles_a_filter() {
 
 #[test]
 fn keys_crafted_into_one_pair_of_buckets_never_double_a_filter() {
-    // Of half a million keys, one is of the pair.
+    // One key in half a million belongs to the pair.
     let crafted_keys = thorough::size("crafted keys", 800, 10_000);
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().counting().capacity(1000).seed(99).open(path(&dir)).unwrap();
@@ -280,7 +283,7 @@ fn a_doubling_on_demand_belongs_to_the_transaction() {
     commit_and_verify(&mut writer, &path(&dir));
     assert_eq!(writer.info().unwrap().generation, 1);
     let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
+    assert_eq!(left.len(), 3, "not only the filter, its journal and its lock: {left:?}");
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn a_reader_is_right_before_during_and_after_doublings() {
     assert!(reader.info().unwrap().generation >= 5);
 }
 
-/// The system's disk, but for the room that it says it has.
+/// The system's disk, with less free room than there is.
 #[derive(Debug)]
 struct Crowded;
 
@@ -354,28 +357,28 @@ impl gowk::disk::Disk for Crowded {
 }
 
 #[test]
-fn too_little_room_on_the_disk_is_said_before_anything_is_written() {
+fn too_little_room_on_the_disk_is_an_error_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer =
         Options::new().counting().capacity(1000).disk(std::sync::Arc::new(Crowded)).open(path(&dir)).unwrap();
     writer.commit().unwrap();
     let (inserted, error) = fill(&mut writer);
-    // 256 KiB are to become 320: the regions double, the head does not.
+    // The file grows from 256 to 320 KiB: the regions double, the head does not.
     assert!(matches!(error, Error::NoSpace { needed: 327_680, available: 300_000, .. }), "{error}");
     let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
+    assert_eq!(left.len(), 3, "not only the filter, its journal and its lock: {left:?}");
     commit_and_verify(&mut writer, &path(&dir));
     assert!((0..inserted).all(|i| writer.contains(&key(i)).unwrap()));
     assert_eq!(writer.info().unwrap().copies, inserted);
 }
 
-/// Limits are no part of a transaction, and outlive a death.
+/// Limits belong to no transaction, and survive the death of the writer.
 #[test]
 fn limits_change_at_once_beside_commits_and_an_open_transaction() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().counting().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let limits = gowk::Limits { max_file_size: Some(1 << 20), ..writer.limits().unwrap() };
-    // Before the first commit, with which they are written.
+    // Limits set before the first commit are written with it.
     writer.set_limits(limits).unwrap();
     writer.insert(b"committed").unwrap();
     writer.commit().unwrap();
@@ -386,7 +389,7 @@ fn limits_change_at_once_beside_commits_and_an_open_transaction() {
     let limits = gowk::Limits { growth: Growth::Never, max_false_positive_rate: Some(0.25), ..limits };
     writer.set_limits(limits).unwrap();
     assert_eq!(Reader::open(path(&dir)).unwrap().info().unwrap().max_false_positive_rate, Some(0.25));
-    // The file alone, as a dead writer leaves it: it holds all commits, as the limits were written with a checkpoint.
+    // The file without its journal, as after the writer's death. It has all commits: setting limits makes a checkpoint.
     let copy = dir.path().join("copy");
     std::fs::copy(path(&dir), &copy).unwrap();
     drop(writer);

@@ -1,4 +1,4 @@
-//! Readers of a copy in memory: the answers of the file as of one commit, whatever becomes of the file.
+//! Invariant checked: a copy in memory gives the answers of the file as of one commit, whatever happens to the file.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
 }
 
 #[test]
-fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
+fn a_copy_in_memory_answers_as_the_file_did_after_the_file_changed_or_was_removed() {
     const KEYS: u64 = 100_000;
     for slots in SlotsPerBucket::ALL {
         let dir = tempfile::tempdir().unwrap();
@@ -24,7 +24,7 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         writer.insert(&key(0)).unwrap();
         writer.metadata_mut().unwrap().set("crawl", "page 17");
         writer.commit().unwrap();
-        // The last commit is in the journal, and the writer still at it.
+        // The last commit is in the journal, and the writer still has the file open.
         let memory = options.read_in_memory(&path).unwrap();
         let file = Reader::open(&path).unwrap();
         let asked = keys(0..KEYS);
@@ -54,13 +54,13 @@ fn it_answers_as_the_file_did_also_when_that_has_gone_on_or_is_gone() {
         assert_eq!(memory.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
         assert!(memory.verify(&mut |_, _| {}).unwrap().is_clean());
         let copy = dir.path().join("copy");
-        // Permissions are those of the file, which is gone.
+        // A copy needs the permissions of the file, which was removed.
         assert!(matches!(memory.copy_to(&copy, &mut |_, _| {}), Err(Error::Io { .. })));
     }
 }
 
 #[test]
-fn beside_a_busy_writer_it_holds_whole_commits() {
+fn a_copy_made_beside_a_busy_writer_holds_whole_commits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let mut writer = Options::new().counting().capacity(2_000_000).create(&path).unwrap();
@@ -69,7 +69,7 @@ fn beside_a_busy_writer_it_holds_whole_commits() {
     std::thread::scope(|scope| {
         let done = &done;
         scope.spawn(move || {
-            // Commit number n has the keys below 1000 n, spread over all regions.
+            // Commit n has the keys below 1000 n, spread over all regions.
             for commit in 0..400 {
                 writer.insert_batch(&keys(1000 * commit..1000 * (commit + 1))).unwrap().complete().unwrap();
                 writer.commit().unwrap();

@@ -1,8 +1,7 @@
-//! What a thread keeps of a reader that it looked something up in: whether the file is still mapped, as the kernel says
-//! in /proc/self/maps.
+//! A thread keeps the reader that it used last. /proc/self/maps tells whether a filter is still mapped.
 //!
-//! Invariant checked: a filter is unmapped once its last reader is dropped and no thread keeps it: a thread lets it go
-//! when it ends, when it drops the last clone, when it looks up anything in another one, and when it is told to.
+//! Invariant checked: a filter is unmapped once its last reader is dropped and no thread keeps it. A thread lets it go
+//! when it ends, drops the last clone, looks something up in another filter, or calls `release_thread`.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +22,7 @@ fn filter(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn look_up(reader: &Reader) {
-    // More than once: the first look verifies pages.
+    // More than once: the first lookup of a page verifies it.
     for _ in 0..3 {
         assert!((0..KEYS).all(|i| reader.contains(&i.to_le_bytes()).unwrap()));
     }
@@ -89,14 +88,14 @@ fn an_idle_thread_lets_go_when_it_is_told_to() {
         told.send(()).unwrap();
         hear.recv().unwrap();
         Reader::release_thread();
-        // Nothing left to let go of.
+        // A second call has nothing to release.
         Reader::release_thread();
         told.send(()).unwrap();
         hear.recv().unwrap();
     });
     tell.recv().unwrap();
     drop(reader);
-    // As the documentation says.
+    // The idle thread keeps the mapping, as the documentation says.
     assert_eq!(mappings(&path), 1);
     said.send(()).unwrap();
     tell.recv().unwrap();

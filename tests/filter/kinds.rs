@@ -1,11 +1,11 @@
-//! What a filter is, and what is told to those who take it for something else, or close it too early.
+//! The kind of a filter, and closing it with uncommitted changes.
 //!
 //! Invariants checked:
 //!
-//! 1. A filter is what it was created as, whoever opens it, and however. Who asks for another kind is refused by name, and
-//!    the filter is as before.
-//! 2. Closing with changes that were not committed is [`Error::Uncommitted`]; they are rolled back, and the filter is closed
-//!    well. Without such changes it is no error: after a commit, after a rollback, and where calls changed nothing.
+//! 1. A filter keeps the kind that it was created with. Opening it as the other kind is an error that names both, and
+//!    changes nothing.
+//! 2. Closing with uncommitted changes is [`Error::Uncommitted`]; they are rolled back, and the filter is closed well.
+//!    Without such changes it is no error: after a commit, after a rollback, and after calls that changed nothing.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn a_filter_is_of_the_kind_that_it_was_created_as() {
             assert!(text.contains(path.to_str().unwrap()), "{text}");
             assert!(text.contains(&format!("is a {kind}")) && text.contains(&format!("a {other}")), "{text}");
         }
-        // What is the past's, a writer has changed: that it is not in use, and no more.
+        // Opening may have changed the state before the regions, but not the regions.
         let regions = |bytes: &[u8]| bytes[bytes.len() - 65_536..].to_vec();
         assert!(regions(&std::fs::read(&path).unwrap()) == regions(&before));
         for options in [options(), options().kind(kind)] {
@@ -56,7 +56,7 @@ fn a_filter_is_of_the_kind_that_it_was_created_as() {
             like.create(dir.path().join(format!("like-{}", kind.name()))).unwrap().info().unwrap().kind,
             kind
         );
-        // In its place another one, of the other kind.
+        // A filter of the other kind takes its place.
         options().kind(other).force(true).create(&path).unwrap().close().unwrap();
         assert_eq!(Reader::open(&path).unwrap().info().unwrap().kind, other);
     }
@@ -96,7 +96,7 @@ fn a_set_gives_up_no_key() {
     }
     assert!(writer.contains("a").unwrap());
     assert_eq!((writer.count("a").unwrap(), writer.count("b").unwrap()), (1, 0));
-    // None of them was a change.
+    // The refused removals changed nothing.
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ fn a_set_gives_up_no_key() {
     );
 }
 
-/// Changes a filter, closes it, and says whether it was told that something is lost.
+/// Changes a filter and closes it. Returns whether closing reported lost changes.
 fn lost(path: &Path, change: impl FnOnce(&mut Writer)) -> bool {
     let mut writer = Writer::open(path).unwrap();
     change(&mut writer);
@@ -137,7 +137,7 @@ fn closing_tells_of_changes_that_are_lost_and_closes_well() {
             assert!(lost(&path, |writer| assert!(writer.remove("a").unwrap())));
             assert!(lost(&path, |writer| assert!(!writer.insert("a").unwrap())));
         }
-        // Of a commit before it nothing is lost; and the next one is.
+        // After a commit and a rollback, only the insert that follows is lost.
         assert!(lost(&path, |writer| {
             writer.commit().unwrap();
             writer.rollback().unwrap();
@@ -148,7 +148,7 @@ fn closing_tells_of_changes_that_are_lost_and_closes_well() {
         assert_eq!(reader.info().unwrap(), before);
         assert!(reader.contains("a").unwrap() && !reader.contains("b").unwrap());
         assert_eq!(reader.metadata().unwrap().iter().count(), 0);
-        // Closed well: nothing is left to recover, and the file says that nobody has it.
+        // Closed well: there is nothing to recover, and the file says that nobody has it open.
         assert_eq!(&std::fs::read(&path).unwrap()[131_072..131_080], b"gowkidle");
         assert_eq!(Options::new().sealed(true).read(&path).unwrap().len().unwrap(), 1);
     }
@@ -177,7 +177,7 @@ fn closing_without_changes_is_no_error() {
             writer.metadata_mut().unwrap().remove("name");
         }));
         if kind == Kind::Set {
-            // Found, and so not stored: one by one, and many at once.
+            // Keys that are found are not stored, single or in a batch.
             assert!(!lost(&path, |writer| assert!(!writer.insert("a").unwrap())));
             assert!(!lost(&path, |writer| {
                 assert_eq!(writer.insert_batch(&vec!["a"; 50_000]).unwrap().complete().unwrap(), 0);
@@ -209,7 +209,7 @@ fn a_new_filter_that_was_never_committed_is_lost_unless_it_was_given_up() {
     writer.insert("a").unwrap();
     writer.rollback().unwrap();
     assert!(!is_lost(writer));
-    // What comes after a rollback is a change again.
+    // An insert after the rollback is a change again.
     let changes: [fn(&mut Writer); 3] = [
         |writer| _ = writer.insert("b").unwrap(),
         |writer| writer.metadata_mut().unwrap().set("name", *b"value"),
@@ -221,11 +221,11 @@ fn a_new_filter_that_was_never_committed_is_lost_unless_it_was_given_up() {
         change(&mut writer);
         assert!(is_lost(writer));
     }
-    assert!(matches!(Reader::open(&path), Err(Error::NotFound { .. })), "none of them is there");
+    assert!(matches!(Reader::open(&path), Err(Error::NotFound { .. })), "a filter without a commit is there");
     let left = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name != "f-lock").collect();
     assert!(left.is_empty(), "{left:?}");
-    // Dropping says nothing, as ever.
+    // Dropping a writer reports nothing.
     drop(new());
     let mut writer = new();
     writer.rollback().unwrap();

@@ -2,18 +2,18 @@
 //!
 //! Invariants checked:
 //!
-//! 1. Merged, a filter finds every key of both, over all widths; where the two are equally fine, where either is finer;
-//!    where their keys are other ones, partly the same, or the same. Counters are what a scan finds, and absent keys are
-//!    found at the rate that `info` tells, to 15 %.
-//! 2. In a sum copies add up: no count is too low, and where nothing else matches all are exact. All copies of both can
-//!    be removed again, in any order, and no key is lost meanwhile; then nothing is left.
-//! 3. The kind says what a merge is: the union of sets, of which nothing can be removed, and which is no fuller where both
-//!    are equal; the sum of counting filters.
-//! 4. A merge belongs to the transaction: a rollback undoes it, other changes go along, nobody sees it before the commit.
-//! 5. Filters that differ are refused by what differs, and nothing changes.
-//! 6. Keys whose copies are too many to count, quarantined buckets and void entries stay what they stand for.
-//! 7. A filter that grew too far and was emptied shrinks as it was told before, and finds every key. Where it does not
-//!    fit, it is refused by the reason and left as it is.
+//! 1. A merged filter finds every key of both: at every width, whether both have doubled equally often or either more
+//!    often, and whether they share all keys, some or none. Its counters equal a scan. Its false-positive rate is within
+//!    15 % of what `info` says.
+//! 2. Counting filters add up: no count is too low, and counts without other matches are exact. All copies of both can be
+//!    removed in any order, without losing another key; then nothing is left.
+//! 3. A merge of sets is their union, and adds no entry if both are equal. A merge of counting filters is their sum.
+//! 4. A merge belongs to the transaction: a rollback undoes it, other changes are committed with it, and no reader sees
+//!    it before the commit.
+//! 5. Filters that do not fit together are refused with their difference, and nothing changes.
+//! 6. Saturated groups, quarantined buckets and void entries keep their meaning.
+//! 7. A filter that grew too far and was emptied shrinks to the forecast size, and finds every key. If it does not fit, it
+//!    is refused with the reason and stays as it is.
 //!
 //! `cli/tests/cli/merged_killed.rs` kills processes that merge.
 
@@ -68,12 +68,12 @@ fn options(slots: SlotsPerBucket, regions: u64) -> Options {
         .void_growth(true)
 }
 
-/// Of a counting filter.
+/// The options of a counting filter.
 fn counting(slots: SlotsPerBucket, regions: u64) -> Options {
     options(slots, regions).counting()
 }
 
-/// A closed filter with these copies, of which some were stored before each of its doublings and the rest after the last.
+/// A closed filter with these copies. Some were stored before each doubling, the rest after the last.
 fn filled(path: &Path, options: &Options, generations: u32, copies: &[KeyHash]) {
     let mut writer = options.create(path).unwrap();
     let mut rest = copies;
@@ -101,7 +101,7 @@ fn all_found(reader: &Reader, hashes: &[KeyHash]) -> bool {
     found.iter().all(|found| *found)
 }
 
-/// Compares the rate at which absent keys are found with that of `info`, where enough of them are found to tell.
+/// Compares the measured false-positive rate with that of `info`, if there are enough false positives to tell.
 fn assert_rate(reader: &Reader, lookups: u64) {
     let expected = reader.info().unwrap().expected_false_positive_rate;
     if expected * (lookups as f64) < 2000.0 {
@@ -118,7 +118,7 @@ fn assert_rate(reader: &Reader, lookups: u64) {
     assert!((measured / expected - 1.0).abs() < 0.15, "found {measured:e}, expected {expected:e}");
 }
 
-/// The regions and doublings of two filters: equally fine, the other finer, the other coarser.
+/// The regions and doublings of two filters: doubled equally often, the other one more often, the other one less often.
 const SHAPES: [[(u64, u32); 2]; 6] = [
     [(2, 0), (2, 0)],
     [(1, 2), (1, 2)],
@@ -139,7 +139,7 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
                 let room =
                     |(base, generation): (u64, u32)| (base << generation) * 8192 * u64::from(slots.get());
-                // To a third of the smaller filter's slots each: together they may fit, or not.
+                // Each fills a third of the smaller filter's slots: together they may fit, or not.
                 let keys = room(ours).min(room(theirs)) / 3;
                 let first = ((1.0 - overlap) * keys as f64) as u64;
                 let (in_a, in_b) = (hashes(0..keys), hashes(first..first + keys));
@@ -161,14 +161,14 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 assert_rate(&merged, lookups);
                 let info = merged.info().unwrap();
                 if overlap == 1.0 && (ours.0 << ours.1) >= (theirs.0 << theirs.1) && slots.get() < 6 {
-                    // Two keys of one entry here may have two there.
+                    // Two keys may share an entry in one filter, and have one each in the other.
                     let more = info.entries - before.entries;
                     assert!(
                         more <= before.entries / 500 && info.regions == before.regions,
                         "{name}: {more} more"
                     );
                 }
-                // Every entry stands for the keys that were stored as it, but for the twins of void ones.
+                // Each entry belongs to an inserted key, except the twins of void entries.
                 assert_eq!(
                     (info.kind, info.digits, info.removed, info.saturated),
                     (Kind::Set, 0, 0, 0),
@@ -184,7 +184,7 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
     println!("{pairs} pairs");
 }
 
-/// Keys with copies, most of them few and some many.
+/// Keys with their copies: most have few, some have many.
 fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> HashMap<u64, u32> {
     keys.map(|key| {
         let copies = match numbers.below(100) {
@@ -197,8 +197,8 @@ fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> Has
     .collect()
 }
 
-/// All copies in a random order of the keys. Those of a key come together: of several generations they would take as many
-/// groups, and crowd its buckets.
+/// All copies, with the keys in a random order. The copies of a key stay together: spread over several generations they
+/// would need a group each, which fills the key's buckets.
 fn copies_of(all: &HashMap<u64, u32>, numbers: &mut Numbers) -> Vec<KeyHash> {
     let mut keys: Vec<(u64, u32)> = all.iter().map(|(key, copies)| (*key, *copies)).collect();
     keys.sort_unstable();
@@ -216,7 +216,7 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
             let dir = tempfile::tempdir().unwrap();
             let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
             let room = |(base, generation): (u64, u32)| (base << generation) * 8192 * u64::from(slots.get());
-            // With two or three slots, the copies that a key has of two generations fill most of its buckets.
+            // With two or three slots, copies from two generations fill most of a key's buckets.
             let few = slots.get() < 4;
             let keys = room(ours).min(room(theirs)) / if few { 30 } else { 6 };
             let most = |most| if few { 0 } else { most };
@@ -240,17 +240,17 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
                 assert!(count >= *copies, "{name}: {count} of {copies} copies");
                 exact += u64::from(count == *copies);
             }
-            // The two widest have hardly any key that another one matches.
+            // At the two largest widths of slots, hardly any key matches another.
             let least = [1.0, 0.99, 0.9, 0.0, 0.0, 0.0][slots.get() as usize - 2];
             assert!(exact as f64 >= least * all.len() as f64, "{name}: {exact} of {} exact", all.len());
-            // Void twins of a coarser filter stay; without them nothing is left in the end.
+            // The twins of void entries stay. Without them nothing is left.
             let has_void =
                 other.info().unwrap().entries_by_tail[0] > 0 || merged.info().unwrap().entries_by_tail[0] > 0;
             let mut left = all.clone();
             let order = copies_of(&all, &mut numbers);
             for chunk in order.chunks(order.len() / 4 + 1) {
                 let removed = writer.remove_batch(chunk).unwrap();
-                assert!(removed.iter().all(|removed| *removed), "{name}: a copy is gone before its removal");
+                assert!(removed.iter().all(|removed| *removed), "{name}: a copy is missing");
                 let mut gone: HashMap<KeyHash, u32> = HashMap::new();
                 chunk.iter().for_each(|hash| *gone.entry(*hash).or_default() += 1);
                 left.iter_mut()
@@ -286,7 +286,7 @@ fn a_merge_is_part_of_the_transaction() {
     assert!(!writer.contains(hash(1 << 40)).unwrap());
     assert_eq!(writer.info().unwrap().regions, 2);
     assert!(all_found(&reader, &hashes(0..20_000)));
-    // Twice, and into a filter that has no commit yet; the other may be itself.
+    // The merge is made twice, also into a filter without a commit; a filter can be merged with itself.
     let mut new = Options::like(&reader).unwrap().create(dir.path().join("new")).unwrap();
     new.merge(&reader).unwrap();
     new.merge(&other).unwrap();
@@ -304,7 +304,7 @@ fn a_merge_is_part_of_the_transaction() {
 }
 
 #[test]
-fn filters_that_differ_are_refused_by_what_differs_and_nothing_changes() {
+fn filters_that_differ_are_refused_by_their_difference_and_nothing_changes() {
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, options: Options| {
         let path = dir.path().join(name);
@@ -323,7 +323,7 @@ fn filters_that_differ_are_refused_by_what_differs_and_nothing_changes() {
             assert!(paths.iter().all(|path| text.contains(path.to_str().unwrap())), "{text}");
             assert!(matches!(error, Error::Unlike { difference, .. } if difference == expected), "{text}");
         }
-        outcome => panic!("{outcome:?} is not {expected:?}"),
+        outcome => panic!("{outcome:?}, not {expected:?}"),
     };
     differs(make("seed", hashed(3).shard(1, 5).seed(6)), Difference::Seed);
     differs(make("kind", hashed(3).shard(1, 5).counting()), Difference::Kind(Kind::Counting, Kind::Set));
@@ -338,7 +338,7 @@ fn filters_that_differ_are_refused_by_what_differs_and_nothing_changes() {
     drop(writer);
     assert!(fs::read(dir.path().join("f")).unwrap()[131_072..] == before[131_072..] || !before.is_empty());
 
-    // No room, and no growth; and a limit of the file's size.
+    // A merge that needs a doubling is refused if the filter may not grow, or not by so much.
     let full = 2 * 8192 * 4 * 9 / 10;
     let other = dir.path().join("other");
     filled(&other, &options(four, 2), 0, &hashes(0..full));
@@ -365,13 +365,13 @@ fn filters_that_differ_are_refused_by_what_differs_and_nothing_changes() {
     }
 }
 
-/// What stands for more than it says stays so: groups at their highest count, universal slots, void entries.
+/// Saturated groups, universal slots and void entries stand for more keys or copies than they count, also after a merge.
 #[test]
 fn what_cannot_be_counted_stays_uncountable_in_merges() {
     {
         let dir = tempfile::tempdir().unwrap();
         let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
-        // n = 2: two groups of 512 copies fill both buckets of a key.
+        // At n = 2, two groups of 512 copies fill both buckets of a key.
         let two = SlotsPerBucket::Two;
         let often: Vec<KeyHash> = std::iter::repeat_n(hash(7), 1500).collect();
         filled(&a, &counting(two, 1), 0, &hashes(1000..3000));
@@ -387,7 +387,7 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
         let merged = Reader::open(&a).unwrap();
         assert_clean(&merged);
         assert!(all_found(&merged, &hashes((0..500).chain(1000..3000))));
-        // However often it is removed, it may have more copies.
+        // No number of removals makes it absent, as it may have more copies.
         let mut writer = Options::new().open_existing(&a).unwrap();
         (0..2 * highest).for_each(|_| assert!(writer.remove(hash(7)).unwrap()));
         assert_eq!(writer.count(hash(7)).unwrap(), highest);
@@ -399,7 +399,7 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
                 let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
                 filled(&a, &options(slots, ours.0).kind(kind), ours.1, &hashes(0..3000));
                 filled(&b, &options(slots, theirs.0).kind(kind), theirs.1, &hashes(3000..8000));
-                // A damaged page of the other, repaired: what lay in it is answered "present" from then on.
+                // A repaired page of the other filter: its keys are answered "present" from then on.
                 let mut bytes = fs::read(&b).unwrap();
                 let at = bytes.len() - REGION + 4096 * 3;
                 bytes[at + 77] ^= 0x10;
@@ -424,13 +424,13 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
 }
 
 #[test]
-fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
+fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
     for slots in SlotsPerBucket::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let base = 3;
         let all = hashes(0..base * 8192 * u64::from(slots.get()) * 2);
-        // Three doublings further than what is left after the removals needs.
+        // Three doublings more than the keys need that are left after the removals.
         filled(&path, &counting(slots, base), 3, &all);
         let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         let (gone, kept) = all.split_at(all.len() * 4 / 5);
@@ -463,7 +463,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
         assert!(writer.info().unwrap().shrunk.is_none());
         let refused = writer.shrink().unwrap_err();
         assert!(matches!(refused, Error::Shrink { reason: ShrinkRefusal::NeverDoubled, .. }), "{refused}");
-        // It goes on: what is left can be removed, and it can grow again.
+        // The filter can go on: its keys can be removed, and it can grow again.
         writer.grow().unwrap();
         assert!(kept.iter().all(|hash| writer.contains(*hash).unwrap()));
         let removed = writer.remove_batch(kept).unwrap();
@@ -476,7 +476,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_as_it_was_told() {
 fn threads_shrink_a_filter_to_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("model");
-    // More regions than two threads make at a time, and not a multiple of that.
+    // More regions than two threads make at a time, and no multiple of that.
     let all = hashes(0..700_000);
     filled(&model, &options(SlotsPerBucket::Four, 75), 1, &all);
     let shrunk = |threads: usize| {
@@ -491,7 +491,7 @@ fn threads_shrink_a_filter_to_the_same_file() {
         let reader = Reader::open(&path).unwrap();
         assert!(all_found(&reader, &all));
         assert_clean(&reader);
-        // The regions, which lie at the end. Before them are times of commits.
+        // Only the regions, which lie at the end, are compared. The rest has times of commits.
         let file = fs::read(&path).unwrap();
         file[file.len() - 75 * 65_536..].to_vec()
     };
@@ -502,7 +502,7 @@ fn threads_shrink_a_filter_to_the_same_file() {
 }
 
 #[test]
-fn a_filter_that_does_not_fit_into_half_is_refused_by_the_reason_and_stays_as_it_is() {
+fn a_filter_that_does_not_fit_into_half_is_refused_with_the_reason_and_stays_as_it_is() {
     for (slots, load) in
         [(SlotsPerBucket::Four, 0.7), (SlotsPerBucket::Four, 0.497), (SlotsPerBucket::Two, 0.48)]
     {
@@ -523,7 +523,7 @@ fn a_filter_that_does_not_fit_into_half_is_refused_by_the_reason_and_stays_as_it
         }
         assert!(refused.to_string().contains("remove keys first"), "{refused}");
         assert_eq!(before.shrunk.is_some(), load < 0.5);
-        // Checkpoints have no number of their own, and the transaction goes on.
+        // A checkpoint has no number of its own. The transaction goes on.
         let without_journal = |mut info: Info| {
             info.journal_length = 0;
             info
@@ -537,7 +537,7 @@ fn a_filter_that_does_not_fit_into_half_is_refused_by_the_reason_and_stays_as_it
     }
 }
 
-/// Fills a filter so full that its own writer has commits in the journal when it shrinks, and dies right behind that.
+/// The writer has commits in the journal when it shrinks the filter, and dies right after that.
 #[test]
 fn a_journal_with_commits_does_not_stand_in_the_way_of_a_shrink() {
     let dir = tempfile::tempdir().unwrap();
@@ -553,7 +553,7 @@ fn a_journal_with_commits_does_not_stand_in_the_way_of_a_shrink() {
     assert!(fs::metadata(&journal).unwrap().len() > 512);
     writer.insert(hash(100)).unwrap();
     writer.shrink().unwrap();
-    // The moment between the rename and the reset of the journal, as a crash may leave it.
+    // The files as a crash leaves them between the rename and the reset of the journal.
     let before = fs::read(&journal).unwrap();
     writer.commit().unwrap();
     let crashed = tempfile::tempdir().unwrap();

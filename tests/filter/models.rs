@@ -1,16 +1,18 @@
 //! Random operations on a filter of each kind and width, against a model of that kind.
 //!
-//! Invariants checked, after any of them: single inserts, batches and iterators, of bytes and of hashes; removals;
-//! commits, rollbacks, closings, reopenings; doublings, merges, shards cut apart and joined again.
+//! The operations are: single inserts, batches and iterators, of bytes and of hashes; removals; commits, rollbacks,
+//! closings, reopenings; doublings, merges, dividing into shards and joining them.
 //!
-//! 1. A key that should be there is never absent, and never told to be new.
-//! 2. `len`, `inserted` and `removed` are exact, and so is what a batch says of itself. In a set, each key stored counts
-//!    once; in a counting filter each copy.
-//! 3. A count is never too low; in a set it is 1 for a key that is found, and 0 for another.
-//! 4. New keys that are told not to be new are as many as the rate of the filter expects, and no more.
-//! 5. A removal from a set, whichever call it is, changes nothing and says why.
-//! 6. Closing says that changes are lost exactly where there were some.
-//! 7. A reader beside it has the last commit.
+//! Invariants checked, after each operation:
+//!
+//! 1. A stored key is never absent, and never told to be new.
+//! 2. `len`, `inserted` and `removed` are exact, and so are the numbers that a batch returns. A set counts each stored key
+//!    once, a counting filter each copy.
+//! 3. A count is never too low. In a set it is 1 for a found key, else 0.
+//! 4. No more new keys are told not to be new than the filter's false-positive rate expects.
+//! 5. Every call that removes from a set is an error that says why, and changes nothing.
+//! 6. Closing reports lost changes if and only if there are uncommitted ones.
+//! 7. A reader beside the writer sees the last commit.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,10 +24,10 @@ use tempfile::TempDir;
 
 use crate::thorough;
 
-/// Keys that are ever used; a few of them often.
+/// All keys that are used, and the number of those used often.
 const KEYS: u64 = 60_000;
 const OFTEN: u64 = 5;
-/// Beyond it no doubling is asked for.
+/// The test asks for no doubling beyond this generation.
 const MOST_GENERATIONS: u32 = 2;
 
 /// Numbers that look random, the same in every run.
@@ -63,7 +65,7 @@ fn keys(numbers: &[u64]) -> Vec<[u8; 8]> {
 /// What a filter must hold.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    /// The copies of each key; of a key of a set always 1, also where it was found by the entry of another one.
+    /// The copies of each key. In a set always 1, even if the key was found by another key's entry and not stored.
     copies: HashMap<u64, u64>,
     inserted: u64,
     removed: u64,
@@ -71,7 +73,7 @@ struct Model {
     note: Option<Vec<u8>>,
 }
 
-/// New keys, those of them that were told not to be new, and how many that should be.
+/// How many new keys were inserted, how many of them were told not to be new, and how many the rate expects.
 #[derive(Default)]
 struct Mistaken {
     asked: u64,
@@ -92,7 +94,7 @@ struct Run {
     open: Model,
     /// Whether a rollback has given the filter up before its first commit.
     given_up: bool,
-    /// A merge has made a new file since the last commit: a change, also where it holds no more than before.
+    /// A merge has made a new file since the last commit. That is a change, even if the file holds no more than before.
     rewritten: bool,
     mistaken: Mistaken,
 }
@@ -141,12 +143,12 @@ impl Run {
         self.writer().info().unwrap().expected_false_positive_rate
     }
 
-    /// Keys were inserted, each told to be new or not; the filter's rate was this when the first was.
+    /// Takes note of inserted keys, each told to be new or not. `rate` is the filter's before the first of them.
     fn inserted(&mut self, outcomes: impl IntoIterator<Item = (u64, bool)>, before: f64) {
         let rate = (before + self.rate()) / 2.0;
         for (key, new) in outcomes {
             let copies = self.open.copies.entry(key).or_default();
-            assert!(*copies == 0 || !new, "key {key} is told to be new, and was there");
+            assert!(*copies == 0 || !new, "key {key} is stored, and told to be new");
             if *copies == 0 {
                 self.mistaken.asked += 1;
                 self.mistaken.found += u64::from(!new);
@@ -204,7 +206,7 @@ impl Run {
         self.inserted(taken, before);
     }
 
-    /// Copies of keys that are there, each as often as it is at most.
+    /// Some stored copies, none more often than it is stored.
     fn some_copies(&mut self, most: u64) -> Vec<u64> {
         let mut wanted: HashMap<u64, u64> = HashMap::new();
         for number in self.numbers.keys(most) {
@@ -245,7 +247,7 @@ impl Run {
             writer.remove_all(&all).map(drop),
         ];
         for refused in refused {
-            let Err(error) = refused else { panic!("a set gave up keys") };
+            let Err(error) = refused else { panic!("a set removed keys") };
             assert!(matches!(error, Error::Kind { found: Kind::Set, wanted: Kind::Counting, .. }));
             assert!(error.to_string().contains("counting"), "{error}");
         }
@@ -293,15 +295,17 @@ impl Run {
     }
 
     fn close(&mut self) {
-        // A key that is found by the entry of another one, or by a saturated group, changes nothing.
+        // Inserting a key that another key's entry or a saturated group matches changes nothing.
         let told = |model: &Model| (model.inserted, model.removed, model.generation, model.note.clone());
         let changed = match &self.committed {
             Some(committed) => told(&self.open) != told(committed),
             None => !self.given_up || told(&self.open) != told(&Model::default()),
         };
         match self.writer.take().unwrap().close() {
-            Ok(()) => assert!(!changed, "changes are lost, and nobody is told"),
-            Err(Error::Uncommitted { .. }) => assert!(changed || self.rewritten, "nothing is lost"),
+            Ok(()) => assert!(!changed, "changes are lost without an error"),
+            Err(Error::Uncommitted { .. }) => {
+                assert!(changed || self.rewritten, "an error, though no change is lost")
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -313,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Takes all of another filter, which has doubled as often as this one or less.
+    /// Merges another filter, which has doubled at most as often as this one.
     fn merge(&mut self) {
         if self.open.generation > MOST_GENERATIONS {
             return;
@@ -353,7 +357,7 @@ impl Run {
         self.check_accounts();
     }
 
-    /// Cuts the filter into shards, looks into them, and goes on in the filter that they are joined to.
+    /// Divides the filter into shards, looks keys up in them, joins them, and goes on with the joined filter.
     fn divide_and_join(&mut self) {
         if self.open.generation > MOST_GENERATIONS {
             return;
@@ -387,11 +391,11 @@ impl Run {
         self.open_writer();
     }
 
-    /// What is counted, as the writer has it.
+    /// Compares the writer's counters with the model.
     fn check_accounts(&mut self) {
         let info = self.writer().info().unwrap();
         if info.saturated > 0 {
-            // A saturated group answers for copies that are not counted: `multiset` is about those.
+            // A saturated group has copies that it does not count: `multiset` checks those.
             (self.open.inserted, self.open.removed) = (info.inserted, info.removed);
         }
         let (Model { inserted, removed, generation, .. }, kind) = (self.open.clone(), self.kind);
@@ -410,7 +414,7 @@ impl Run {
         }
     }
 
-    /// Every key of the model, in the writer and, as of the last commit, in a reader.
+    /// Looks up every key of the model in the writer, and those of the last commit in a reader.
     fn check_keys(&mut self) {
         let model = self.open.clone();
         let absent = model.copies.keys().find(|number| !self.writer().contains(key(**number)).unwrap());
@@ -474,7 +478,7 @@ fn agrees_with_the_model(kind: Kind) {
             run.open.generation,
         );
         assert!(asked > 1000 && merges > 0 && joins > 0);
-        // A key that is rolled back and comes again is mistaken again, which widens the spread.
+        // A key that is rolled back and inserted again is the same false positive again, which widens the spread.
         assert!((found as f64) < 1.5 * expected + 6.0 * expected.sqrt() + 3.0, "{found}, not {expected:.1}");
         if expected > 200.0 {
             assert!(found as f64 > expected / 1.5, "{found}, not {expected:.1}");

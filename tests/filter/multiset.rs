@@ -1,12 +1,14 @@
-//! Counted keys through everything that can happen to filters, against an exact model.
+//! Random histories of counting filters, against an exact model.
 //!
-//! Invariants checked, for every width, after each step of random histories:
+//! The steps are inserts, removals, commits, rollbacks, reopenings, doublings, merges, shrinks, dividing and joining, and
+//! repairs.
 //!
-//! 1. A key is present, and counted at least as often as the model has it; its copies can all be removed.
-//! 2. `len` is at least the number of copies of all keys, and is equal where no group is saturated, nothing was ever
-//!    void and no page was given up. A filter with a key in it is not empty, whatever was merged, divided and removed.
-//! 3. Counters are those that a scan finds.
-//! 4. This holds through commits, rollbacks, reopening, doublings, sums, shrinks, parts joined again, and repairs.
+//! Invariants checked, for every width, after each step:
+//!
+//! 1. A key is present, its count is at least the model's, and all its copies can be removed.
+//! 2. `len` is at least the number of copies of all keys. It is equal if no group was saturated, no entry was void and no
+//!    page was given up. A filter with a key in it is not empty, whatever was merged, divided and removed.
+//! 3. The counters equal a scan.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +47,7 @@ struct History {
     open: Model,
     committed: Model,
     repaired: bool,
-    /// Void entries were there, whose copies may have been counted in both halves of a doubling.
+    /// There were void entries, whose copies may have been counted in both halves of a doubling.
     aged: bool,
 }
 
@@ -65,7 +67,7 @@ impl History {
         let left = self.open.get(&key).copied().unwrap_or(0);
         let copies = copies.min(left);
         for _ in 0..copies {
-            // A quarantined bucket may have nothing to take; it answers "present" all the same.
+            // A quarantined bucket may have no copy to remove, though it answers "present".
             let taken = self.writer().remove(&key.to_le_bytes()).unwrap();
             assert!(taken || self.repaired, "{:?}: a copy of {key} is lost", self.slots);
         }
@@ -111,7 +113,7 @@ impl History {
         assert!(self.open.is_empty() || !writer.is_empty().unwrap(), "{:?}, {what}", self.slots);
     }
 
-    /// A second filter is filled and added to this one.
+    /// Fills a second filter and merges it into this one.
     fn sum(&mut self, numbers: &mut Numbers, dir: &Path) {
         let other = dir.join("other");
         let mut theirs = options(self.slots).force(true).create(&other).unwrap();
@@ -127,7 +129,7 @@ impl History {
         self.writer().merge(&Reader::open(&other).unwrap()).unwrap();
     }
 
-    /// Divided into parts, each of which answers for its keys, and joined again.
+    /// Divides the filter into parts, checks each of them, and joins them again.
     fn divide_and_join(&mut self, parts: u64, dir: &Path) {
         self.close();
         let whole = Reader::open(&self.path).unwrap();
@@ -146,7 +148,7 @@ impl History {
         self.reopen();
     }
 
-    /// A page rots, and is given up.
+    /// Damages a page and repairs the filter, which gives that page up.
     fn repair(&mut self, numbers: &mut Numbers) {
         self.close();
         let mut bytes = fs::read(&self.path).unwrap();
@@ -163,7 +165,7 @@ impl History {
     }
 }
 
-/// A key of few, and how many copies: mostly few, at times more than a bucket counts where that is soon reached.
+/// One of few keys, and a number of copies: mostly small, at times more than a bucket can count at narrow widths.
 fn random_key(numbers: &mut Numbers, slots: SlotsPerBucket) -> (u64, u64) {
     let copies = match numbers.below(100) {
         0..60 => 1,
@@ -226,7 +228,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
                     }
                     83..88 => {
                         match history.writer().shrink() {
-                            // A shrink checkpoints what was committed before.
+                            // A shrink makes a checkpoint of the commits before it.
                             Ok(()) | Err(Error::Shrink { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }
@@ -240,7 +242,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
                         history.divide_and_join(2, dir.path());
                         "divide and join"
                     }
-                    // Rarely, and late: what is given up makes the checks weaker.
+                    // Rarely, and late: a page that was given up weakens the checks.
                     _ if step > steps / 2 => {
                         history.repair(&mut numbers);
                         "repair"
@@ -274,7 +276,7 @@ fn a_filter_with_keys_is_not_empty_after_a_sum_with_a_saturated_group_and_its_re
     ours.merge(&Reader::open(dir.path().join("theirs")).unwrap()).unwrap();
     (0..copies).for_each(|_| assert!(ours.remove(b"popular").unwrap()));
     ours.commit().unwrap();
-    // The saturated group stays, and stands for the most that it counts.
+    // The saturated group is never removed, and counts as its highest count.
     assert_eq!((ours.len().unwrap(), ours.is_empty().unwrap()), (1000 + 30_784, false));
     (0..1000_u64).for_each(|key| assert!(ours.remove(&key.to_le_bytes()).unwrap()));
     assert_eq!(ours.len().unwrap(), 30_784);

@@ -2,14 +2,13 @@
 //!
 //! Invariants checked:
 //!
-//! 1. A file with two names is refused to writers, and to readers who would have to recover it; other readers read
-//!    it.
-//! 2. Doublings keep a file's mode and, where the process may give files away, its owner and group.
-//! 3. However many readers open a filter again and again, a writer gets in or is refused, soon.
-//! 4. A process that is stopped while it opens or recovers a filter holds others up no longer than they are willing to
-//!    wait. When it goes on, all is as ever.
+//! 1. Writers refuse a file with two names, and so do readers who would have to recover it. Other readers read it.
+//! 2. Doublings keep a file's mode and, if the process may change them, its owner and group.
+//! 3. A writer opens the filter or is refused soon, however many readers keep opening it.
+//! 4. A process that is stopped while it opens or recovers a filter delays others no longer than they are willing to
+//!    wait. After it goes on, everything works as before.
 //!
-//! The times here are bounds of a hang, many times longer than what the calls take.
+//! The times here are bounds for hangs, many times longer than the calls take.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, Lines, Write};
@@ -118,12 +117,12 @@ fn doublings_keep_mode_owner_and_group() {
     }
 }
 
-/// What happens when a folder is synced, or a file written.
+/// A disk on which a sync of the folder, or a write, takes long.
 #[derive(Debug)]
 enum Delay {
-    /// It takes its time, as on a disk that is busy.
+    /// Each sync of the folder takes this long, as on a busy disk.
     Folder(Duration),
-    /// The first one waits for a word from the parent.
+    /// The first sync, or the first write, waits for a line from the parent.
     FirstFolder(AtomicBool),
     FirstWrite(AtomicBool),
 }
@@ -164,7 +163,7 @@ impl Disk for Delay {
     }
 }
 
-/// How long an opening that waits for nobody may take, when the machine is busy.
+/// How long an opening that waits for nobody may take on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
 
 #[test]
@@ -217,11 +216,11 @@ fn a_writer_gets_in_or_is_refused_soon_although_readers_open_the_filter_all_the_
 const ROLE: &str = "GOWK_TEST_ROLE";
 const FILTER: &str = "GOWK_TEST_FILTER";
 
-/// A process that opens the filter, and is stopped by SIGSTOP in the middle of that.
+/// A process that SIGSTOP stops while it opens the filter.
 struct Stopped {
     child: Child,
     told: ChildStdin,
-    /// Kept, as the test harness in it has more to say.
+    /// Kept open: the test harness of the child still writes to it.
     _said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -236,7 +235,7 @@ impl Stopped {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         let told = child.stdin.take().unwrap();
-        assert!(said.any(|line| line.unwrap() == ":: stopped"), "{role}: it ended before");
+        assert!(said.any(|line| line.unwrap() == ":: stopped"), "{role}: the process ended too early");
         let stopped = Self { child, told, _said: said };
         stopped.signal("-STOP");
         stopped
@@ -247,7 +246,7 @@ impl Stopped {
         assert!(sent.success());
     }
 
-    /// Lets it go on, to its end.
+    /// Lets the process go on, and waits for its end.
     fn go_on(mut self) {
         self.signal("-CONT");
         self.told.write_all(b"go on\n").unwrap();
@@ -257,13 +256,13 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // Also ends the stopped one, where a test fails.
+        // If a test fails, this ends the stopped process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Plays the part that this process was started for, if any.
+/// Does what this process was started for, if it is a child.
 fn plays_a_part() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let filter = PathBuf::from(std::env::var_os(FILTER).unwrap());
@@ -307,7 +306,7 @@ fn a_stopped_process_holds_up_a_writer_no_longer_than_it_waits() {
                 });
                 match outcome.recv_timeout(Duration::from_secs(10)) {
                     Ok(Err(Error::Locked { .. } | Error::Stalled { .. } | Error::Busy { .. })) => {}
-                    // One that recovers nothing, and is not in yet, has nothing that a writer must wait for.
+                    // A process that recovers nothing holds nothing yet that a writer must wait for.
                     Ok(Ok(())) if role.ends_with("at the folder") => {}
                     Ok(other) => panic!("beside a stopped {role}: {other:?}"),
                     Err(_) => {
@@ -322,8 +321,8 @@ fn a_stopped_process_holds_up_a_writer_no_longer_than_it_waits() {
     });
 }
 
-/// A reader waits for a minute. So that nobody has to wait for the test, it is told to wait no longer than a few
-/// seconds by the stopped process's going on; `GOWK_THOROUGH=1` lets it wait.
+/// A reader waits for up to a minute. To keep the test short, the stopped process goes on after two seconds;
+/// with `GOWK_THOROUGH=1` it stays stopped for longer than that minute.
 #[test]
 fn a_stopped_process_holds_up_a_reader_no_longer_than_a_minute() {
     const NAME: &str = "a_stopped_process_holds_up_a_reader_no_longer_than_a_minute";

@@ -1,8 +1,9 @@
-//! A file that is replaced, or removed, while others have it.
+//! A file that is replaced or removed while it is open.
 //!
-//! Invariants checked: keys hashed for a filter are refused where another one with another seed has taken its place,
-//! and keys themselves go on; processes that have a removed file go on with it, and nobody else can create one of its
-//! name before its writer has closed.
+//! Invariants checked:
+//!
+//! 1. After a filter with another seed took the name, hashes made for the first one are refused; keys still work.
+//! 2. A removed file serves those who have it open. Nobody can create a filter of its name before its writer closes.
 
 use std::path::Path;
 
@@ -34,7 +35,7 @@ fn hashes_of_a_replaced_filter_are_refused_and_keys_go_on() {
     let hashes: Vec<_> = (0..KEYS).map(|i| reader.hash(&key(i)).unwrap()).collect();
     let all_found = |reader: &Reader| hashes.iter().all(|hash| reader.contains(*hash).unwrap());
     assert!(all_found(&reader));
-    // Of the same seed, they stay good.
+    // Hashes stay valid for a filter with the same seed.
     fill(&path, 1, 0..KEYS / 2);
     assert!(hashes[..KEYS as usize / 2].iter().all(|hash| reader.contains(*hash).unwrap()));
     assert!(present(&reader, KEYS / 2..KEYS) < 20);
@@ -49,7 +50,7 @@ fn hashes_of_a_replaced_filter_are_refused_and_keys_go_on() {
         assert_eq!(present(&reader, KEYS..2 * KEYS), KEYS as usize);
         assert!(present(&reader, 0..KEYS) < 20);
     }
-    // Once it is back, so are they.
+    // They are valid again once the first filter has its name back.
     fill(&path, 1, 0..KEYS);
     assert!(all_found(&reader));
 }

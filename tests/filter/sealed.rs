@@ -1,11 +1,11 @@
-//! Filters that were closed and that nobody changes any more, read without locks.
+//! Closed filters that nobody changes any more, read without locks. `tests/systems/sealed.py` checks the system calls.
 //!
-//! Invariants checked (what the system calls are is shown by `tests/systems/sealed.py`):
+//! Invariants checked:
 //!
-//! 1. A closed filter is read, whatever lies beside it that is empty, and nothing is made beside it.
-//! 2. One that a writer has, that a writer died with, or beside whose file a journal with commits lies is refused by
-//!    the reason, and nothing is changed. An ordinary opening, or a copy, then helps as the error says.
-//! 3. What the writers of a sealed file do, which nobody should, is followed on a local file system as ever.
+//! 1. A closed filter is read, also beside an empty journal, and no file is made beside it.
+//! 2. A filter is refused with the reason if a writer has it open, if its writer died, or if its journal has commits.
+//!    Nothing is changed. The remedies that the error names help: an ordinary opening, or a copy.
+//! 3. A writer that changes a sealed file breaks the rules; on a local file system, readers follow it nevertheless.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn a_closed_filter_is_read_alone_and_nothing_is_made_beside_it() {
     assert_eq!(reader.info().unwrap().inserted, 5000);
     reader.copy_to(dir.path().join("copy"), &mut |_, _| {}).unwrap();
     assert_holds(&Reader::open(dir.path().join("copy")).unwrap(), 0..5000);
-    // An empty journal, and one cut short.
+    // Beside an empty journal, and beside one that was cut short.
     for journal in [Vec::new(), vec![0; 512]] {
         fs::write(alone.path().join("image-journal"), journal).unwrap();
         assert_holds(&sealed.read(&image).unwrap(), 0..5000);
@@ -90,7 +90,7 @@ fn a_filter_not_at_a_checkpoint_is_refused_until_it_is_opened_otherwise() {
     writer.insert(&key(1000)).unwrap();
     writer.commit().unwrap();
     assert_refused(&path, Unsealed::InUse);
-    // As the kernel leaves it when the writer dies.
+    // The files as the kernel leaves them when the writer dies.
     let killed = tempfile::tempdir().unwrap();
     let left = killed.path().join("f");
     fs::copy(&path, &left).unwrap();
@@ -99,7 +99,7 @@ fn a_filter_not_at_a_checkpoint_is_refused_until_it_is_opened_otherwise() {
     assert_refused(&left, Unsealed::InUse);
     assert_holds(&Reader::open(&left).unwrap(), 0..1001);
     assert_holds(&Options::new().sealed(true).read(&left).unwrap(), 0..1001);
-    // A journal with commits, which a writer has left beside another state of the file.
+    // A journal with commits, beside another state of the file.
     fs::copy(dir.path().join("f-journal"), killed.path().join("f-journal")).unwrap();
     assert_refused(&left, Unsealed::Journal);
     writer.close().unwrap();
@@ -107,7 +107,7 @@ fn a_filter_not_at_a_checkpoint_is_refused_until_it_is_opened_otherwise() {
 }
 
 #[test]
-fn damage_and_other_files_are_named_as_ever() {
+fn damage_and_other_kinds_of_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let sealed = Options::new().sealed(true);
@@ -128,7 +128,7 @@ fn damage_and_other_files_are_named_as_ever() {
 }
 
 #[test]
-fn what_should_not_be_changed_is_followed_all_the_same() {
+fn a_writer_that_changes_a_sealed_file_is_followed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     filled(&path, 0..1000);

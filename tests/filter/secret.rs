@@ -1,5 +1,5 @@
-//! Invariant checked: nobody learns a filter's seed from what a program logs, which is to say from `Debug` of anything
-//! that users can hold, or from a message. Whoever knows the seed can craft keys that collide.
+//! Invariant checked: neither `Debug` of any public type nor an error message shows a filter's seed, since programs log
+//! both. Who knows the seed can craft keys that collide.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use gowk::{Growth, Lookup, Options, Reader};
 
 const SEED: u64 = 0xfedc_ba98_1234_5671;
 
-/// The seed, and what XXH3 makes of it for keys of eight bytes, in all the ways in which `Debug` writes numbers.
+/// The seed, and what XXH3 derives from it for keys of eight bytes, in all forms in which `Debug` writes numbers.
 fn traces() -> Vec<String> {
     let flip = (0xDB97_9083_E96D_D4DE_u64 ^ 0x1F67_B3B7_A4A4_4072)
         .wrapping_add(SEED ^ u64::from((SEED as u32).swap_bytes()) << 32);
@@ -54,7 +54,7 @@ fn debug_shows_no_seed() {
     assert_hides(&reader);
     writer.close().unwrap();
 
-    // Two superblocks of different seeds: the error names the field, and shows neither.
+    // Two superblocks with different seeds: the error names the field, and shows neither seed.
     let other = dir.path().join("other");
     Options::new().capacity(1000).seed(7).growth(Growth::Never).create(&other).unwrap().commit().unwrap();
     let (mut bytes, theirs) = (std::fs::read(&path).unwrap(), std::fs::read(&other).unwrap());
@@ -73,7 +73,7 @@ fn debug_shows_no_seed() {
 }
 
 #[test]
-fn filters_of_different_seeds_are_told_apart_without_them() {
+fn an_error_about_different_seeds_shows_neither() {
     let dir = tempfile::tempdir().unwrap();
     let make = |name: &str, seed: u64| {
         let path = dir.path().join(name);
@@ -114,7 +114,7 @@ fn a_store_shows_no_seed() {
     assert_hides(&store);
     assert_hides(store.description());
     assert_hides(&store.read().unwrap());
-    // A file of another store in the place of its own.
+    // A file of another store takes the place of one of its files.
     let file = |store: &Store| {
         let entries = store.path().join("shards/0000").read_dir().unwrap();
         entries

@@ -2,10 +2,9 @@
 //!
 //! Invariants checked, for every width, with shard counts that are a power of two and that are not:
 //!
-//! 1. Shards hold exactly what one filter of all their regions holds: the same buckets, in the same places, and the
-//!    same answers, false positives included. It makes no difference whether keys come one by one or in batches, as
-//!    bytes or hashed.
-//! 2. A key of another shard is refused by name in every call that takes a key, and changes nothing.
+//! 1. Shards hold exactly what one filter of all their regions holds: the same buckets in the same places, and the same
+//!    answers, false positives included, whether keys come one by one or in batches, as bytes or as hashes.
+//! 2. Every call that takes a key refuses one of another shard, names that shard, and changes nothing.
 //! 3. Shards stay shards through commits, doublings, copies and copies in memory.
 
 use std::fs;
@@ -15,7 +14,7 @@ use gowk::{Batches, Error, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Wri
 
 const SEED: u64 = 7;
 const REGION: usize = 65_536;
-/// The load to which a filter is made to be filled, for 2 to 7 slots: section 3.3 of the specification.
+/// The load that a new filter is sized for, for 2 to 7 slots (section 3.3 of the specification).
 const RHO: [f64; 6] = [0.80, 0.90, 0.93, 0.945, 0.955, 0.96];
 
 /// The regions of a filter's file, as they are on the disk.
@@ -25,7 +24,7 @@ fn regions(path: &Path) -> Vec<u8> {
     bytes[bytes.len() - count * REGION..].to_vec()
 }
 
-/// A filter of `regions` regions of which nothing is asked but its slots.
+/// Options that give a filter this many regions.
 fn options(slots: SlotsPerBucket, regions: u64) -> Options {
     let keys = (regions * 8192 * u64::from(slots.get())) as f64 * RHO[slots.get() as usize - 2];
     Options::new().slots_per_bucket(slots).capacity(keys as u64).seed(SEED)
@@ -55,7 +54,7 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
             let mut writer = all.create(&whole).unwrap();
             assert_eq!(writer.info().unwrap().regions, shards * of_one);
             let hashes = hashes(&writer, 0..keys);
-            // Half before a doubling and half after it, so that there are tails of two lengths.
+            // Half of the keys are inserted before a doubling, so that tails have two lengths.
             let (early, late) = hashes.split_at(hashes.len() / 2);
             assert!(writer.insert_batch(early).unwrap().refused().is_empty());
             writer.grow().unwrap();
@@ -69,7 +68,7 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
                 let of_shard = |hashes: &[KeyHash]| -> Vec<KeyHash> {
                     hashes.iter().copied().filter(|hash| hash.shard(shards) == shard).collect()
                 };
-                // Each shard takes its keys in another way.
+                // Each shard gets its keys through another call.
                 match shard % 3 {
                     0 => assert!(writer.insert_batch(&of_shard(early)).unwrap().refused().is_empty()),
                     1 => of_shard(early).into_iter().for_each(|hash| _ = writer.insert(hash).unwrap()),
@@ -152,7 +151,7 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
             assert_other(writer.insert_batch(&[*key]), belongs);
             assert_other(writer.remove_batch(&[hash]), belongs);
         }
-        // On two threads, with one foreign key among many.
+        // One foreign key among many, on two threads.
         let mut mixed = mine.clone();
         mixed.extend(mine.iter().copied().cycle().take(40_000));
         mixed[31_000] = others[0];
@@ -160,7 +159,7 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
         assert_eq!(writer.info().unwrap(), before);
         let file = Reader::open(&path).unwrap();
         for reader in [&file, &Reader::open_in_memory(&path).unwrap()] {
-            // Twice: the first lookups verify pages, and later ones go the short ways.
+            // Twice: the first lookups verify pages, later ones take the shortcut.
             for _ in 0..2 {
                 for key in others.iter().take(50) {
                     let (hash, belongs) = (reader.hash(key).unwrap(), shard_of(&writer, key));
@@ -190,7 +189,7 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
 }
 
 #[test]
-fn shards_that_cannot_be_are_refused_before_anything_is_made() {
+fn impossible_shards_are_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     for (shard, shards) in [(0, 0), (1, 1), (3, 3), (u64::MAX, 5), (0, (1 << 32) + 1), (0, u64::MAX)] {
@@ -201,7 +200,7 @@ fn shards_that_cannot_be_are_refused_before_anything_is_made() {
         );
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    // As many shards as there are regions in all: each has its only region, and none may double.
+    // As many shards as regions: each has one region, and may not double.
     let mut writer = Options::new().capacity(1).shard((1 << 32) - 1, 1 << 32).create(&path).unwrap();
     assert!(matches!(writer.grow(), Err(Error::Growth { .. })));
     assert!(writer.info().unwrap().forecast.is_empty());

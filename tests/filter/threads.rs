@@ -1,8 +1,8 @@
-//! A process that may start no thread.
+//! A process that can start no thread.
 //!
-//! Invariant checked: the library does all of its work on the caller's own thread then, with the same outcome.
+//! Invariant checked: the library then does all work on the caller's thread, with the same results.
 //!
-//! The limit on threads does not bind root: under root, the process plays as somebody else.
+//! A limit on threads does not bind root. Under root, the child process therefore runs as another user.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,7 +20,7 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     numbers.map(u64::to_le_bytes).collect()
 }
 
-/// Fills, doubles, changes and reads a filter by as many threads as can be had.
+/// Fills, doubles, changes and reads a filter, and asks for four threads.
 fn be_limited(path: &Path) {
     let started = std::thread::Builder::new().spawn(|| ());
     assert!(started.is_err(), "the limit does not bind");

@@ -1,10 +1,10 @@
-//! `format-spec/decode.py`, which was written from the specification alone, against gowk.
+//! gowk against `format-spec/decode.py`, which was written from the specification alone.
 //!
-//! Invariants checked, where there is a `python3` to run it:
+//! Invariants checked, if there is a `python3`:
 //!
-//! 1. On every accepted golden file, and on fresh ones, both give the same statistics and the same answers, false
+//! 1. For every accepted golden file, and for new filters, both give the same statistics and the same answers, false
 //!    positives included.
-//! 2. Every rejected golden file is refused by both.
+//! 2. Both refuse every rejected golden file.
 //!
 //! The answers are compared on 100,000 present and 100,000 absent keys for each width and for two grown filters;
 //! `cargo test --release --test format decoder -- --nocapture` shows how many false positives that were.
@@ -18,7 +18,7 @@ use gowk::{Error, HashKind, Info, Kind, Lookup, Options, Reader, SlotsPerBucket}
 
 use crate::vectors::{self, ABSENT, accepted, key, rejected, unpack};
 
-/// Runs the decoder; `None`, with a note, where there is no Python.
+/// Runs the decoder. Without Python, prints a note and returns `None`.
 fn decode(arguments: &[&str], input: String) -> Option<Output> {
     let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/format-spec/decode.py");
     let mut command = Command::new("python3");
@@ -92,7 +92,7 @@ fn assert_same_statistics(json: &str, info: &Info, journal_length: u64) {
     }
 }
 
-/// Compares the answers on some keys, given as lines.
+/// Compares the answers for some keys, given as lines.
 fn assert_same_answers(path: &Path, reader: &Reader, keys: String) -> Option<()> {
     let present = keys.lines().filter(|key| reader.contains(key.as_bytes()).unwrap());
     let ours: Vec<String> = present.map(str::to_owned).collect();
@@ -135,7 +135,7 @@ fn accepted_files_have_the_same_statistics_and_answers() {
         let path = unpack("accept", &row.name, dir.path());
         let journal = dir.path().join(format!("{}-journal", row.name));
         let journal_length = journal.metadata().map_or(0, |found| found.len().saturating_sub(512));
-        // Before gowk recovers it: the decoder changes nothing.
+        // The decoder comes first: it changes nothing, and gowk may recover the file.
         let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
         assert!(output.status.success(), "{}: {}", row.name, String::from_utf8_lossy(&output.stderr));
         let elsewhere = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn rejected_files_are_refused_by_the_decoder_too() {
         let path = unpack("reject", &row.name, dir.path());
         let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
         let expected = match row.refused.as_str() {
-            // Not refused to readers.
+            // Only writers refuse this file.
             "write" => 0,
             "damaged" | "malformed" => 1,
             _ => 2,
@@ -183,7 +183,7 @@ fn rejected_files_are_refused_by_the_decoder_too() {
     }
 }
 
-/// How often a key comes: once, or twice to 40 times, or 2000 times.
+/// How many copies a key has: one, 2 to 40, or 2000.
 const fn copies(number: u64) -> u64 {
     match number {
         7 => 2000,
@@ -192,12 +192,12 @@ const fn copies(number: u64) -> u64 {
     }
 }
 
-/// A fresh filter with `keys` keys, in which a doubling was forced `generations` times, each after as many
-/// inserts; and its statistics and answers compared.
+/// Compares statistics and answers for a new filter with `keys` keys, which was doubled `generations` times, each time
+/// after an equal part of the inserts.
 fn compare_fresh(kind: Kind, slots: SlotsPerBucket, keys: u64, generations: u32) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
-    // Where a bucket has two slots, each key with copies takes a whole one.
+    // At two slots a bucket, each key with copies takes a whole bucket.
     let capacity = if generations == 0 { 2 * keys } else { 1 };
     let mut writer =
         Options::new().kind(kind).capacity(capacity).slots_per_bucket(slots).open(&path).unwrap();
@@ -207,7 +207,7 @@ fn compare_fresh(kind: Kind, slots: SlotsPerBucket, keys: u64, generations: u32)
             writer.grow().unwrap();
         }
         for number in keys * step / steps..keys * (step + 1) / steps {
-            // Few of the keys come often.
+            // Few keys have many copies.
             for _ in 0..copies(number) {
                 writer.insert(key(number).as_bytes()).unwrap();
             }

@@ -1,16 +1,15 @@
-//! Every golden file of `format-spec/vectors`, in every way in which it can be opened.
+//! Every golden file of `format-spec/vectors`, opened in every way.
 //!
 //! Invariants checked:
 //!
-//! 1. The files are those that the README there describes, to the bit; none is missing in either place.
-//! 2. An accepted file says of itself what its row says, finds every key, and no other absent ones than when it
-//!    was made; verification finds nothing; a writer can go on with it, and readers follow.
-//! 3. A rejected file is refused with the error of its row, by readers and writers alike; file and journal are
-//!    left as they were.
-//! 4. Refusing a file takes no more memory than the file has bytes, whatever it claims; what is mapped of an
-//!    accepted one is the file and no more.
+//! 1. The files are, to the bit, those that the README there describes. None is missing in either place.
+//! 2. An accepted file has the statistics of its row, all its keys, and the same false positives as when it was made.
+//!    Verification finds nothing wrong. A writer can go on with it, and readers follow.
+//! 3. Readers and writers refuse a rejected file with the error of its row, and leave file and journal unchanged.
+//! 4. Refusing a file takes no more memory than the file has bytes, whatever it claims. Of an accepted file, exactly the
+//!    file is mapped.
 
-// A counting allocator is unsafe to write; it hands everything on to the system's.
+// An allocator is unsafe to write. This one counts, and leaves all work to the system's.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -24,7 +23,7 @@ use gowk::{Error, Expected, HashKind, Lookup, OnDamage, Options, Reader, Report,
 use crate::vectors::{self, ABSENT, Accepted, accepted, caller_hash, key, rejected, unpack};
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed, and the most there were since the last reset.
+    /// Bytes that this thread has allocated and not freed, and their maximum since the last reset.
     static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -69,7 +68,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most bytes that a call holds at once, and what it returns.
+/// The most bytes that a call holds at once, and its result.
 fn most_held<T>(call: impl FnOnce() -> T) -> (usize, T) {
     let before = HELD.with(|held| {
         let (now, _) = held.get();
@@ -80,8 +79,7 @@ fn most_held<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (HELD.with(|held| held.get().1) - before, outcome)
 }
 
-/// What a superblock slot, twice, takes to be read: no file that claims to be a filter is shorter than this
-/// and looked at further.
+/// The bytes of both superblock slots, which are read before anything else.
 const TWO_SLOTS: usize = 131_072;
 
 fn verify(reader: &Reader) -> Report {
@@ -136,11 +134,11 @@ fn assert_as_described(reader: &Reader, row: &Accepted) {
         assert_eq!(reader.count(key(*number).as_bytes()).unwrap(), *copies, "{name}: key {number}");
     }
     let found = ABSENT.filter(|number| keys.contain(*number)).count();
-    assert_eq!(found as u64, row.found, "{name}: absent keys found");
+    assert_eq!(found as u64, row.found, "{name}: false positives");
 }
 
 #[test]
-fn the_files_are_those_that_are_described_to_the_bit() {
+fn the_files_are_those_of_the_readme_to_the_bit() {
     let rows: Vec<String> = accepted().into_iter().map(|row| row.name).collect();
     let mut sorted = rows.clone();
     sorted.sort();
@@ -175,7 +173,7 @@ fn every_accepted_file_is_read_as_described() {
     }
 }
 
-/// This process has mapped no more of a file than the file and, once more, its live area.
+/// Checks that this process has mapped as many bytes of a file as the file has.
 #[cfg(target_os = "linux")]
 fn assert_mapped(path: &Path) {
     let path = path.canonicalize().unwrap();
@@ -234,7 +232,7 @@ fn a_writer_goes_on_with_every_accepted_file() {
             assert!(new.iter().all(|number| keys.contain(*number)), "{}", row.name);
         }
         let report = verify(&reader);
-        // A damaged slot is made whole by the first checkpoint.
+        // The first checkpoint rewrites a damaged slot.
         assert!(report.is_clean(), "{}: {report:?}", row.name);
         let metadata: Vec<u8> = reader.metadata().unwrap().iter().flat_map(|(_, v)| v.to_vec()).collect();
         assert_eq!(metadata.is_empty(), row.metadata.is_empty(), "{}", row.name);
@@ -242,7 +240,7 @@ fn a_writer_goes_on_with_every_accepted_file() {
 }
 
 #[test]
-fn what_only_readers_may_ignore_is_refused_to_writers() {
+fn writers_refuse_what_only_readers_may_ignore() {
     for row in accepted().into_iter().filter(|row| !row.writable) {
         let dir = tempfile::tempdir().unwrap();
         let path = unpack("accept", &row.name, dir.path());
@@ -279,7 +277,7 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
             "write" => &[2, 3],
             "damaged" => &[1],
             "malformed" | "counts" => &[],
-            other => panic!("{name}: an unknown step: {other}"),
+            other => panic!("{name}: the step {other} is unknown"),
         };
         for number in refused {
             let (way, open) = openings[*number];
@@ -288,7 +286,7 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
             assert_eq!(error, row.error, "{name}, {way}: {message}");
             assert!(message.contains(&row.message), "{name}, {way}: {message}");
             assert!(message.contains(name.as_str()), "{name}, {way}: {message} names no file");
-            // A short file is not worth a limit of its own.
+            // Reading both slots takes memory, also of a short file.
             assert!(held <= length.max(2 * TWO_SLOTS), "{name}, {way}: {held} bytes for a file of {length}");
         }
         match row.refused.as_str() {
@@ -327,15 +325,15 @@ fn forge(data: &mut [u8], slots: &[usize], fields: &[((usize, usize), u64)]) {
     }
 }
 
-/// Offsets and length of a file of so many regions, by section 5.1.
+/// The offsets and the length of a file of this many regions (section 5.1).
 fn offsets(regions: u64) -> [((usize, usize), u64); 3] {
     let sums = 131_072 + (53_248 + 4 * regions).next_multiple_of(4096);
     let data = (sums + (64 * regions).next_multiple_of(4096)).next_multiple_of(65_536);
     [(field::SUMS, sums), (field::DATA, data), (field::LENGTH, data + 65_536 * regions)]
 }
 
-/// Whatever a superblock claims under right checksums, it is refused by a message of its own, by readers and
-/// writers, and neither ever holds more memory than the file has bytes.
+/// Superblocks with impossible fields and right checksums. Readers and writers refuse each with a message of its own, and
+/// never hold more memory than the file has bytes.
 #[test]
 fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_the_file_has() {
     let dir = tempfile::tempdir().unwrap();
@@ -427,7 +425,7 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
             assert!(held as u64 <= length, "{name}, {who}: {held} bytes for a file of {length}");
             assert!(fs::read(&path).unwrap() == data, "{name}, {who}: the file was changed");
             if who == "reader" {
-                assert!(messages.insert(found.clone()), "{name}: not its own message: {found}");
+                assert!(messages.insert(found.clone()), "{name}: another file has the same message: {found}");
             }
         }
     }
@@ -435,7 +433,7 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
     assert!((0..300).all(|number| Reader::open(&path).unwrap().contains(key(number).as_bytes()).unwrap()));
 }
 
-/// What is not looked for at opening is found by verification, and no lookup answers "absent" there.
+/// Faults that opening does not look for: verification finds them, and no lookup answers "absent" there.
 fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
     let reader = Reader::open(path).unwrap();
     let report = verify(&reader);
@@ -462,27 +460,27 @@ fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
             Err(error) => panic!("{}: {error}", row.name),
         }
     }
-    assert!(met > 100, "{}: {met} keys met the damage", row.name);
+    assert!(met > 100, "{}: only {met} keys are in the damaged page", row.name);
 }
 
-/// Found by fuzzing: counts in the live area, which has no checksum, overflowed in sums.
+/// Found by fuzzing: sums of counts in the live area, which has no checksum, overflowed.
 #[test]
-fn counts_of_the_live_area_that_cannot_be_are_an_error_and_no_more() {
+fn impossible_counts_in_the_live_area_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = unpack("accept", "width-4", dir.path());
     let counters = TWO_SLOTS as u64 + 1024;
-    // Another commit than the superblock's, whose own counts would be believed.
+    // The commit number differs from the superblock's, whose counts would be used otherwise.
     let rot = || {
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&9_u64.to_le_bytes(), counters).unwrap();
         file.write_all_at(&[0xff; 296], counters + 8).unwrap();
     };
-    // In a file that nobody writes to, they are not believed either.
+    // A reader does not believe them in a file that no writer has open either.
     rot();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.info().unwrap().entries, 300);
     assert!(verify(&reader).live_differs && reader.metadata().is_ok());
-    // A writer does not look at them, and writes them anew.
+    // A writer does not read them, and writes new ones.
     let mut writer = Options::new().open_existing(&path).unwrap();
     assert!(verify(&reader).is_clean());
     rot();
@@ -499,14 +497,14 @@ fn counts_of_the_live_area_that_cannot_be_are_an_error_and_no_more() {
     assert_eq!(reader.info().unwrap().entries, 301);
 }
 
-/// Found by fuzzing: counts that say too little or too much, under a right CRC, ended in a file that does not open.
+/// Found by fuzzing: with wrong counts under a right CRC, a commit made a file that could not be opened.
 #[test]
-fn a_commit_that_no_file_may_hold_is_refused_and_repair_mends_it() {
+fn a_commit_with_impossible_counts_is_refused_and_repair_mends_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = unpack("accept", "width-4", dir.path());
     let mut data = fs::read(&path).unwrap();
     for slot in data[..TWO_SLOTS].chunks_mut(TWO_SLOTS / 2) {
-        // Every slot taken, while 300 are.
+        // Counts that say that every slot is taken, though 300 are.
         slot[248 + 72..248 + 80].copy_from_slice(&(4 * 8192u64).to_le_bytes());
         let (body, crc) = slot.split_at_mut(TWO_SLOTS / 2 - 4);
         crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());

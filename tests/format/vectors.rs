@@ -1,4 +1,4 @@
-//! The golden files of `format-spec/vectors`, and what its README says of them.
+//! The golden files of `format-spec/vectors`, and the tables of its README.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,10 +12,10 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("format-spec/vectors")
 }
 
-/// Keys never inserted, of which each accepted file's row says how many it finds.
+/// Keys that no file has. The row of an accepted file says how many of them it finds.
 pub(crate) const ABSENT: std::ops::Range<u64> = 1_000_000..1_010_000;
 
-/// A filter that must be read, by its row.
+/// The row of a filter that must be read.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) name: String,
@@ -32,20 +32,20 @@ pub(crate) struct Accepted {
     pub(crate) quarantined_buckets: u64,
     /// Name, length and CRC of each entry.
     pub(crate) metadata: Vec<String>,
-    /// Numbers of keys that must be found.
+    /// The numbers of the keys that must be found.
     pub(crate) present: Vec<RangeInclusive<u64>>,
-    /// Numbers of keys, and the copies counted.
+    /// Numbers of keys, with the count of each.
     pub(crate) copies: Vec<(u64, u32)>,
-    /// Of the keys of `ABSENT`.
+    /// How many keys of `ABSENT` are found.
     pub(crate) found: u64,
     pub(crate) writable: bool,
 }
 
-/// A filter that must be refused, by its row.
+/// The row of a filter that must be refused.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     pub(crate) name: String,
-    /// At which step: see the README.
+    /// The step that refuses it: see the README.
     pub(crate) refused: String,
     pub(crate) error: String,
     pub(crate) message: String,
@@ -56,7 +56,7 @@ pub(crate) fn key(number: u64) -> String {
     format!("key-{number}")
 }
 
-/// The hash of a key in filters whose caller hashes.
+/// The hash of a key in filters whose keys the caller hashes.
 pub(crate) fn caller_hash(number: u64) -> KeyHash {
     KeyHash::new(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
@@ -121,7 +121,7 @@ pub(crate) fn rejected() -> Vec<Rejected> {
     rows("Rejected").into_iter().map(row).collect()
 }
 
-/// The hashes in a file's row, of it and of its journal.
+/// The hashes of a file and its journal, from its row.
 pub(crate) fn hashes(kind: &str, name: &str) -> [String; 2] {
     let kind = if kind == "accept" { "Accepted" } else { "Rejected" };
     let row = rows(kind).into_iter().find(|row| row[0] == name).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn read(kind: &str, name: &str) -> (Vec<u8>, Option<Vec<u8>>) {
     (unzip(&path("")).unwrap_or_else(|| panic!("no golden file {name}")), unzip(&path("-journal")))
 }
 
-/// Unpacks a golden file and its journal into a folder; the filter's path.
+/// Unpacks a golden file and its journal into a folder. Returns the filter's path.
 pub(crate) fn unpack(kind: &str, name: &str, into: &Path) -> PathBuf {
     let (data, journal) = read(kind, name);
     let path = into.join(name);

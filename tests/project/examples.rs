@@ -1,7 +1,7 @@
 //! Invariants checked, of the examples as a user runs them:
 //!
-//! 1. The crawler finds every distinct link new exactly once, but for false positives, and none when it runs again.
-//! 2. The service answers `new` to a key once, and `seen` from then on: to any client, and after a kill.
+//! 1. The crawler finds each distinct link new once, apart from false positives. Run again, it finds none.
+//! 2. The service answers `new` once for a key, and `seen` from then on: to every client, and after a kill.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -31,13 +31,13 @@ fn the_crawler_finds_each_link_new_once() {
         assert_eq!(rest, "of 20000 links are new\n");
         new.parse::<u32>().unwrap()
     };
-    // 12428 are distinct; with a rate of 1e-4 while it fills, more than 10 lost would be a fault.
+    // 12,428 links are distinct. At a rate of at most 1e-4, about one of them is a false positive.
     let new = run();
     assert!((12_418..=12_428).contains(&new), "{new}");
     assert_eq!(run(), 0);
 }
 
-/// The service, killed when the test is done with it.
+/// The service as a process, which dropping it kills.
 struct Service {
     child: Child,
     address: String,

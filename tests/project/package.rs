@@ -1,8 +1,8 @@
 //! Invariants checked, of the packages of the library and of the tool:
 //!
-//! 1. No dependency of either asks for a newer Rust than they do.
-//! 2. Each has what its sources and its README name, and neither tests nor what continuous integration needs.
-//! 3. The library brings at most 40 crates with stores, its default, at most 30 without, and no argument parser.
+//! 1. No dependency needs a newer Rust than the packages say.
+//! 2. A package has every file that its sources and its README name, and no tests and no files of continuous integration.
+//! 3. The library depends on at most 40 crates by default, with stores, on at most 30 without, and on no argument parser.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -51,10 +51,10 @@ fn no_dependency_asks_for_a_newer_rust() {
     for package in all["packages"].as_array().unwrap() {
         let name = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         let Some(rust) = package["rust_version"].as_str().filter(|_| used.contains(&name)) else { continue };
-        assert!(version(rust) <= own, "{name:?} asks for {rust}");
+        assert!(version(rust) <= own, "{name:?} needs Rust {rust}");
         asked += u32::from(version(rust) == own && name.0 != "gowk");
     }
-    assert!(asked > 0, "no dependency asks for {own:?}: `rust-version` may be lower");
+    assert!(asked > 0, "no dependency needs Rust {own:?}: `rust-version` may be lower");
 }
 
 fn packaged(package: &str) -> BTreeSet<String> {
@@ -91,7 +91,7 @@ fn each_package_has_what_it_names_and_no_more() {
 fn the_library_brings_few_crates() {
     let tree = |features: &[&str]| -> BTreeSet<String> {
         let fixed = ["tree", "-p", "gowk", "-e", "normal", "--prefix", "none", "--offline", "--locked"];
-        // Where a crate's dependencies were shown before, its line ends with a mark.
+        // A mark at the end says that the crate's dependencies were shown before.
         cargo(&[&fixed, features].concat())
             .lines()
             .map(|line| line.trim_end_matches(" (*)").to_owned())

@@ -1,12 +1,12 @@
 //! Invariants checked, of the source itself:
 //!
-//! 1. A wing uses only the wings that the table of `ARCHITECTURE.md` allows it, and these stand above it in the table.
-//! 2. Unsafe code is in `src/system/map.rs` alone, and none in the tool.
+//! 1. A wing uses only the wings that the table of `ARCHITECTURE.md` allows it. These stand above it in the table.
+//! 2. Only `src/system/map.rs` has unsafe code; the tool has none.
 //! 3. The name of every file is a word of the two tables of words in `ARCHITECTURE.md`, or a verb of the tool.
-//! 4. No message of the library names an option or a verb of the tool: who calls the library may have no such tool.
+//! 4. No message of the library names an option or a verb of the tool, which a caller of the library may not have.
 //!
-//! Unit tests may use any wing. That the tool uses the library's public interface alone, the compiler sees to: it is
-//! another package.
+//! Unit tests may use any wing. The compiler ensures that the tool uses the public interface alone, as it is another
+//! package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_to_string};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 const ROOT: &str = include_str!("../../src/lib.rs");
-/// How the table calls the names that `src/lib.rs` gives out.
+/// The table's name for what `src/lib.rs` gives out.
 const PUBLIC: &str = "what users call";
 
 /// All source files of the library, by their path under `src`.
@@ -51,7 +51,7 @@ fn wing(path: &Path) -> String {
     first.strip_suffix(".rs").unwrap_or(first).to_owned()
 }
 
-/// The code without comments, without the text of strings, and without what is compiled for tests alone.
+/// The code without comments, the text of strings, and items that are compiled for tests alone.
 fn code(text: &str) -> String {
     without_tests(&bare(text))
 }
@@ -70,7 +70,7 @@ fn bare(text: &str) -> String {
         } else {
             length_of_character(from).unwrap_or_default()
         };
-        // A slash, or the quote of a lifetime.
+        // A lone slash, or the quote of a lifetime.
         if length == 0 {
             code.push_str(&from[..1]);
         }
@@ -80,7 +80,7 @@ fn bare(text: &str) -> String {
     code
 }
 
-/// The bytes of the string that `from` begins with, which may be raw by what stands before it.
+/// The bytes of the string that `from` begins with. The code before it says whether it is raw.
 fn length_of_string(from: &str, before: &str) -> usize {
     let hashes = before.len() - before.trim_end_matches('#').len();
     if before.trim_end_matches('#').ends_with('r') {
@@ -111,7 +111,7 @@ fn without_tests(code: &str) -> String {
     let mut parts = code.split("#[cfg(test)]");
     let mut kept = parts.next().unwrap().to_owned();
     for part in parts {
-        // It ends with its block, or at a comma or semicolon outside of all brackets.
+        // An item ends with its block, or at a comma or semicolon outside of all brackets.
         let mut depth = 0;
         let end = part.find(|c| {
             depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
@@ -123,10 +123,12 @@ fn without_tests(code: &str) -> String {
     kept
 }
 
-/// Files that are modules of tests: their `mod` follows `#[cfg(test)]` in the file above.
+/// Whether a file is a module of tests: its `mod` follows `#[cfg(test)]` in the file above.
 fn is_of_tests(path: &Path, sources: &BTreeMap<PathBuf, String>) -> bool {
-    path.ancestors().filter(|path| path.parent().is_some_and(|parent| parent != Path::new(""))).any(|path| {
-        let above = path.parent().unwrap().with_extension("rs");
+    path.ancestors().filter(|path| path.file_stem().is_some()).any(|path| {
+        let parent = path.parent().unwrap();
+        let is_top = parent == Path::new("");
+        let above = if is_top { PathBuf::from("lib.rs") } else { parent.with_extension("rs") };
         let name = path.file_stem().unwrap().to_str().unwrap();
         let Some(above) = sources.get(&above).map(|text| bare(text)) else { return false };
         let declared = format!("mod {name};");
@@ -134,7 +136,7 @@ fn is_of_tests(path: &Path, sources: &BTreeMap<PathBuf, String>) -> bool {
     })
 }
 
-/// The first names behind `crate::`, each with what follows it up to the end of the statement.
+/// The first names after each `crate::`.
 fn uses(code: &str) -> Vec<String> {
     const ROOT: &str = "crate::";
     let mut found = Vec::new();
@@ -148,7 +150,7 @@ fn uses(code: &str) -> Vec<String> {
             found.push(name(after));
             continue;
         };
-        // Names of a group, at its own level.
+        // The names of a group, without those of groups inside it.
         let (mut depth, mut start) = (0, 0);
         for (at, c) in group.char_indices() {
             match c {
@@ -178,7 +180,7 @@ fn public_names() -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for statement in code(ROOT).split(';') {
         let Some((_, path)) = statement.split_once("pub use ") else { continue };
-        let (wing, given) = path.split_once("::").expect("a wing gives it out");
+        let (wing, given) = path.split_once("::").expect("a path of two names");
         for given in given.trim_matches(['{', '}']).split(',') {
             names.insert(given.trim().to_owned(), wing.to_owned());
         }
@@ -209,18 +211,22 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         for word in
             row[2].split(',').map(|word| word.trim().trim_matches('`')).filter(|word| *word != "nothing")
         {
-            assert!(word == PUBLIC || allowed.contains_key(word), "{}: {word} is no wing above it", row[0]);
+            assert!(
+                word == PUBLIC || allowed.contains_key(word),
+                "{}: no wing `{word}` stands above it",
+                row[0]
+            );
             may.insert(word.to_owned());
         }
         allowed.insert(row[0].trim_matches('`').to_owned(), may);
     }
-    let wings: BTreeSet<String> =
-        sources.keys().map(|path| wing(path)).filter(|wing| wing != "lib").collect();
-    assert_eq!(
-        allowed.keys().cloned().collect::<BTreeSet<_>>(),
-        wings,
-        "a wing without a row, or a row without one"
-    );
+    let wings: BTreeSet<String> = sources
+        .keys()
+        .filter(|path| !is_of_tests(path, &sources))
+        .map(|path| wing(path))
+        .filter(|wing| wing != "lib")
+        .collect();
+    assert_eq!(allowed.keys().cloned().collect::<BTreeSet<_>>(), wings, "wings and rows of the table differ");
 
     let public = public_names();
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
@@ -288,7 +294,7 @@ fn the_name_of_every_file_is_explained() {
                 .map(|(path, _)| format!("{root}/{}", path.display())),
         );
     }
-    assert!(unknown.is_empty(), "no word of a glossary:\n{}", unknown.join("\n"));
+    assert!(unknown.is_empty(), "the words do not explain:\n{}", unknown.join("\n"));
 }
 
 #[test]

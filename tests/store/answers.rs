@@ -1,6 +1,6 @@
-//! Invariants checked: a store of S shards answers as one filter of the same seed and S times the regions that was fed
-//! the same keys, by every way to insert and to look up, on one thread or several; it counts as that filter counts, and
-//! false positives come at the rate that `info` says.
+//! Invariants checked: a store of S shards gives the answers and counts of one filter with the same seed, S times the
+//! regions and the same keys, through every call that inserts or looks up, on one thread or several. Its false-positive
+//! rate is the one that `info` says.
 
 use gowk::store::{Committed, Store};
 use gowk::{Batches, Growth, Lookup, Options, Reader, SlotsPerBucket};
@@ -15,7 +15,7 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(key).collect()
 }
 
-/// Keys that the filter of one region takes, of four slots a bucket: 8192 * 4 * 0.93.
+/// Keys that one region of four slots a bucket takes: 8192 * 4 * 0.93.
 const REGION: u64 = 30_474;
 
 #[test]
@@ -33,7 +33,7 @@ fn a_store_answers_as_one_filter_does() {
     assert_eq!(writer.info().unwrap().regions, shards * regions);
     let part = capacity / 5;
     for round in 0..4 {
-        // Half of each round's keys are there already.
+        // Half of each round's keys are stored already.
         let keys = keys(round * part..(round + 1) * part + part / 2);
         let mut update = store.update().unwrap();
         let inserted = update.insert_batch(&keys).unwrap();
@@ -51,7 +51,7 @@ fn a_store_answers_as_one_filter_does() {
     assert_eq!(reader.version().number, 5);
     let info = reader.info();
     assert_eq!(info.entries, filter.info().unwrap().entries);
-    // Joined, it is that filter, lookup for lookup; divided again, it is that store.
+    // The joined store answers like that filter; divided again, like the store.
     let joined = dir.path().join("joined.gowk");
     reader.join_to(&joined, &mut |_, _| {}).unwrap();
     let joined = Reader::open(&joined).unwrap();
@@ -85,7 +85,7 @@ fn a_store_answers_as_one_filter_does() {
 }
 
 #[test]
-fn shards_double_on_their_own_and_are_joined_all_the_same() {
+fn shards_that_doubled_on_their_own_can_be_joined() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().capacity(1000).false_positive_rate(1e-6).threads(2);
     Store::create(dir.path().join("s"), 3, &options).unwrap();
@@ -123,7 +123,7 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
     );
 }
 
-/// What all shards say together is the sum of what each says, digits and saturated entries included.
+/// The counters of a store are the sums over its shards, digits and saturated entries included.
 #[test]
 fn copies_are_counted_over_all_shards() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn copies_are_counted_over_all_shards() {
     let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
     let mut update = store.update().unwrap();
     for copies in 0..1200 {
-        // The first key comes more often than can be counted.
+        // The first key has more copies than can be counted.
         assert!(
             update
                 .insert_batch(&keys(0..200_u64.saturating_sub(copies).max(1)))

@@ -1,21 +1,22 @@
 //! The power is cut while a store is created, updated, read and vacuumed, and each call to the disk fails once.
 //!
 //! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the tests make
-//! the folders that a power cut can leave behind every operation, of the names that are not synced then all subsets if
-//! they are seven or fewer.
+//! the folders that a power cut after each operation can leave. Of the names not synced by then, an image keeps a subset:
+//! every subset of up to seven names, random ones of more.
 //!
 //! Invariants checked for each image:
 //!
-//! 1. The newest version is that before or that after the commit under way, whole, and every commit that was reported
-//!    is in it. So is a version that a reader has seen.
-//! 2. Every version that is promised to be there is whole.
-//! 3. Another commit can be made, and a vacuum then leaves exactly the newest version and its files.
+//! 1. The newest version is the one before or after the open commit, and whole. It has every acknowledged commit, and
+//!    every commit that a reader has seen.
+//! 2. Every version that the store promises to keep is whole.
+//! 3. Another commit can be made. A vacuum then leaves exactly the newest version and its files.
 //!
-//! Of each kind of sync it is checked that invariants break without it (`without_…`). For each call that fails once, with
-//! a full disk or an I/O error (`failing_disk…`): the error names the file and the reason, the store is as before or as
-//! after, and the step can be done again.
+//! For each kind of sync, an image breaks these invariants without it (`without_…`).
 //!
-//! 1,500 images in all, with `GOWK_THOROUGH=1` 20,000; more with
+//! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
+//! names the file and the reason; the store is as before or as after; the step can be done again.
+//!
+//! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
 //! `GOWK_CRASH_IMAGES=1000000 cargo test --release --test store power_cut`.
 
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ use crate::thorough;
 #[derive(Clone, Debug)]
 enum Step {
     Create,
-    /// Inserts these keys; several updates begin on the same version, and are committed one after the other.
+    /// Inserts these keys. Several updates begin on the same version, and are committed one after the other.
     Commit(Vec<Vec<u64>>),
     /// With a token of this number.
     Token(u64, Vec<u64>),
@@ -52,7 +53,7 @@ struct Run {
     root: std::path::PathBuf,
     options: Options,
     states: Vec<State>,
-    /// The number of the last one that is there for certain.
+    /// The number of the last state that is certainly durable.
     durable: usize,
 }
 
@@ -105,7 +106,7 @@ impl Run {
                 self.begin(self.states[self.durable].clone());
                 self.acknowledge(self.states.len() - 1);
             }
-            Committed::Unchanged => panic!("nothing was changed"),
+            Committed::Unchanged => panic!("the commit says that nothing changed"),
         }
         Ok(())
     }
@@ -202,7 +203,7 @@ fn scratch() -> tempfile::TempDir {
 }
 
 #[test]
-fn power_cut_anywhere_leaves_a_store_that_goes_on() {
+fn power_cut_anywhere_leaves_a_whole_store() {
     let asked = std::env::var("GOWK_CRASH_IMAGES").ok().map(|number| number.parse().unwrap());
     let enough: usize = asked.unwrap_or_else(|| thorough::size("images of cut power", 1500, 20_000));
     let mut images = 0;
@@ -227,7 +228,7 @@ fn power_cut_anywhere_leaves_a_store_that_goes_on() {
     }
 }
 
-/// Images are looked at until one is wrong.
+/// Examines images until one is wrong.
 fn breaks(forgets: &'static str, steps: &[Step], fault: Option<Fault>) -> Option<String> {
     let dir = scratch();
     let mut run = Run::start(dir.path(), fault, Some(forgets));
@@ -247,7 +248,7 @@ macro_rules! without {
             let broken = scripts().into_iter().find_map(|(name, steps)| {
                 breaks($forgets, &steps, None).map(|how| format!("{name}: {how}"))
             });
-            println!("{}", broken.expect("some image is wrong"));
+            println!("{}", broken.expect("no image is wrong"));
         })*
     };
 }
@@ -262,7 +263,7 @@ without! {
     without_the_sync_of_the_folder_above_an_image_is_wrong: "the folder above";
 }
 
-/// A commit after whose link the sync fails, and a reader that sees its version.
+/// A commit whose sync after the link fails, and a reader that sees its version.
 fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
     let steps = [Create, Commit(vec![vec![1]]), Read];
     let calls = {
@@ -288,10 +289,10 @@ fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
 #[test]
 fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
     assert_eq!(seen_in_doubt(None), None);
-    println!("{}", seen_in_doubt(Some("versions")).expect("some image is wrong"));
+    println!("{}", seen_in_doubt(Some("versions")).expect("no image is wrong"));
 }
 
-/// The sync of `versions` behind each link but the first, of the creation.
+/// Forgets the sync of `versions` after each link, except the link of the creation.
 #[test]
 fn without_the_sync_after_a_link_an_image_is_wrong() {
     let dir = scratch();
@@ -300,10 +301,10 @@ fn without_the_sync_after_a_link_an_image_is_wrong() {
     run.recorder.forget(Some("versions"));
     run.do_step(&Commit(vec![vec![1]])).unwrap();
     let history = run.recorder.history();
-    println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("some image is wrong"));
+    println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("no image is wrong"));
 }
 
-/// A step that fails once is done again.
+/// A step that failed once is done again.
 #[test]
 fn failing_disk_leaves_the_store_as_before_or_as_after() {
     for (name, steps) in scripts() {
@@ -314,7 +315,7 @@ fn failing_disk_leaves_the_store_as_before_or_as_after() {
             run.recorder.calls()
         };
         let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
-        let stride = thorough::size("of so many calls to the disk, one fails", 2, 1);
+        let stride = thorough::size("step between the calls to the disk that fail", 2, 1);
         for call in (0..calls).step_by(stride) {
             for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
                 let dir = scratch();
@@ -342,7 +343,7 @@ fn failing_disk_leaves_the_store_as_before_or_as_after() {
     }
 }
 
-/// Checks what an error says, and does the step again if it was not done.
+/// Checks the error, and does the step again if it was not done.
 fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'static str {
     let message = error.to_string();
     let reason = std::io::Error::from(kind).to_string();
@@ -353,7 +354,7 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
     let is_after = found == run.states[after] && after > run.durable;
     let is_unknown = matches!(error, Error::Unknown { .. });
     if is_after {
-        // A vacuum publishes first, and removes then.
+        // A vacuum publishes first, and removes files then.
         assert!(is_unknown || matches!(step, Vacuum(_) | Create), "{step:?}: {message}");
         run.acknowledge(after);
         if matches!(step, Vacuum(_)) {
@@ -364,7 +365,7 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
     assert_eq!(found, run.states[run.durable], "{step:?}: {message}");
     // What was begun is not to be.
     run.states.truncate(run.durable + 1);
-    // Of several commits, those that were not made.
+    // If the step has several commits, those that were not made.
     let held = run.now().1;
     let step = match step {
         Commit(all) => Commit(all.iter().filter(|keys| !held.contains(&keys[0])).cloned().collect()),

@@ -1,6 +1,9 @@
-//! Invariants checked: a store that is made out of a filter is no store before all keys of the filter are in it, at whatever
-//! call its creation fails; the same creation then goes on, and no key is lost. A filter that cannot be divided leaves
-//! nothing behind. Where the file system has no hard links, the error says so.
+//! Invariants checked, of stores made out of a filter:
+//!
+//! 1. Whichever call of the creation fails, the folder is no store before it has all keys. The same creation, run again,
+//!    completes it without losing a key.
+//! 2. A filter that cannot be divided leaves nothing behind.
+//! 3. On a file system without hard links, the error says so.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +17,7 @@ use gowk::{Batches, Lookup, Options, Reader};
 
 const KEYS: u64 = 500;
 
-/// A filter of so many regions with some keys.
+/// A filter of this many regions with some keys.
 fn filter(dir: &Path, capacity: u64) -> Reader {
     let path = dir.join("f.gowk");
     let mut writer = Options::new().capacity(capacity).create(&path).unwrap();
@@ -26,7 +29,7 @@ fn filter(dir: &Path, capacity: u64) -> Reader {
 
 fn quiet(_: u64, _: u64) {}
 
-/// Fails each call from a certain one on, as a disk does that is taken away.
+/// Fails every call from a certain one on, like a disk that was unplugged.
 #[derive(Debug)]
 struct Failing {
     left: AtomicU64,
@@ -95,7 +98,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
         let options = Options::new().disk(Failing::new(calls));
         match Store::create_from(&path, 4, &filter, &options, &mut quiet) {
             Ok(_) => {
-                assert!(calls > 30, "{calls} calls are few");
+                assert!(calls > 30, "only {calls} calls");
                 assert_whole(&Store::open(&path).unwrap());
                 break;
             }
@@ -104,11 +107,11 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
                 Err(error @ Error::Unfinished { .. }) => {
                     unfinished += 1;
                     assert!(error.to_string().contains("run the same creation again"), "{error}");
-                    // Another creation does not take it for its own.
+                    // A creation with other options does not go on with it.
                     assert!(Store::create(&path, 4, &Options::new()).is_err());
                     assert!(Store::create_from(&path, 2, &filter, &Options::new(), &mut quiet).is_err());
                 }
-                // The link was the commit, and what failed came after it.
+                // The link of the first version was made, and a later call failed.
                 Ok(store) => assert_whole(&store),
                 Err(error) => panic!("{error}"),
             },
@@ -119,7 +122,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(unfinished > 5, "only {unfinished} were refused as unfinished");
+    assert!(unfinished > 5, "only {unfinished} creations were unfinished");
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn a_filter_that_cannot_be_divided_leaves_nothing_behind() {
     }
 }
 
-/// A file system without hard links, as FAT or some network mounts.
+/// A file system without hard links, like FAT and some network mounts.
 #[derive(Debug)]
 struct WithoutLinks(i32);
 
@@ -160,7 +163,7 @@ fn where_links_are_refused_the_error_names_them_and_not_the_permissions() {
             "{error}"
         );
         assert!(matches!(Store::open(&path), Err(Error::NotAStore { .. })));
-        // As after a store was copied there.
+        // A store that was copied to such a file system.
         let path = dir.path().join(format!("copied-{number}"));
         Store::create(&path, 2, &Options::new().capacity(1000)).unwrap();
         let mut update = Store::open_with(&path, &options).unwrap().update().unwrap();

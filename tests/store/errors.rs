@@ -1,6 +1,6 @@
-//! Invariants checked: whatever is wrong with a file of a store, each call that meets it fails with one clear line that
-//! names the file and what is wrong, and the rest of the store goes on. No lookup answers "absent" from a file that is not
-//! the one that the version names.
+//! Invariants checked: a call that meets a damaged, missing or foreign file of a store fails with one line that names the
+//! file and the fault; calls on the other shards work. No lookup answers "absent" from a file other than the one that the
+//! version names.
 
 use std::fs::{copy, read, remove_file, write};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn file(store: &Store, version: u64, shard: u32) -> PathBuf {
     store.path().join(format!("shards/{shard:04}/{}", version.shards[&shard].file_name()))
 }
 
-/// All lookups of keys that are there: the error, if they fail; never "absent".
+/// Looks up keys that are stored. Returns the error if that fails; the answer is never "absent".
 fn look(store: &Store) -> Result<()> {
     let reader = store.read()?;
     let mut outcome = Ok(());
@@ -46,7 +46,7 @@ fn look(store: &Store) -> Result<()> {
     outcome
 }
 
-/// That it is one line which names the file and has these words.
+/// Checks that the error is one line that names the file and has these words.
 fn is_clear(error: &Error, file: &Path, words: &[&str]) {
     let message = error.to_string();
     println!("{message}");
@@ -68,7 +68,7 @@ fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
         spoil(&path);
         let error = look(&own).unwrap_err();
         is_clear(&error, &path, words);
-        // An update of the shard fails as well; one of the other shard does not.
+        // An update of this shard fails, one of the other shard works.
         let mut update = own.update().unwrap();
         let error = update.insert_batch(&keys(0..100)).unwrap_err();
         is_clear(&error, &path, words);
@@ -134,12 +134,12 @@ fn the_texts_of_a_store_must_be_whole() {
         remove_file(&path).unwrap();
         match Store::open(own.path()) {
             Err(Error::NotAStore { path }) => assert!(path.ends_with("s")),
-            // Nothing tells a version that was removed by hand from one that was never made.
+            // A version that was removed by hand looks like one that was never made.
             outcome => assert_eq!(outcome.unwrap().newest().unwrap().number, 2),
         }
         write(&path, &good).unwrap();
     }
-    // An older version that is damaged keeps a vacuum from judging which files it names.
+    // A vacuum cannot tell which files a damaged version names.
     let old = own.path().join("versions/000000000002.toml");
     write(&old, "").unwrap();
     let day = gowk::store::Vacuum::default();
@@ -148,7 +148,7 @@ fn the_texts_of_a_store_must_be_whole() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn wrong_calls_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     assert!(matches!(Store::open(&path), Err(Error::NotFound { .. })));
@@ -166,7 +166,7 @@ fn what_is_asked_wrongly_is_refused() {
     assert!(Store::is_at(&path) && !Store::is_at(dir.path()));
     assert!(matches!(own.version(2), Err(Error::NoSuchVersion { number: 2, newest: 1, .. })));
     assert!(!own.read().unwrap().contains(b"x").unwrap());
-    // A file is no store, and a store without any version is not empty.
+    // A file is no store, and neither is a store without a version.
     let file = dir.path().join("f.gowk");
     options().create(&file).unwrap().commit().unwrap();
     assert!(matches!(Store::open(&file), Err(Error::NotAStore { .. })));
@@ -174,7 +174,7 @@ fn what_is_asked_wrongly_is_refused() {
     let error = own.read().unwrap_err();
     assert!(matches!(error, Error::NoVersions { .. }), "{error:?}");
 
-    // Sealed shards of another store or base, or one twice.
+    // Sealed shards of another store or base, or one shard twice.
     let [one, two] = ["one", "two"].map(|name| store(dir.path(), name, &options()));
     let seal = |store: &Store| {
         let mut update = store.update().unwrap();
@@ -211,7 +211,7 @@ fn stores_keep_to_what_they_were_created_for() {
     assert!(found.iter().all(|found| *found));
     assert!(hashes.iter().all(|hash| reader.count(*hash).unwrap() == 1));
 
-    // A shard that must not grow refuses keys one by one; the others are taken.
+    // A shard that must not grow refuses single keys and takes the others.
     let own = Store::create(dir.path().join("g"), 2, &options().growth(Growth::Never)).unwrap();
     let all = keys(0..60_000);
     let mut update = own.update().unwrap();
@@ -229,13 +229,21 @@ fn stores_keep_to_what_they_were_created_for() {
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let mut update = own.update().unwrap().scratch(&scratch);
-    assert_eq!(update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(), 0, "all of them were there");
-    // A store of sets gives up no key.
+    assert_eq!(
+        update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(),
+        0,
+        "keys that are stored are told to be new"
+    );
+    // A store of sets cannot remove.
     for refused in [update.remove_batch(&keys(0..10)).map(drop), update.remove_all(keys(0..10)).map(drop)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Filter(gowk::Error::Kind { found: Kind::Set, .. })), "{error:?}");
     }
-    assert_eq!(update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(), 0, "and still are");
+    assert_eq!(
+        update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(),
+        0,
+        "the refused removal has removed keys"
+    );
     assert_eq!(update.touched(), 2);
     assert!(scratch.read_dir().unwrap().count() >= 2);
     drop(update);

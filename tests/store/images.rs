@@ -1,7 +1,7 @@
-//! The folders that a power cut can leave, and whether a store goes on from each.
+//! Images: the folders that a power cut can leave, and the checks that a store in one is whole.
 //!
-//! Assumed of the medium: a sync of a file settles its contents, and a sync of a folder the names in it; what is not
-//! settled is on the medium or not, in any part. A file that was never synced may have any contents.
+//! Assumptions about the medium: a sync of a file settles its contents, a sync of a folder its names. Any part of what is
+//! not settled may be on the medium. A file that was never synced may have any contents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use gowk::{Batches, Lookup, Options};
 
 use crate::record::{Event, FileId, role};
 
-/// With this many unsettled names or fewer, all their subsets are tried.
+/// All subsets are tried of up to this many unsettled names.
 const ALL_SUBSETS: usize = 7;
-/// Keys that are ever asked for.
+/// How many keys the tests look up.
 pub(crate) const KEYS: u64 = 64;
 pub(crate) const STORE: &str = "s";
 
@@ -37,7 +37,7 @@ impl Random {
     }
 }
 
-/// What is there of a file that was not synced.
+/// The contents of a file that was not synced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Contents {
     Nothing,
@@ -96,8 +96,8 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// Looks at images of every moment, in `rounds` rounds of which each draws others at random. Stops at the first
-    /// image that is wrong, and says how.
+    /// Examines images of every moment, in `rounds` rounds with different random choices. Stops at the first wrong image,
+    /// and says what is wrong with it.
     pub(crate) fn all(&mut self, rounds: u64, enough: usize) -> Result<(), String> {
         for round in 0..rounds {
             let mut random = Random(round + 1);
@@ -200,7 +200,7 @@ impl<'a> Examiner<'a> {
                 std::fs::create_dir(&path).unwrap();
                 continue;
             };
-            // Contents that the history keeps have an address of their own.
+            // Each distinct contents in the history has its own address.
             let lasts = Arc::strong_count(content) > 1 && content.len() > 4096;
             if !lasts {
                 std::fs::write(&path, &**content).unwrap();
@@ -237,7 +237,7 @@ fn told(event: &Event) -> String {
     }
 }
 
-/// What the store in a folder holds. Every version from the first that is promised on is whole.
+/// What the store in a folder holds. Checks that every version that the store promises to keep is whole.
 pub(crate) fn look(root: &Path) -> Result<State, String> {
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error} ({error:?})");
     let store = match Store::open(root.join(STORE)) {
@@ -276,7 +276,7 @@ fn keys_of(store: &Store, version: gowk::store::Version) -> Result<BTreeSet<u64>
     Ok(found)
 }
 
-/// One more commit, and a vacuum that leaves exactly what the newest version names.
+/// Makes one more commit and a vacuum. Checks that exactly the newest version and its files are left.
 pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     let failed = |what: &'static str| move |error: Error| format!("going on: {what}: {error} ({error:?})");
     let path = root.join(STORE);
@@ -295,13 +295,13 @@ pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     let old = found.0.iter().flat_map(|(_, keys)| keys).map(|number| key(*number));
     for key in fresh.into_iter().chain(old) {
         if !reader.contains(&key).map_err(failed("look"))? {
-            return Err("going on: a key is lost".to_owned());
+            return Err("one commit later, a key is lost".to_owned());
         }
     }
     Ok(())
 }
 
-/// Whether there is nothing but the newest version, the bases of its tokens, and the files that these name.
+/// Whether the folder has only the newest version, the bases of its tokens, and the files that these name.
 pub(crate) fn is_tidy(store: &Store) -> Result<(), String> {
     let newest = store.newest().unwrap();
     let mut expected: BTreeSet<PathBuf> = BTreeSet::from(["store.toml".into()]);

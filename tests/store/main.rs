@@ -1,5 +1,12 @@
-//! Stores: many filters under versions, as callers of the library see them. `cli/tests/cli/stores.rs` has the tool,
-//! `cli/tests/ingest/stores.rs` has jobs.
+//! Stores, as callers of the library see them. `cli/tests/cli/stores.rs` tests the tool on them,
+//! `cli/tests/ingest/stores.rs` jobs.
+//!
+//! - `answers`: a store answers as one filter with the same keys.
+//! - `crash`: power cuts and failing disks, with `images` and `record`.
+//! - `divided`: a store made out of a filter.
+//! - `errors`: files of a store that are damaged, missing or foreign.
+//! - `processes`: processes that commit at the same time, and are killed.
+//! - `readers`: readers, copies and updates while versions come and go.
 
 #[path = "../thorough/mod.rs"]
 mod thorough;

@@ -1,11 +1,15 @@
 //! Real processes that commit at the same time, and are killed.
 //!
-//! Invariants checked: of commits by many processes each one is in all later versions or was told to be a conflict; the
-//! versions have all numbers without a gap, and each is whole; after SIGKILL at any moment the newest version is whole
-//! and has every commit that was reported, a token that is repeated is committed once, and a vacuum then leaves
-//! exactly what the newest version names.
+//! Invariants checked:
 //!
-//! 5 processes of 4 commits, and 30 kills; with `GOWK_THOROUGH=1` 20 processes of 10 commits, and 500 kills.
+//! 1. A commit of one of many processes is in all later versions, or was reported as a conflict. The numbers of the
+//!    versions have no gap, and each version is whole.
+//! 2. After SIGKILL at any moment, the newest version is whole and has every acknowledged commit.
+//! 3. A repeated token is committed once.
+//! 4. A vacuum then leaves exactly what the newest version names.
+//!
+//! 5 processes make 4 commits each, and 30 are killed; with `GOWK_THOROUGH=1`, 20 processes make 10 commits, and 500 are
+//! killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
@@ -27,7 +31,7 @@ fn options() -> Options {
     Options::new().capacity(1000).seed(3).false_positive_rate(1e-8)
 }
 
-/// The keys of one commit of one process: of so many shards, chosen by its number.
+/// The keys of one commit of one process, in one or two random shards.
 fn keys(store: &Store, process: u64, number: u64) -> Vec<[u8; 16]> {
     let mut random = Random(process << 32 | number);
     let shards = [random.below(SHARDS as usize) as u32, random.below(SHARDS as usize) as u32];
@@ -55,7 +59,7 @@ fn start(role: &str, store: &Path, process: u64, numbers: std::ops::Range<u64>) 
         .unwrap()
 }
 
-/// The body of the processes that the other tests start. Alone it checks that none of them is needed for an empty range.
+/// What a child process does. Without a role it does nothing, as the test harness also runs it on its own.
 #[test]
 fn what_the_processes_do() {
     let asked = std::env::var(ROLE).unwrap_or_else(|_| "commit:0:0:0:.".to_owned());
@@ -88,12 +92,12 @@ fn commit(store: &Store, process: u64, number: u64) {
     }
 }
 
-/// As much as can be interrupted.
+/// Inserts, seals, commits and vacuums, until the process is killed.
 fn work(store: &Store, process: u64, number: u64) {
     let mut update = store.update().unwrap();
     assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
     if number % 5 == 3 {
-        // Left to the vacuum.
+        // These files are never committed, and stay for the vacuum.
         drop(update.seal().unwrap());
         update = store.update().unwrap();
         update.insert_batch(&keys(store, process, number)).unwrap().complete().unwrap();
@@ -125,7 +129,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
                 Some(version) => {
                     let before =
                         committed.insert(version.parse().unwrap(), (process, number.parse().unwrap()));
-                    assert_eq!(before, None, "two commits were told that they made version {version}");
+                    assert_eq!(before, None, "two commits report version {version}");
                 }
                 None => conflicts += 1,
             }
@@ -150,7 +154,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
 }
 
 #[test]
-fn what_killed_processes_leave_is_whole() {
+fn killed_processes_leave_a_whole_store() {
     let kills = thorough::size("kills", 30, 500);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
@@ -160,7 +164,7 @@ fn what_killed_processes_leave_is_whole() {
     let (mut next, mut told, mut repeated) = (1, 0, 0);
     for _ in 0..kills {
         let mut child = start("work", &path, 1, next..next + 1000);
-        // Some are killed after commits, some right after they began.
+        // Some are killed after commits, some right after their start.
         let patience = Duration::from_micros(random.below(60_000) as u64);
         std::thread::sleep(patience);
         child.kill().unwrap();
@@ -173,7 +177,7 @@ fn what_killed_processes_leave_is_whole() {
         }
         child.wait().unwrap();
         next = told.max(next - 1) + 1;
-        // Whether it was committed and not told of, or not, the token may be repeated.
+        // The token can be repeated, whether its commit was made or not.
         let mut update = store.update().unwrap();
         update.insert_batch(&keys(&store, 1, next)).unwrap().complete().unwrap();
         match update.commit("insert", Some(Token::new("work", next))).unwrap() {

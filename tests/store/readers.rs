@@ -1,7 +1,10 @@
-//! Invariants checked: a reader of a version gives the same answers while later versions are committed and vacuumed; past
-//! the grace it says that it must refresh, and never "absent"; the version before a token is the one that its first
-//! try saw; copies of files are held to the version as the files are, and
-//! one that fails changes no answer; an update that a vacuum has given up is told so.
+//! Invariants checked:
+//!
+//! 1. A reader of a version gives the same answers while later versions are committed and vacuumed. After the grace it
+//!    may say that it must refresh, but never "absent".
+//! 2. The version before a token is the one that its first attempt saw.
+//! 3. Local copies of files are checked against the version, like the files. A wrong copy changes no answer.
+//! 4. An update whose files a vacuum has removed is an error that says so.
 
 use std::path::Path;
 use std::time::Duration;
@@ -47,14 +50,14 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
             assert_eq!(found, first, "round {round}");
         }
     }
-    // A reader of the same version that has opened nothing yet.
+    // A reader of the same version that has opened no shard yet.
     let late = store.read_version(reader.version().clone());
     let half = store.read_version(reader.version().clone());
     assert!(half.contains(&asked[0]).unwrap());
     let told = store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     assert_eq!((told.version, told.versions), (Some(53), 52));
     assert!(told.files >= 50, "{told:?}");
-    // What is open stays.
+    // Shards that are open stay readable.
     let found = reader.contains_batch(&asked).unwrap();
     assert_eq!(found, first);
     assert!(half.contains(&asked[0]).unwrap());
@@ -73,7 +76,7 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     assert_eq!(found.iter().filter(|found| **found).count(), 350);
 }
 
-/// Else a store that nobody changes would get a version from each of its vacuums.
+/// Otherwise each vacuum of an unchanged store would make a version.
 #[test]
 fn a_vacuum_of_a_store_that_was_vacuumed_makes_no_version() {
     let dir = tempfile::tempdir().unwrap();
@@ -92,7 +95,7 @@ fn a_vacuum_of_a_store_that_was_vacuumed_makes_no_version() {
     assert_eq!(vacuum().version, Some(7));
 }
 
-/// What was compared with the version is what is read, whatever takes its name.
+/// A reader keeps the file that it compared with the version, whatever takes its name.
 #[test]
 fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,14 +113,14 @@ fn a_file_that_takes_the_name_of_an_open_one_is_not_followed() {
     let found = reader.contains_batch(&asked).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(asked.iter().all(|key| reader.contains(key).unwrap()));
-    // Whoever opens it now is told.
+    // A reader that opens it now gets an error.
     let error = store.read().unwrap().contains(&asked[19]).unwrap_err();
     assert!(matches!(error, Error::WrongFile { what: "uuid", .. }), "{error:?}");
 }
 
-/// Copies are read in the place of the files, and are held to what the version says.
+/// Copies are read instead of the files, and are checked against the version.
 #[test]
-fn copies_of_files_are_read_in_their_place() {
+fn copies_are_read_instead_of_the_files() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
     insert(&store, &keys(0..100));
@@ -138,7 +141,7 @@ fn copies_of_files_are_read_in_their_place() {
     assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
     let error = store.read().unwrap().contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
-    // Working copies are made of copies, too.
+    // An update also starts from the copies.
     let mut update = store.clone().copies(&near).update().unwrap();
     let found = update.insert_batch(&keys(0..110)).unwrap().mask();
     assert_eq!(found.iter().filter(|new| **new).count(), 10);
@@ -154,9 +157,9 @@ fn in_each_page(path: &Path) -> Vec<usize> {
     (length - pages * 4096..length).step_by(4096).map(|page| page + 17).collect()
 }
 
-/// Whatever is wrong with a copy, the answers are the store's own, and the copy is told of.
+/// Whatever is wrong with a copy, the answers come from the store's file, and the copy is reported.
 #[test]
-fn a_rotten_copy_is_left_for_the_stores_own_file() {
+fn the_stores_file_is_read_instead_of_a_damaged_copy() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
     insert(&store, &keys(0..100));
@@ -194,7 +197,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
             assert_eq!(reader.shard(0).unwrap().unwrap().path(), first, "{what}");
             assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
             assert!(near_store.take_refused_copies().is_empty());
-            // One by one, and counted.
+            // Single lookups, and counts.
             let reader = near().read().unwrap();
             assert!(asked.iter().zip(&exact).all(|(key, exact)| reader.contains(key).unwrap() == *exact));
             let reader = near().read().unwrap();
@@ -202,7 +205,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
             assert!(
                 reader.verify(&|_, _| {}).unwrap().iter().all(|(_, told)| told.as_ref().unwrap().is_clean())
             );
-            // Working copies are made of the store's own file, too.
+            // An update also starts from the store's file.
             let near_store = near();
             let mut update = near_store.update().unwrap();
             let inserted = update.insert_batch(&asked).unwrap();
@@ -211,7 +214,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
             assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
         }
     }
-    // If the store's own file is damaged too, the error is that of the store.
+    // If the store's file is damaged too, the error names that file.
     std::fs::write(&copy, &in_pages).unwrap();
     std::fs::write(&first, &in_pages).unwrap();
     let reader = store.clone().copies(&near).read().unwrap();
@@ -220,7 +223,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
 }
 
 #[test]
-fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
+fn an_update_whose_working_copies_were_vacuumed_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
     let mut update = store.update().unwrap();
@@ -232,7 +235,7 @@ fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
 }
 
 #[test]
-fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
+fn the_version_before_a_token_is_the_one_that_its_first_attempt_saw() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 4);
     let token = |number: u64, keys: &[[u8; 8]]| {
@@ -249,7 +252,7 @@ fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
         assert_eq!(store.before("crawl", number).unwrap().number, before, "{number}");
     }
     assert_eq!(store.before("other", 1).unwrap().number, 5);
-    // Repeated, it changes nothing, and leaves no file.
+    // The repeated token changes nothing, and leaves no file.
     let files = || -> usize {
         let in_shard =
             |shard: u32| dir.path().join(format!("s/shards/{shard:04}")).read_dir().unwrap().count();
@@ -265,11 +268,11 @@ fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
     assert_eq!(store.newest().unwrap().number, 5);
     assert_eq!(store.newest().unwrap().entries(), 40);
     assert!(before > 8 && files() == before);
-    // A vacuum that keeps the versions needed keeps the answers.
+    // A vacuum that keeps four versions keeps those that the answers need.
     store.vacuum(&Vacuum::default().keep(4).grace(Duration::ZERO)).unwrap();
     assert_eq!(store.before("crawl", 4).unwrap().number, 3);
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
-    // Without, only that before the last one stays.
+    // A vacuum that keeps no older versions leaves only the one before the last token.
     assert_eq!(store.before("crawl", 4).unwrap().number, 3);
     assert!(matches!(store.before("crawl", 1), Err(Error::NoSuchVersion { number: 1, .. })));
     assert_eq!(store.before("crawl", 5).unwrap().number, store.newest().unwrap().number);
@@ -298,14 +301,14 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     let reader = store.read().unwrap();
     assert!(one[..5].iter().chain(&two[..5]).all(|key| reader.contains(key).unwrap()));
     assert!(!reader.contains(&one[5]).unwrap());
-    // Removal, and an update without anything.
+    // A removal, and an update without changes.
     let mut update = store.update().unwrap();
     let removed = update.remove_batch(&[one[0], one[7], two[0]]).unwrap();
     assert_eq!(removed, [true, false, true]);
     update.commit("remove", None).unwrap();
     assert_eq!(store.newest().unwrap().entries(), 8);
     assert_eq!(store.update().unwrap().commit("insert", None).unwrap(), Committed::Unchanged);
-    // An update whose base was vacuumed away.
+    // An update whose base was vacuumed.
     let stale = {
         let mut update = store.update().unwrap();
         update.insert_batch(&two[7..8]).unwrap().complete().unwrap();

@@ -1,4 +1,4 @@
-//! A disk that writes down what is done to a folder, fails when told to, and forgets syncs when told to.
+//! A disk that records every operation in a folder. When told to, it fails a call, or forgets syncs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gowk::disk::{Disk, SystemDisk};
 
-/// A file for as long as it exists, whatever its names.
+/// A file as long as it exists, under any name.
 pub(crate) type FileId = usize;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A folder got a name.
     Folder(PathBuf),
-    /// A file got a name; what replaced one is not told apart.
+    /// A file got a name, perhaps in place of another one.
     Named(PathBuf, FileId),
     Unnamed(PathBuf, FileId),
     /// All of the file is on the medium.
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     SyncedFolder(PathBuf),
     /// From here on a power cut may leave the state with this number.
     Began(usize),
-    /// From here on nothing but this state and later ones may be left.
+    /// From here on a power cut may leave only this state or later ones.
     Acknowledged(usize),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Fault {
 #[derive(Default)]
 struct Recording {
     events: Vec<Event>,
-    /// By device and inode.
+    /// Files by device and inode.
     ids: HashMap<(u64, u64), FileId>,
     handles: Vec<File>,
     calls: usize,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// What a file or folder is to a store, by its path below the recorded folder.
+/// The role of a file or folder in a store, by its path below the recorded folder.
 pub(crate) fn role(path: &Path) -> &'static str {
     let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
     let is_text = path.extension().is_some_and(|extension| extension == "toml");
@@ -95,7 +95,7 @@ impl Recorder {
         self.lock().events.push(event);
     }
 
-    /// Forgets syncs of what has this role from now on.
+    /// From now on forgets syncs of files or folders with this role.
     pub(crate) fn forget(&self, role: Option<&'static str>) {
         self.lock().forgets = role;
     }
@@ -108,14 +108,16 @@ impl Recorder {
         self.lock().struck.clone()
     }
 
-    /// What was done, and what each file holds in memory in the end.
+    /// The operations, and what each file holds in memory at the end.
     pub(crate) fn history(&self) -> (Vec<Event>, Vec<Arc<Vec<u8>>>) {
         let recording = self.lock();
         (recording.events.clone(), recording.handles.iter().map(|handle| Arc::new(content(handle))).collect())
     }
 
     fn below(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(&self.root).unwrap_or_else(|_| panic!("{path:?} is elsewhere")).to_owned()
+        path.strip_prefix(&self.root)
+            .unwrap_or_else(|_| panic!("{path:?} is outside of the recorded folder"))
+            .to_owned()
     }
 
     /// Counts a call, which may fail.
@@ -156,7 +158,7 @@ impl Recording {
 }
 
 impl Recorder {
-    /// The path under which a file was last seen, for what it is called in messages.
+    /// The path at which a file was last seen, for messages.
     fn path_of(&self, file: &File) -> PathBuf {
         let recording = self.lock();
         let id = recording.ids[&inode(file)];

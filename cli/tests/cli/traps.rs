@@ -1,6 +1,7 @@
-//! Invariants checked: what looks like one thing and is another is told, or taken for what was meant. No silent trap:
-//! the name of a file is no key without a word about it, a number behind `--wait` is no key, compressed inputs are
-//! decompressed, tips do not lead astray, and options without effect are named.
+//! Arguments and inputs that are easily mistaken for something else.
+//!
+//! Invariants checked: a key that is the name of a file is pointed out; a number after `--wait` is no key; compressed inputs
+//! are decompressed; tips suggest the right verb; options without effect are named.
 
 use crate::run::{Folder, lines, run};
 
@@ -25,7 +26,7 @@ fn a_key_that_is_the_name_of_a_file_is_pointed_out() {
         let ended = folder.run(&[verb, &["urls"]].concat(), "");
         assert!(ended.err.contains("--input urls"), "{verb:?} {ended:?}");
     }
-    // Not where it is meant so, is not alone, or is no file.
+    // There is no hint if the key comes after `--`, is not the only one, or names no file.
     folder.run(&["dedup", "f", "--", "urls"], "").done();
     folder.run(&["dedup", "f", "urls", "other"], "").done();
     folder.run(&["dedup", "f", "no file"], "").done();
@@ -72,7 +73,7 @@ fn options_without_effect_on_a_store_are_named() {
         assert_eq!(both.matches("no effect").count(), 2, "{both}");
         assert!(both.contains("--wait has no effect") && both.contains("--commit-every has no effect"));
     }
-    // On a filter they have one.
+    // On a filter, these options have an effect.
     assert_eq!(said(&["dedup", "f", "--wait=2", "--commit-every", "5"]), "");
     std::fs::write(folder.path("keys"), "b\n").unwrap();
     std::fs::write(folder.path("job.toml"), JOB).unwrap();
@@ -100,7 +101,7 @@ fn compressed_inputs_are_recognised_by_their_content() {
     folder.run(&["remove", "g", "--input", "gz"], "").done();
     assert_eq!(folder.info("g")["entries"], 0);
 
-    // As it is, where that is asked for; and what only begins like something compressed.
+    // Input is left as it is on request, and if it only begins like a compressed file.
     let plain = folder.run(&["dedup", "h", "--plain", "-0"], &members);
     assert!(plain.out.len() > members.len() / 2 && plain.code == Some(0));
     for key in ["\x1f", "\x1f\n", "(", "(\n\n", "P*", "x"] {
@@ -116,7 +117,7 @@ fn compressed_inputs_that_are_cut_or_damaged_are_named_and_keys_before_that_are_
     let whole =
         [("gzip", gzip(keys.as_bytes())), ("zstd", zstd::stream::encode_all(keys.as_bytes(), 1).unwrap())];
     for (format, bytes) in whole {
-        // Where another member or frame would have to begin.
+        // Garbage in place of another member or frame.
         let damaged = [&bytes[..], &[0xff; 99]].concat();
         for (bytes, words) in [(&bytes[..bytes.len() / 2], "truncated"), (&damaged[..], "damaged")] {
             let _ = std::fs::remove_file(folder.path("f"));
@@ -175,7 +176,7 @@ fn options_without_effect_on_an_existing_filter_are_named() {
             assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
         }
     }
-    // Neither for a new filter, nor without such options.
+    // Not for a new filter, and not without such options.
     let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
     folder.run(&new, "a\n").done();
     folder.run(&["dedup", "new"], "a\n").done();
@@ -196,7 +197,7 @@ fn an_output_named_after_the_filter_and_a_date_stays() {
         run(dedup.stdout(output), format!("{name}\nb\n").as_bytes()).done();
         let printed = std::fs::read_to_string(folder.path(name)).unwrap();
         assert_eq!(printed, format!("{before}{name}\nb\n"));
-        // And not by the next writer, either.
+        // The next writer does not remove it either.
         folder.run(&["insert", "urls", "--", name], "").done();
         assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), printed);
     }

@@ -1,4 +1,4 @@
-//! Cutting the power: which images a history allows, and whether gowk makes something right of each.
+//! Cuts the power: makes the images that a history allows, and checks that gowk opens each of them rightly.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -15,43 +15,43 @@ use super::random::Random;
 use super::record::{Fault, Limits, Recorder};
 use super::state::{Opening, State, key, open_and_look};
 
-/// With this many unsettled operations or fewer, all their subsets are tried.
+/// All subsets are tried of up to this many unsettled operations.
 const ALL_SUBSETS: usize = 12;
-/// Else, beside those that follow a rule, so many at random.
+/// Of more operations, this many random subsets are tried beside the regular ones.
 const RANDOM_SUBSETS: usize = 64;
-/// With so many sectors or fewer, a write is torn at each of them.
+/// A write of up to this many sectors is torn at each of them.
 const ALL_TEARS: usize = 8;
-/// Of the images of the first depth, one in so many has its recovery cut again.
+/// One in this many images has the power cut again during its recovery.
 const SECOND_DEPTH: usize = 48;
 
-/// Looks at images, and counts them.
+/// Examines images, and counts them.
 pub(crate) struct Examiner<'s> {
     name: &'s str,
     states: &'s [State],
     dir: tempfile::TempDir,
-    /// By digest, and by what was expected: the same image is not examined twice.
+    /// Digests of images with the states expected of them: no image is examined twice.
     seen: HashSet<(u128, usize, usize)>,
     pub(crate) images: usize,
-    /// Of these, so many of a recovery.
+    /// How many of them are images of a recovery.
     pub(crate) second_depth: usize,
 }
 
-/// What there is of an image before it is known to be worth looking at.
+/// An image, not yet made, and how it came about.
 struct Candidate<'a, 'h> {
     medium: &'a Medium<'h>,
     units: &'a [Unit],
     position: usize,
-    /// Says where the history comes from.
+    /// The origin of the history, for messages.
     context: &'a str,
     origin: Origin,
 }
 
-/// How an image was arrived at.
+/// How an image was chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// By rule: two that differ in the live area alone are one.
+    /// By rule. Two images that differ in the live area alone count as one.
     Enumerated,
-    /// At random: what fills the live area counts.
+    /// At random. Two images that differ in the live area alone count as two.
     Drawn,
     /// In a recovery.
     Recovery,
@@ -62,17 +62,17 @@ enum Origin {
 enum Recoverer {
     Reader,
     Writer,
-    /// A reader who is denied what recovery needs, and replays the journal into memory of its own.
+    /// A reader that may not recover, and replays the journal in its own memory.
     DeniedReader,
 }
 
 impl Recoverer {
-    /// How the file is opened, what is denied, and what the file says in the end.
+    /// How the file is opened, which call is denied, and what the file says in the end.
     const fn means(self) -> (Opening, Option<Fault>, InUse) {
-        // A reader's first call syncs the folder; its second is the first one of recovery.
+        // A reader's first call syncs the folder. Its second one is the first of the recovery.
         let denied = Fault { call: 1, kind: ErrorKind::PermissionDenied, twice: false };
         match self {
-            // It may have found a file that says "idle" in memory alone.
+            // The file may say "idle" in memory, but not on the medium.
             Self::Reader => (Opening::Reader, None, InUse::Changing),
             Self::Writer => (Opening::Writer, None, InUse::Yes),
             Self::DeniedReader => (Opening::Reader, Some(denied), InUse::Changing),
@@ -80,7 +80,7 @@ impl Recoverer {
     }
 }
 
-/// A folder for scratch files: in memory where there is such a file system, as nothing here needs a medium.
+/// A folder for scratch files, in memory if the system has such a file system: the tests here need no medium.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let dir = tempfile::Builder::new().prefix("gowk-crash-").tempdir_in(memory);
@@ -92,7 +92,7 @@ impl<'s> Examiner<'s> {
         Self { name, states, dir: scratch(), seen: HashSet::new(), images: 0, second_depth: 0 }
     }
 
-    /// Every image that the enumeration rules name, of all cuts from `from` on.
+    /// Examines every regular image of all cuts from `from` on.
     pub(crate) fn all(&mut self, history: &History, from: usize) {
         let mut medium = Medium::at(history, from);
         for position in history.cuts(from) {
@@ -114,7 +114,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// `count` images more, anywhere from `from` on, as long as there are new ones.
+    /// Examines `count` more random images of cuts from `from` on, as long as there are new ones.
     pub(crate) fn some(&mut self, history: &History, from: usize, count: usize, seed: u64) {
         let cuts: Vec<usize> = history.cuts(from).collect();
         let (goal, mut vain) = (self.images + count, 0);
@@ -136,22 +136,22 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// The process dies at each moment with nothing flushed; recovery starts from what memory shows, and then
-    /// the power fails.
+    /// The process dies at each moment with nothing flushed; another one recovers what memory shows; then the power
+    /// fails.
     pub(crate) fn deaths(&mut self, history: &History, from: usize) {
         let mut medium = Medium::at(history, from);
         for position in history.cuts(from) {
             medium.advance(position);
             let by = if position % 2 == 0 { Recoverer::Reader } else { Recoverer::Writer };
             for by in [by, Recoverer::DeniedReader] {
-                let context = format!("process died after event {position}, {by:?} comes; ");
+                let context = format!("process died after event {position}, then {by:?} opens; ");
                 medium.memory().write(self.dir.path()).unwrap();
                 self.recover_and_cut(history.cut(position), medium.states, by, &context);
             }
         }
     }
 
-    /// Opens the filter in the folder, and cuts the power in that.
+    /// Opens the filter in the folder, and cuts the power during that.
     fn recover_and_cut(&mut self, past: History, states: (usize, usize), by: Recoverer, context: &str) {
         let from = past.events.len();
         let (opening, fault, says) = by.means();
@@ -162,7 +162,7 @@ impl<'s> Examiner<'s> {
         let (state, writer) = found.unwrap_or_else(|message| panic!("{}: {context}{message}", self.name));
         let number = self.number(&state, states);
         let number = number.unwrap_or_else(|message| panic!("{}: {context}{message}", self.name));
-        // It was seen, so it is there to stay.
+        // A state that was seen must stay.
         recorder.mark(Event::Settled(number));
         recorder.mark(Event::InUse(says));
         let history = recorder.history();
@@ -180,7 +180,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// The number of the state that was found, if it is one of those that may be.
+    /// The number of the state that was found; fails if it is not an expected one.
     fn number(&self, found: &State, (first, last): (usize, usize)) -> Result<usize, String> {
         let numbers = (first..=last).find(|number| self.states[*number] == *found);
         numbers.ok_or_else(|| format!("found {found:?}, expected one of {:?}", &self.states[first..=last]))
@@ -221,7 +221,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// A file that says "idle" holds every commit itself, and can be copied without its journal.
+    /// A file that says "idle" can be copied without its journal, and has every commit.
     fn is_whole_alone(&self, image: &Image, number: usize) -> Result<(), String> {
         if image.is_idle() != Some(true) {
             return Ok(());
@@ -233,7 +233,7 @@ impl<'s> Examiner<'s> {
             .map_err(|message| format!("the file alone: {message}"))
     }
 
-    /// Opens the image in the folder, looks, commits something more, and looks again.
+    /// Opens the image in the folder, checks it, commits something more, and checks it again.
     fn works(&self, image: &Image, states: (usize, usize), opening: Opening) -> Result<usize, String> {
         let path = self.dir.path().join(FILTER);
         let options = Options::new();
@@ -249,7 +249,7 @@ impl<'s> Examiner<'s> {
         writer.insert(&fresh).map_err(told)?;
         writer.commit().map_err(told)?;
         if let Some(stale) = Image::read(self.dir.path()).unwrap().0.keys().find(|name| is_temporary(name)) {
-            return Err(format!("{stale} is still there after a writer came"));
+            return Err(format!("a writer has left the stale file {stale}"));
         }
         let reader = options.read(&path).map_err(told)?;
         let (commit, entries) =
@@ -258,7 +258,7 @@ impl<'s> Examiner<'s> {
         let clean = reader.verify(&mut |_, _| {}).map_err(told)?.is_clean();
         let right = (info.commit, info.copies) == (commit + 1, u64::from(entries) + 1);
         if !right || !clean || !reader.contains(&fresh).map_err(told)? {
-            return Err(format!("one commit later, clean {clean}: {info:?}"));
+            return Err(format!("after one more commit: clean {clean}, {info:?}"));
         }
         Ok(number)
     }
@@ -291,7 +291,7 @@ const fn kept(kept: bool) -> Fate {
     if kept { Fate::Kept } else { Fate::Lost }
 }
 
-/// All subsets of a few operations; of many, each prefix, each but one, each alone, and some at random.
+/// All subsets of a few operations. Of many: each prefix, all but each one, each one alone, and some at random.
 fn subsets(units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let count = units.len();
     if count <= ALL_SUBSETS {
@@ -308,7 +308,8 @@ fn subsets(units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     all
 }
 
-/// The last operation torn in every way, beside all, none, and some of the others; and several torn at once.
+/// Images in which the last operation is torn in every way, with all, none or some of the others; and images with several
+/// torn operations.
 fn tears(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let mut all = Vec::new();
     let Some((last, others)) = units.split_last() else { return all };
@@ -340,7 +341,7 @@ fn ways_to_tear(medium: &Medium<'_>, unit: Unit, random: &mut Random) -> Vec<Tea
     ways
 }
 
-/// Anything at all.
+/// One random fate for each operation.
 fn any_fates(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Fate> {
     let torn = 1 + random.below(3);
     units
@@ -359,7 +360,7 @@ fn any_fates(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Fa
         .collect()
 }
 
-/// A few of each kind, for recoveries.
+/// A few images of each kind, for cuts during recoveries.
 fn samples(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let count = units.len();
     let mut all = vec![vec![Fate::Lost; count], vec![Fate::Kept; count]];
@@ -380,7 +381,7 @@ fn samples(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Vec<
     all
 }
 
-/// Whether a filter holds what it should.
+/// Checks that a filter holds what it should.
 pub(crate) fn is_right(path: &Path, expected: &State) -> Result<(), String> {
     let (found, _) = open_and_look(path, &Options::new(), Opening::Reader)?;
     if found == *expected { Ok(()) } else { Err(format!("found {found:?}, expected {expected:?}")) }

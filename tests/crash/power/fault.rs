@@ -1,4 +1,4 @@
-//! Failing each call of a script once, and going on as the specification says (6.9).
+//! Fails each call of a script once, and goes on as the specification says (6.9).
 
 use std::fmt;
 use std::io;
@@ -11,27 +11,27 @@ use super::record::Fault;
 use super::script::{Run, Script, Step};
 use super::state::{Opening, State};
 
-/// What a user does about a commit that failed and left the transaction whole.
+/// What a user does after a failed commit that left the transaction whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     CommitAgain,
     RollBack,
 }
 
-/// How a failure was got over.
+/// How a script went on after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Outcome {
     /// The call was made again, and succeeded.
     Repeated,
     /// The transaction was whole, and was committed by a second try.
     CommittedAgain,
-    /// The transaction was whole, was rolled back, and made anew.
+    /// The transaction was whole, was rolled back, and was made again.
     RolledBack,
     /// The writer was poisoned; after reopening, the state before was there.
     PoisonedBefore,
     /// The writer was poisoned; after reopening, the transaction was there.
     PoisonedAfter,
-    /// Nobody was told, as nothing depends on it.
+    /// No error was returned, as nothing depends on the call.
     Unnoticed,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Outcome {
 pub(crate) struct Struck {
     /// What failed: `sync journal`.
     pub(crate) call: String,
-    /// In which step.
+    /// The step in which it failed.
     pub(crate) step: &'static str,
     pub(crate) outcome: Outcome,
     pub(crate) images: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Struck {
 /// failed sync, or a failed write to what is published, the writer is poisoned.
 fn allowed(step: &str, call: &str, answer: Answer, kind: io::ErrorKind) -> &'static [Outcome] {
     use Outcome::{CommittedAgain, PoisonedAfter, PoisonedBefore, Repeated, RolledBack, Unnoticed};
-    // What a dead writer left is in nobody's way; and a reader that finds no room to recover answers from memory.
+    // Files of a dead writer that cannot be removed are ignored. A reader that cannot recover answers from memory.
     if call.starts_with("remove") {
         return &[Unnoticed];
     }
@@ -75,20 +75,20 @@ fn allowed(step: &str, call: &str, answer: Answer, kind: io::ErrorKind) -> &'sta
     let (what, at) = call.split_once(' ').unwrap_or((call, ""));
     match (what, at.split(' ').next()) {
         ("sync", Some("journal" | "filter" | "folder")) => &[PoisonedAfter, PoisonedBefore],
-        // Of a file made in an edit, on which nothing relies yet.
+        // The file was made in an edit, and nothing relies on it yet.
         ("sync", Some("head")) => &[RolledBack],
         ("sync", _) => &[PoisonedBefore],
         ("write", Some("filter")) => &[PoisonedAfter, PoisonedBefore],
-        // An append is cut back, unless that fails too.
+        // A failed append is cut back, unless that fails too.
         ("append", _) if call.contains(", cut") => &[PoisonedBefore],
         ("append", _) if answer == Answer::CommitAgain => &[CommittedAgain],
         ("append", _) => &[RolledBack],
-        // Making the journal ready, or a part of a checkpoint or publication.
+        // The journal was being made ready, or this is a part of a checkpoint or publication.
         ("write" | "cut" | "create", Some("journal")) => match answer {
             Answer::CommitAgain => &[CommittedAgain, PoisonedAfter, PoisonedBefore],
             Answer::RollBack => &[RolledBack, PoisonedAfter, PoisonedBefore],
         },
-        // The transaction's own file: making it is part of an edit, sealing and publishing it of the commit.
+        // The transaction's own file: an edit makes it, the commit seals and publishes it.
         ("write" | "rename", _) if answer == Answer::CommitAgain => &[CommittedAgain, RolledBack],
         _ => &[RolledBack],
     }
@@ -131,7 +131,7 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
                 check_error(&error, fault.kind);
                 let said = Said::of(&error, &run);
                 if said == Said::Durable {
-                    // Of power cuts from here on too.
+                    // The commit is durable: later power cuts must leave it.
                     run.recorder.mark(Event::Acknowledged(run.states.len() - 1));
                 }
                 let outcome = get_over(&mut run, script, step, answer);
@@ -154,7 +154,7 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
     let what = format!("{}, {call} failed in {step} ({fault:?}, {answer:?}): {outcome}", script.name);
     is_right(&run.path, run.now()).unwrap_or_else(|message| panic!("{what}: {message}"));
     let mut examiner = Examiner::new(&what, &run.states);
-    // A failed sync leaves the most open.
+    // A failed sync leaves the most states possible.
     let images = if call.starts_with("sync") { 48 } else { 8 };
     examiner.some(&history, cut_from, images, fault.call as u64);
     let images = examiner.images;
@@ -190,19 +190,21 @@ impl Said {
     fn check(self, outcome: Outcome, what: &str) {
         let is_after = outcome == Outcome::PoisonedAfter;
         match self {
-            Self::NotThere => assert!(!is_after, "{what}, which was said not to be there"),
-            Self::Durable => assert!(is_after, "{what}, which was said to be durable"),
+            Self::NotThere => {
+                assert!(!is_after, "{what}, though the error says that the commit is not there")
+            }
+            Self::Durable => assert!(is_after, "{what}, though the error says that the commit is durable"),
             Self::Unknown => {
                 assert!(
                     is_after || outcome == Outcome::PoisonedBefore,
-                    "{what}, which was said to be unknown"
+                    "{what}, though the error says that the outcome is unknown"
                 );
             }
         }
     }
 }
 
-/// The error says where and why, and what became of the commit.
+/// Checks that the error says where and why, and what became of the commit.
 fn check_error(error: &Error, kind: io::ErrorKind) {
     if let Error::Unknown { path, commit, source } | Error::AfterCommit { path, commit, source } = error {
         let message = error.to_string();
@@ -220,7 +222,7 @@ fn check_error(error: &Error, kind: io::ErrorKind) {
     assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
 }
 
-/// Does what a user would after an error, until the step is done.
+/// Does what a user would do after an error, until the step is done.
 fn get_over(run: &mut Run, script: &Script, step: &Step, answer: Answer) -> Outcome {
     let attempted = run.states.len() - 1;
     let poisoned =
@@ -272,7 +274,7 @@ fn reopen_writer(run: &mut Run, script: &Script) {
     run.do_step(step).unwrap_or_else(|error| panic!("{}: {error}", script.name));
 }
 
-/// Opens the filter, and says whether the state that was attempted is there, not the one before.
+/// Opens the filter. Returns whether it holds the attempted state, and not the one before.
 fn reopened(run: &mut Run) -> bool {
     let found = run.look(Opening::Reader).unwrap();
     let last = run.states.len() - 1;

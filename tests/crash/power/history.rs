@@ -1,4 +1,4 @@
-//! What was done to a folder: its files as they were, and every operation since.
+//! A history: the files of a folder at the beginning, and every operation since.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(crate) const SECTOR: usize = 512;
 /// Where the live area begins (specification, 5.1).
 pub(crate) const LIVE: usize = 131_072;
 
-/// The bytes of the live area, which is stored to through a memory map, in a filter of this length.
+/// The range of the live area in a filter of this length. It is stored to through a memory map.
 pub(crate) fn live_area(length: usize) -> Option<Range<usize>> {
     (1..=64_usize).find_map(|regions| {
         let sums = LIVE + (53_248 + 4 * regions).next_multiple_of(4096);
@@ -26,25 +26,25 @@ pub(crate) fn live_area(length: usize) -> Option<Range<usize>> {
     })
 }
 
-/// A file for as long as it exists, whatever its names: an index into [`History::files`].
+/// A file as long as it exists, under any name: an index into [`History::files`].
 pub(crate) type FileId = usize;
-/// Bytes and where they go.
+/// Bytes and their offset.
 pub(crate) type Piece = (usize, Arc<[u8]>);
 
-/// What changes one file.
+/// A change of one file.
 #[derive(Clone)]
 pub(crate) enum Change {
     Write(Piece),
     Length(usize),
-    /// At least this length.
+    /// Extends the file to at least this length.
     Allocate(usize),
-    /// Sectors of an unpublished file that were stored to through a map since the operation before.
+    /// Sectors of an unpublished file, stored to through a map since the last operation.
     Stored(Vec<Piece>),
-    /// The same in the live area of a published file.
+    /// Sectors of the live area of a published file, stored to in the same way.
     StoredLive(Vec<Piece>),
 }
 
-/// What changes the folder.
+/// A change of the folder.
 #[derive(Clone)]
 pub(crate) enum Naming {
     Create { name: String, file: FileId },
@@ -57,27 +57,27 @@ pub(crate) enum Event {
     Change(FileId, Change),
     Naming(Naming),
     Sync(FileId),
-    /// It reported an error: what it was to settle is never settled.
+    /// A sync that returned an error. What it should have settled is never settled.
     SyncFailed(FileId),
     SyncDir,
-    /// From here on the state with this number may be what a power cut leaves.
+    /// From here on a power cut may leave the state with this number.
     Began(usize),
-    /// From here on nothing but this state and later ones may be.
+    /// From here on a power cut may leave only this state or later ones.
     Acknowledged(usize),
-    /// From here on nothing but this state may be.
+    /// From here on a power cut may leave only this state.
     Settled(usize),
-    /// From here on the filter's file is to say so.
+    /// From here on the filter's file must say this.
     InUse(InUse),
 }
 
-/// What a filter's file says on the medium, whatever a power cut leaves of the rest.
+/// Whether a filter's file must say on the medium that it is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum InUse {
     /// A writer has it.
     Yes,
     /// Its writer closed it.
     No,
-    /// Either: somebody is changing it.
+    /// Either, as somebody is just changing it.
     Changing,
 }
 
@@ -87,7 +87,7 @@ impl Event {
     }
 }
 
-/// A folder as it was, and what was done to it.
+/// A folder at the beginning, and what was done to it.
 #[derive(Clone)]
 pub(crate) struct History {
     pub(crate) files: Vec<Arc<Vec<u8>>>,
@@ -105,19 +105,19 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    /// Of a folder all of which is on the medium.
+    /// The history of a folder that is wholly on the medium.
     pub(crate) fn of(image: &Image, state: usize) -> Self {
         let files = image.0.values().map(|(_, content)| content.clone()).collect();
         let names = image.0.keys().cloned().zip(0..).collect();
         Self { files, names, events: Vec::new(), states: (state, state) }
     }
 
-    /// Only what happened before `position`.
+    /// The history up to `position`.
     pub(crate) fn cut(&self, position: usize) -> Self {
         Self { events: self.events[..position].to_vec(), ..self.clone() }
     }
 
-    /// The names that all processes see at the end, medium or not.
+    /// The names that all processes see at the end, on the medium or not.
     pub(crate) fn names_now(&self) -> BTreeMap<String, FileId> {
         let mut names = self.names.clone();
         for event in &self.events {
@@ -128,8 +128,8 @@ impl History {
         names
     }
 
-    /// Where cutting the power can make a difference: behind every event, but before stores that follow (a cut
-    /// behind them allows the same and more), and before an acknowledgement (behind it more is demanded).
+    /// Where a power cut makes a difference: after every event, except before a store (a cut after it allows the same
+    /// and more) and before an acknowledgement (after it more is demanded).
     pub(crate) fn cuts(&self, from: usize) -> impl Iterator<Item = usize> {
         (from..=self.events.len()).filter(move |position| {
             let next = self.events.get(*position);
@@ -176,7 +176,7 @@ impl History {
     }
 }
 
-/// What a file with this name is to a filter.
+/// The role of a file with this name: data, journal, or another.
 pub(crate) fn role(name: &str) -> &'static str {
     match name {
         FILTER => "filter",

@@ -1,4 +1,4 @@
-//! One folder as a power cut leaves it.
+//! An image: one folder as a power cut leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,11 +12,11 @@ use xxhash_rust::xxh3::Xxh3;
 use super::history::{Change, FILTER, FileId, LIVE, Piece, SECTOR, live_area};
 use super::random::Random;
 
-/// The state, the first field of the live area, which is written and synced like the rest of the file.
+/// The state, the first field of the live area. It is written and synced like the rest of the file.
 const STATE: usize = 8;
 const IDLE: &[u8] = b"gowkidle";
 
-/// What became of an operation that no sync has settled.
+/// The fate of an operation that no sync has settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Lost,
@@ -27,17 +27,17 @@ pub(crate) enum Fate {
 /// Which part of a write reached the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tear {
-    /// Its first sectors; the file is no longer for the rest.
+    /// Its first sectors. The file does not become longer for the rest.
     First(usize),
     /// All but its first sectors.
     Last(usize),
     /// Sectors here and there.
     Sectors(u64),
-    /// Bytes here and there: no atomic write is assumed of any size.
+    /// Bytes here and there: no write of any size is assumed to be atomic.
     Bytes(u64),
 }
 
-/// What the live area holds where it is not known.
+/// What the live area holds where that is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fill {
     /// What was synced last.
@@ -56,7 +56,7 @@ pub(crate) enum Fill {
 pub(crate) struct Image(pub(crate) BTreeMap<String, (FileId, Arc<Vec<u8>>)>);
 
 impl Image {
-    /// Of a real folder.
+    /// Reads a real folder.
     pub(crate) fn read(dir: &Path) -> io::Result<Self> {
         let mut files = BTreeMap::new();
         for entry in dir.read_dir()? {
@@ -67,7 +67,7 @@ impl Image {
         Ok(Self(files))
     }
 
-    /// Makes a real folder, which may hold another image, hold this one in new files.
+    /// Writes the image into a real folder, as new files; another image there is removed.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         for entry in dir.read_dir()? {
             fs::remove_file(entry?.path())?;
@@ -75,13 +75,13 @@ impl Image {
         self.0.iter().try_for_each(|(name, (_, content))| fs::write(dir.join(name), content.as_slice()))
     }
 
-    /// Whether the filter says that no writer has it, if there is one.
+    /// Whether the filter, if there is one, says that no writer has it open.
     pub(crate) fn is_idle(&self) -> Option<bool> {
         let (_, content) = self.0.get(FILTER)?;
         Some(content.get(LIVE..)?.starts_with(IDLE))
     }
 
-    /// The same for the same names and bytes.
+    /// A digest, equal for equal names and bytes.
     pub(crate) fn full_digest(&self) -> u128 {
         let mut hasher = Xxh3::new();
         for (name, (_, content)) in &self.0 {
@@ -92,7 +92,7 @@ impl Image {
         hasher.digest128()
     }
 
-    /// The same for the same names and bytes, whatever the live area behind the state holds.
+    /// A digest, equal for equal names and bytes; the live area after the state is left out.
     pub(crate) fn digest(&self) -> u128 {
         let mut hasher = Xxh3::new();
         for (name, (_, content)) in &self.0 {
@@ -110,7 +110,7 @@ impl Image {
     }
 }
 
-/// Does to a file what a change does, as far as its fate lets it.
+/// Applies to a file as much of a change as its fate says.
 pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
     let before = content.len();
     match change {
@@ -122,7 +122,7 @@ pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
         }
     }
     if let (Fate::Torn(Tear::Bytes(seed)), Change::Allocate(_)) = (fate, change) {
-        // What was there before is not allocated anew.
+        // Only what lies beyond the old end is allocated.
         Random::new(seed).fill(&mut content[before..]);
     }
 }
@@ -164,8 +164,8 @@ fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8], fate: Fate) {
     }
 }
 
-/// Fills the live area but for the state. While that does not say "idle", nothing in the area is to be believed,
-/// so all of it is filled; else only what was stored to since the last sync.
+/// Fills the live area after the state: all of it unless the state says "idle", as nothing in the area may be believed
+/// then; else only the sectors stored to since the last sync.
 pub(crate) fn fill_live(content: &mut Arc<Vec<u8>>, live: Range<usize>, stored: &[&Piece], fill: Fill) {
     let idle = content[live.start..].starts_with(IDLE);
     if fill == Fill::Old || idle && stored.is_empty() {

@@ -1,9 +1,9 @@
-//! What a power cut leaves of a history.
+//! The medium: what a power cut leaves of a history.
 //!
-//! Assumed of the medium, as section 10 of the specification has it: a sync of a file settles what was done to
-//! that file before, and nothing else; a sync of the folder settles its names. What is not settled is on the
-//! medium or not, whatever came after it; a write in any part, a change of names only as a whole. After a sync
-//! that failed, what it was to settle stays open for good: later syncs of that file do not cover it.
+//! Assumptions (section 10 of the specification): a sync of a file settles all earlier changes of that file, and nothing
+//! else. A sync of the folder settles its names. A change that is not settled may be on the medium or not, in any
+//! order: a write in any part, a change of names as a whole. After a failed sync, the changes that it should have
+//! settled stay unsettled for good: later syncs of that file do not cover them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::history::{
 };
 use super::image::{Fate, Fill, Image, apply, fill_live};
 
-/// Something unsettled, by the event that did it.
+/// An unsettled change, by its event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     pub(crate) event: usize,
@@ -24,11 +24,11 @@ pub(crate) struct Unit {
 pub(crate) enum Kind {
     Naming,
     Change,
-    /// All that was done to a file which only ever had a temporary name: nobody looks into it.
+    /// All changes of a file that never had another than a temporary name: nobody reads it.
     Temporary(FileId),
 }
 
-/// One file: what is there for certain, and what was done to it since, settled or not.
+/// One file: its settled contents, and the changes since.
 #[derive(Clone)]
 struct OnMedium {
     base: Arc<Vec<u8>>,
@@ -45,7 +45,7 @@ struct Done {
 enum Certainty {
     /// The next sync settles it.
     Open,
-    /// A sync failed to settle it, and no other one will.
+    /// A sync failed to settle it. Later ones do not settle it either.
     Never,
     Settled,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Medium<'h> {
     files: Vec<OnMedium>,
     names: BTreeMap<String, FileId>,
     naming: Vec<usize>,
-    /// The first and the last state that may be found.
+    /// The first and the last state that a power cut may leave.
     pub(crate) states: (usize, usize),
     in_use: InUse,
 }
@@ -79,7 +79,7 @@ impl<'h> Medium<'h> {
         medium
     }
 
-    /// Goes on to a later moment.
+    /// Moves on to a later moment.
     pub(crate) fn advance(&mut self, position: usize) {
         for event in self.position..position {
             match &self.history.events[event] {
@@ -121,8 +121,8 @@ impl<'h> Medium<'h> {
         let history = self.history;
         let OnMedium { base, tail } = &mut self.files[file];
         for done in tail.iter_mut().filter(|done| done.certainty == Certainty::Open) {
-            // A store of what is there already cannot be seen, nor that it makes the next sync cover what an
-            // earlier one failed to. So stores stay open until a sync succeeds, and no longer.
+            // The recorder cannot see a store of the bytes that are there already, which would make the next sync
+            // cover what a failed one did not. So any successful sync settles stores.
             let live = matches!(&history.events[done.event], Event::Change(_, Change::StoredLive(_)));
             if certainty == Certainty::Settled || !live {
                 done.certainty = certainty;
@@ -136,7 +136,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// What is not settled, in the order in which it was done; the live area apart.
+    /// The unsettled changes in their order, without the live area.
     pub(crate) fn units(&self) -> Vec<Unit> {
         let naming = self.naming.iter().map(|event| Unit { event: *event, kind: Kind::Naming });
         let mut units: Vec<Unit> = naming.collect();
@@ -169,7 +169,7 @@ impl<'h> Medium<'h> {
         self.history.describe(unit.event)
     }
 
-    /// The bytes that a unit writes, where they are many enough to be torn.
+    /// The bytes that a unit writes, if there are enough of them to be torn.
     pub(crate) fn written(&self, unit: Unit) -> Option<usize> {
         match self.history.events.get(unit.event)? {
             Event::Change(_, Change::Write((_, bytes))) if unit.kind == Kind::Change => Some(bytes.len()),
@@ -177,7 +177,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// The image in which the units have these fates, with the live area as it was synced last.
+    /// The image in which the units have these fates, and the live area is as last synced.
     pub(crate) fn image(&self, units: &[Unit], fates: &[Fate]) -> Image {
         let mut names = self.names.clone();
         let mut fate_of: BTreeMap<usize, Fate> = BTreeMap::new();
@@ -215,7 +215,7 @@ impl<'h> Medium<'h> {
         content
     }
 
-    /// Whether the filter's file in an image of this medium says truly that it is in use, or that it is not.
+    /// Checks that the filter's file in an image says rightly whether it is in use.
     pub(crate) fn says_truly(&self, image: &Image) -> bool {
         match (image.is_idle(), self.in_use) {
             (None, _) | (_, InUse::Changing) => true,
@@ -223,7 +223,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// What memory shows to all processes: everything done, settled or not.
+    /// What all processes see: every change, settled or not.
     pub(crate) fn memory(&self) -> Image {
         let units = self.units();
         let mut image = self.image(&units, &vec![Fate::Kept; units.len()]);
@@ -231,7 +231,7 @@ impl<'h> Medium<'h> {
         image
     }
 
-    /// Puts into the live area of the image's filter what may be there.
+    /// Fills the live area of the image's filter with what may be there.
     pub(crate) fn fill(&self, image: &mut Image, fill: Fill) {
         let Some((file, content)) = image.0.get_mut(FILTER) else { return };
         let Some(live) = live_area(content.len()) else { return };

@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// From words, so that neighbouring places do not get neighbouring seeds.
+    /// Seeded by several words, mixed so that neighbours get unlike sequences.
     pub(crate) fn of(words: &[u64]) -> Self {
         words.iter().fold(Self(words.len() as u64), |mut random, word| Self(random.next() ^ word))
     }

@@ -1,4 +1,4 @@
-//! A disk that writes down what is done to it, and fails when told to.
+//! A disk that records every operation, and fails when told to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,14 +18,14 @@ use super::history::{
 /// Which call fails, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    /// Counted over all calls.
+    /// The number of the call, counted over all calls.
     pub(crate) call: usize,
     pub(crate) kind: io::ErrorKind,
     /// The call after it fails too.
     pub(crate) twice: bool,
 }
 
-/// The frames and the journal that a writer on this disk makes, small enough for tests.
+/// Bounds for frames and journal, small enough for tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) frame: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Recorder {
 
 struct Recording {
     history: History,
-    /// By device and inode.
+    /// Files by device and inode.
     ids: HashMap<(u64, u64), FileId>,
     names: BTreeMap<String, FileId>,
     files: BTreeMap<FileId, Seen>,
@@ -55,7 +55,7 @@ struct Recording {
     struck: Option<String>,
 }
 
-/// A file as the history knows it, to find out what was stored to it through a map.
+/// The contents of a file by its recorded operations. The real file differs by what was stored through maps.
 struct Seen {
     handle: File,
     content: Vec<u8>,
@@ -68,7 +68,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Goes on with a history, at the end of which `dir` is what memory shows.
+    /// Goes on with a history whose end is the present state of `dir`.
     pub(crate) fn new(
         dir: &Path,
         history: History,
@@ -89,7 +89,7 @@ impl Recorder {
         self.recording.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Writes down what the tests know, and the disk does not.
+    /// Records an event that the tests know of, and the disk does not.
     pub(crate) fn mark(&self, event: Event) {
         let mut recording = self.lock();
         recording.find_stores();
@@ -109,8 +109,8 @@ impl Recorder {
         self.lock().history.events.len()
     }
 
-    /// What was done until now. Checks that it explains every byte there is: no change passes the disk by, other
-    /// than stores where they belong.
+    /// The history until now. Checks that it explains every byte of every file: no change may bypass the disk, except
+    /// stores through maps where they are allowed.
     pub(crate) fn history(&self) -> History {
         let mut recording = self.lock();
         recording.find_stores();
@@ -118,7 +118,7 @@ impl Recorder {
             let Some(seen) = recording.files.get(file) else { continue };
             let length = seen.handle.metadata().map_or(0, |metadata| metadata.len()) as usize;
             let real = read(&seen.handle, 0..length);
-            assert!(real == seen.content, "{name} is not what was written to it");
+            assert!(real == seen.content, "{name} differs from what was written to it");
         }
         recording.history.clone()
     }
@@ -194,10 +194,10 @@ impl Recording {
         self.history.events.push(Event::Naming(naming));
     }
 
-    /// Writes down what was stored through maps since the last operation: to the live area of the filter, and
-    /// anywhere in files not yet published.
+    /// Records what was stored through maps since the last operation: to the live area of the filter, and anywhere in
+    /// unpublished files.
     fn find_stores(&mut self) {
-        // By the age of the files: temporary names are random.
+        // In the order of the files' creation, as temporary names are random.
         let named: BTreeMap<FileId, String> =
             self.names.iter().map(|(name, file)| (*file, name.clone())).collect();
         for (file, name) in named {
@@ -261,7 +261,7 @@ impl Disk for Recorder {
                 Ok(())
             }
             Err(mut failed) => {
-                // A write that fails may have done a part.
+                // A failed write may have written a part.
                 let part = &bytes[..bytes.len() / 2];
                 SystemDisk.write_at(file, part, offset)?;
                 let id = failed.recording.id(file);
@@ -289,7 +289,7 @@ impl Disk for Recorder {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         let name = self.name_of(file);
-        // That of a new file, before it has room for anything else.
+        // The head of a new file is synced before the file has room for more.
         let is_head = role(&name) == "new file" && file.metadata()?.len() <= 16;
         match self.call(if is_head { "sync head of" } else { "sync" }, &name, None) {
             Ok(mut recording) => {

@@ -1,4 +1,4 @@
-//! What the tests do to a filter, step by step, and what must come of it.
+//! Scripts: the steps that a test takes with a filter, and the states that must result.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::state::{Contents, Opening, State, key, look, open_and_look};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
     Insert(u64),
-    /// Of a set nothing can be removed: there the key with the number 10 higher is inserted.
+    /// A set cannot remove: it inserts the key with the number 10 higher instead.
     Remove(u64),
     Set(&'static str, &'static [u8]),
     Unset(&'static str),
     Grow,
-    /// Of what was committed before; the transaction goes on.
+    /// Makes a checkpoint of the commits before; the transaction goes on.
     Checkpoint,
 }
 
@@ -29,33 +29,33 @@ pub(crate) enum Step {
     Create,
     Open,
     Commit(Vec<Edit>),
-    /// Changes, and a rollback.
+    /// Makes changes, and rolls them back.
     Abandon(Vec<Edit>),
     Close,
-    /// Puts a new and empty filter over the old one, and goes on as its writer.
+    /// Creates an empty filter over the old one, and goes on as its writer.
     Replace,
     Read,
 }
 
-/// What is there before the first step.
+/// The folder before the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
     Nothing,
-    /// No filter, but the journal of one, with commits in it, and what a dead creator left.
+    /// No filter, but a journal with commits, and the files of a dead creator.
     StrayJournal,
     /// A filter whose writer closed it.
     Closed,
-    /// The same, and somebody removed the journal.
+    /// A closed filter whose journal was removed.
     WithoutJournal,
-    /// The same, and the journal is the empty one of an earlier backup.
+    /// A closed filter with the empty journal of an earlier backup.
     OldJournal,
-    /// A filter whose writer died, with commits in the journal, and in the middle of a doubling.
+    /// A filter whose writer died during a doubling, with commits in the journal.
     Crashed,
     /// A closed filter that was just renamed, with its journal; the folder is not synced.
     Moved,
 }
 
-/// A course of events to be recorded, failed, and cut.
+/// Steps that are recorded, fail, or are cut short by the power.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) name: &'static str,
@@ -68,7 +68,7 @@ pub(crate) struct Script {
 
 pub(crate) const ONE_REGION: u64 = 10_000;
 pub(crate) const TWO_REGIONS: u64 = 20_000;
-/// What is left of a file that was never published.
+/// A file that was never published: its name, and the number of its contents.
 const STALE: (&str, u64) = ("f.gowk-gowk-new-00000000000000ab", 0xab);
 const SEED: u64 = 1;
 const OTHER_SEED: u64 = 2;
@@ -84,14 +84,14 @@ pub(crate) struct Run {
     kind: Kind,
     options: Options,
     pub(crate) writer: Option<Writer>,
-    /// All that were or may have become durable, by number.
+    /// All states that are or may be durable, by number.
     pub(crate) states: Vec<State>,
-    /// The number of the last one that is durable for certain.
+    /// The number of the last state that is certainly durable.
     pub(crate) durable: usize,
 }
 
 impl Run {
-    /// Prepares `dir`, and records what happens from then on.
+    /// Prepares `dir`, and records from then on.
     pub(crate) fn start(script: &Script, dir: &Path, fault: Option<Fault>) -> Self {
         let options = options(script.kind, script.capacity);
         let path = dir.join(FILTER);
@@ -107,7 +107,7 @@ impl Run {
         Self { recorder, path, kind: script.kind, options, writer: None, durable: states.len() - 1, states }
     }
 
-    /// The state after the last durable one, if the transaction is to become durable.
+    /// The state that the next commit makes durable, if it is made.
     fn begin(&mut self, next: Contents) -> usize {
         self.states.push(State { filter: Some(next) });
         self.recorder.mark(Event::Began(self.states.len() - 1));
@@ -119,7 +119,7 @@ impl Run {
         self.recorder.mark(Event::Acknowledged(state));
     }
 
-    /// Nothing but this state is to be found from now on.
+    /// From now on, only this state may be found.
     pub(crate) fn settle(&mut self, state: usize) {
         self.durable = state;
         self.recorder.mark(Event::Settled(state));
@@ -177,7 +177,7 @@ impl Run {
             }
             Step::Read => {
                 let mut found = self.look(Opening::Reader);
-                // Whom a full disk keeps from recovering answers from memory, beside a superblock written in part.
+                // A reader that a full disk keeps from recovering answers from memory, beside a partly written superblock.
                 let in_part = "superblock_damaged: true";
                 if self.recorder.struck().is_some()
                     && found.as_ref().is_err_and(|told| told.contains(in_part))
@@ -185,7 +185,7 @@ impl Run {
                     found = self.look(Opening::Reader);
                 }
                 let expected = self.now();
-                // Only a fault keeps a reader from seeing the last commit.
+                // Without a fault, a reader sees the last commit.
                 assert!(found.is_err() || found.as_ref() == Ok(expected), "{found:?}");
                 if let Err(message) = found {
                     let error = std::io::Error::other(message);
@@ -197,7 +197,7 @@ impl Run {
         Ok(())
     }
 
-    /// Commits what was edited as the state with this number.
+    /// Commits the edits as the state with this number.
     pub(crate) fn commit(&mut self, state: usize) -> gowk::Result<()> {
         self.writer().commit()?;
         self.acknowledge(state);
@@ -205,17 +205,17 @@ impl Run {
     }
 
     fn writer(&mut self) -> &mut Writer {
-        self.writer.as_mut().expect("a script opens a writer before it uses it")
+        self.writer.as_mut().expect("the script must open a writer first")
     }
 
-    /// Changes the filter in an open transaction; what it would then hold.
+    /// Changes the filter in an open transaction. Returns what it must then hold.
     fn edit(&mut self, edits: &[Edit]) -> gowk::Result<Contents> {
         let before = self.now().filter.clone();
         let new = Contents { kind: self.kind, seed: SEED, ..Contents::default() };
         let mut next = before.clone().unwrap_or(new);
-        let writer = self.writer.as_mut().expect("a script opens a writer before it uses it");
+        let writer = self.writer.as_mut().expect("the script must open a writer first");
         edits.iter().try_for_each(|edit| apply(*edit, writer, &mut next))?;
-        // A commit without changes has no number.
+        // A commit without changes gets no number.
         next.commit += u64::from(before.as_ref() != Some(&next));
         let seen = look(writer).unwrap().filter.map(|seen| Contents { commit: next.commit, ..seen });
         assert_eq!(seen.as_ref(), Some(&next), "the writer does not see its own changes");
@@ -260,7 +260,7 @@ fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<(
     Ok(())
 }
 
-/// The history of a folder that was on the medium under other names.
+/// The history of a folder that is on the medium, with other names for its files.
 fn moved(now: History) -> History {
     let names = now.names.iter().map(|(name, file)| (format!("before-{name}"), *file)).collect();
     let rename = |(name, file): (&String, &usize)| {
@@ -271,7 +271,7 @@ fn moved(now: History) -> History {
     History { names, events, states: (0, 1), ..now }
 }
 
-/// Makes `dir` what a script starts from, and says what it holds.
+/// Makes `dir` the folder that a script starts from. Returns what the filter holds.
 fn prepare(start: Start, kind: Kind, options: &Options, dir: &Path) -> State {
     if start == Start::Nothing {
         return State::default();
@@ -289,7 +289,7 @@ fn prepare(start: Start, kind: Kind, options: &Options, dir: &Path) -> State {
     if start == Start::Crashed || start == Start::StrayJournal {
         let image = Image::read(dir).unwrap();
         drop(writer);
-        // New files, on which nobody has a lock.
+        // Copies, which nobody has locked.
         image.write(dir).unwrap();
         let (name, number) = STALE;
         let left = [b"gowkmake".as_slice(), &number.to_le_bytes(), &[1; 5000]].concat();

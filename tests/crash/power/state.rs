@@ -1,19 +1,19 @@
-//! What a filter should hold, and what one found on a disk does hold.
+//! States: what a filter should hold, and what a filter on a disk does hold.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use gowk::{Error, Info, Kind, Lookup, Metadata, Options, Reader, Writer};
 
-/// Keys that are ever asked for. With two slots a bucket a key is taken for another once in 10^9 lookups, and
-/// the seeds are fixed: among these it never happens.
+/// How many keys the tests look up. With two slots a bucket, one lookup in 10^9 is a false positive. The seeds are fixed,
+/// and none of these keys is one.
 pub(crate) const KEYS: u64 = 48;
 
 pub(crate) const fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// A filter, entry for entry.
+/// All that a filter holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
     /// `None` where there is no filter.
@@ -26,7 +26,7 @@ pub(crate) struct Contents {
     pub(crate) seed: u64,
     pub(crate) commit: u64,
     pub(crate) generation: u32,
-    /// How many copies of each key; none are left out. In a set 1 of each.
+    /// The copies of each key; in a set 1.
     pub(crate) copies: BTreeMap<u64, u32>,
     pub(crate) inserted: u64,
     pub(crate) removed: u64,
@@ -37,7 +37,7 @@ impl Contents {
     fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
         let entries: u32 = copies.values().sum();
         if info.copies != u64::from(entries) || info.quarantined_buckets != 0 {
-            return Err(format!("{} copies counted, but {entries} found", info.copies));
+            return Err(format!("the counters say {} copies, a scan finds {entries}", info.copies));
         }
         Ok(Self {
             kind: info.kind,
@@ -65,7 +65,7 @@ pub(crate) enum Opening {
     Writer,
 }
 
-/// Opens a filter and says what it holds.
+/// Opens a filter and returns what it holds.
 pub(crate) fn open_and_look(
     path: &Path,
     options: &Options,
@@ -86,13 +86,13 @@ pub(crate) fn open_and_look(
     }
 }
 
-/// What a reader sees; everything in the file is verified.
+/// What a reader sees, after it has verified the whole file.
 pub(crate) fn read(reader: &Reader) -> Found<State> {
     let mut copies = BTreeMap::new();
     for number in 0..KEYS {
         let count = told("counting", reader.count(&key(number)))?;
         if told("looking", reader.contains(&key(number)))? != (count > 0) {
-            return Err(format!("key {number} counts {count}, but is not found so"));
+            return Err(format!("key {number} counts {count}, which its lookup contradicts"));
         }
         copies.extend((count > 0).then_some((number, count)));
     }
