@@ -18,6 +18,10 @@ pub(super) enum Failure {
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
+    /// An input of another verb than `ingest`.
+    #[error("{}{}", .0, by_option_of_keys(.0))]
+    Records(gowk::ingest::Error),
+
     #[error(transparent)]
     Store(gowk::store::Error),
 
@@ -128,6 +132,7 @@ impl From<gowk::ingest::Error> for Failure {
             Error::Input { path, problem: InputProblem::Io { op, source } } => {
                 Self::Input { input: path.display().to_string(), op, source }
             }
+            error @ Error::Input { .. } => Self::Records(error),
             error => Self::Ingest(error),
         }
     }
@@ -231,11 +236,6 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
-        Error::Input { problem: InputProblem::Truncated { .. } | InputProblem::Corrupt { .. }, .. } => {
-            ", or take it as it is (--plain)"
-        }
-        Error::Input { problem: InputProblem::Json { .. }, .. } => ", or go on after it (--rejects FILE)",
-        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (--missing drop)",
         Error::Cursor { .. } | Error::Job { problem: JobProblem::OtherOptions { .. }, .. } => {
             " (--forget JOB)"
         }
@@ -252,6 +252,18 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..
         } => " (--new-output)",
+        _ => "",
+    }
+}
+
+/// The same for the verbs that take keys.
+fn by_option_of_keys(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem};
+    let Error::Input { problem, .. } = error else { return "" };
+    match problem {
+        InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } => ", or take it as it is (--plain)",
+        InputProblem::Json { .. } => ", or go on after it (--rejects FILE)",
+        InputProblem::NoKey { .. } => " (--missing drop)",
         _ => "",
     }
 }

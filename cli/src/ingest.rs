@@ -184,6 +184,8 @@ impl Ingest {
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
+            // The message of the library is for jobs.
+            error @ ingest::Error::Input { .. } => Failure::Ingest(error),
             error => error.into(),
         }
     }
