@@ -30,6 +30,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Records of any format
+//!
+//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] tells how a stream is
+//! compressed, and [`Records`] finds its records and their keys. [`Pump`] takes [`Piece`]s of them into a [`Destination`], a
+//! filter or a store, and commits; [`Work`] says what is written for new keys, and where.
+//!
+//! ```
+//! use gowk::ingest::{Format, Found, Input, Rules};
+//!
+//! let stream: &[u8] = b"id,url\n1,https://example.org/\n2,https://example.com/\n";
+//! let input = Input::new("pages.csv", stream, false, Default::default())?;
+//! let mut records = input.records(&Rules::new(Format::csv("url", b',')))?;
+//! let mut keys = Vec::new();
+//! while let Some(found) = records.next()? {
+//!     if let Found::Key { key, .. } = found {
+//!         keys.push(key.to_vec());
+//!     }
+//! }
+//! assert_eq!(keys, [b"https://example.org/", b"https://example.com/"]);
+//! # Ok::<(), gowk::ingest::Error>(())
+//! ```
+//!
 //! # Invariants
 //!
 //! 1. The job's *cursor* (what it has read, and the length of its output) is part of the filter's metadata and

@@ -19,8 +19,9 @@ pub(super) enum Failure {
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
-    #[error("{}{}", .0, by_option_of_jobs(.0))]
-    Job(gowk::ingest::Error),
+    /// An input of another verb than `ingest`.
+    #[error("{}{}", .0, by_option_of_keys(.0))]
+    Records(gowk::ingest::Error),
 
     #[error(transparent)]
     Store(gowk::store::Error),
@@ -127,6 +128,8 @@ fn meant(name: &Path, is_filter: bool) -> String {
 pub(super) enum HowToGoOn {
     /// Look at the filter.
     Look(PathBuf),
+    /// Look at the versions of the store.
+    Log(PathBuf),
     /// Run the job again.
     Again,
 }
@@ -149,6 +152,7 @@ impl From<gowk::ingest::Error> for Failure {
             Error::Input { path, problem: InputProblem::Io { op, source } } => {
                 Self::Input { input: path.display().to_string(), op, source }
             }
+            error @ Error::Input { .. } => Self::Records(error),
             error => Self::Ingest(error),
         }
     }
@@ -239,28 +243,19 @@ impl fmt::Display for HowToGoOn {
                  filter, they are not, so give them again",
                 file.display()
             ),
+            Self::Log(store) => write!(
+                f,
+                "they are if `gowk store log {}` lists that version; if it does not, give them again, with the same \
+                 --token if they had one",
+                store.display()
+            ),
             Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
         }
     }
 }
 
-/// The option of the verbs that read keys by which to do what the library's message proposes.
+/// The option of `ingest` by which to do what the library's message proposes.
 const fn by_option(error: &gowk::ingest::Error) -> &'static str {
-    use gowk::ingest::{Error, InputProblem};
-    match error {
-        Error::Input {
-            problem:
-                InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. },
-            ..
-        } => ", or take it as it is (--plain)",
-        Error::Input { problem: InputProblem::Json { .. }, .. } => ", or go on after it (--rejects FILE)",
-        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (--missing drop)",
-        _ => "",
-    }
-}
-
-/// The same of `ingest`.
-const fn by_option_of_jobs(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
@@ -280,6 +275,20 @@ const fn by_option_of_jobs(error: &gowk::ingest::Error) -> &'static str {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..
         } => " (--new-output)",
+        _ => "",
+    }
+}
+
+/// The same for the verbs that take keys.
+fn by_option_of_keys(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem};
+    let Error::Input { problem, .. } = error else { return "" };
+    match problem {
+        InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. } => {
+            ", or take it as it is (--plain)"
+        }
+        InputProblem::Json { .. } => ", or go on after it (--rejects FILE)",
+        InputProblem::NoKey { .. } => " (--missing drop)",
         _ => "",
     }
 }

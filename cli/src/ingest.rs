@@ -184,10 +184,9 @@ impl Ingest {
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
-            error => match error.into() {
-                Failure::Ingest(error) => Failure::Job(error),
-                failure => failure,
-            },
+            // The message of the library is for jobs.
+            error @ ingest::Error::Input { .. } => Failure::Ingest(error),
+            error => error.into(),
         }
     }
 }

@@ -10,8 +10,8 @@
 //! - `refusals`: an error is one line that names file and remedy, with exit code 2, and changes no file.
 //! - `progress`: summaries, and the bar on a terminal.
 //! - `refused`: a key that does not fit is reported and skipped.
+//! - `records`: records without a key, malformed ones, headers, and new rows that look like others.
 //! - `processes`: other processes, signals, slow inputs, broken outputs, `kill -9`.
-//! - `records`: no record is lost unseen: those without a key, malformed ones, headers, new rows that look like others.
 //! - `outputs`: files in the place of standard output.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.

@@ -148,6 +148,8 @@ fn invalid_json_is_named_with_its_line() {
         "correct the line",
         "the first 10 are committed",
     ]);
+    // An option that only other verbs have is not proposed.
+    assert!(!ended.err.contains("--rejects"), "{ended:?}");
     // A run that goes on also counts lines from the start of the file.
     folder.run(&["ingest", "job.toml"], "").refused(&["a: invalid JSON on line 17, column 7"]);
     lines[16] = "{\"url\":\"u17\"}".to_owned();
