@@ -84,10 +84,8 @@ fn formats_that_are_not_read_are_refused_by_name() {
         assert_eq!((cut.code, cut.out), (Some(0), [&bytes[..3], b"\0"].concat()), "{format}");
         // A job, too.
         std::fs::write(folder.path("job.toml"), JOB).unwrap();
-        let is = format!("gowk: in: is {format} data, which jobs do not read");
-        folder
-            .run(&["ingest", "job.toml"], "")
-            .refused(&[&is, format.strip_prefix("P").map_or("> NEW", |_| "CSV")]);
+        let is = format!("gowk: in: is {format} data, which is not read");
+        folder.run(&["ingest", "job.toml"], "").refused(&[&is, remedy, "> NEW`"]);
     }
 }
 
