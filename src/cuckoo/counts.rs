@@ -179,7 +179,7 @@ impl Counts {
         }
     }
 
-    /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
+    /// The counters with the changes of `delta`. They may come from a hostile file, and must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
         for (count, change) in by_tail.iter_mut().zip(delta.by_tail) {
@@ -247,7 +247,7 @@ impl Counts {
     }
 }
 
-/// What inserts and removals change in the counters.
+/// Changes of the counters by inserts and removals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Delta {
     inserted: u64,

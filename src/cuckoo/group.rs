@@ -11,7 +11,7 @@
 use super::bucket::{Bucket, BucketId, Slot};
 use super::widths::Width;
 
-/// Where a group is stored: its bucket, and its index among the groups there.
+/// The place of a stored group: its bucket, and its index among the groups there.
 pub(super) type Stored = (BucketId, usize);
 
 /// The two buckets of a key.

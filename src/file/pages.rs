@@ -16,7 +16,7 @@ use crate::system::{Map, Paging};
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
-/// Where pages and checksums lie in a map of the whole file.
+/// The positions of pages and checksums in a map of the whole file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     /// The first word of the regions.

@@ -31,15 +31,15 @@ use crate::system::Rights;
 pub(super) enum Kin {
     /// The header is damaged or missing. Only frames under the superblock's salt were looked for.
     NoHeader,
-    /// Of another filter.
+    /// It belongs to another filter.
     Foreign,
-    /// Of an earlier generation.
+    /// It belongs to an earlier generation.
     Older,
-    /// Of a later generation.
+    /// It belongs to a later generation.
     Newer,
-    /// Of this generation, continuing another checkpoint.
+    /// It belongs to this generation, and continues another checkpoint.
     OtherCheckpoint,
-    /// Continuing exactly this checkpoint.
+    /// It continues this checkpoint.
     Continues,
 }
 

@@ -527,7 +527,7 @@ fn a_page_is_sealed_over_what_the_table_lists() {
     assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), sizes);
     assert_eq!((rows[1][1].as_str(), rows[2][1].as_str()), ("g, u32", "p, u64"));
     assert_eq!(Sealer::new(&identity).crc(id, &page), crc32fast::hash(&content.concat()));
-    // Of ISO-HDLC, by its known check value.
+    // The CRC of ISO-HDLC, by its known check value.
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
 
@@ -557,7 +557,7 @@ fn widths_and_capacities_are_those_of_the_table() {
     assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
 }
 
-/// What the tables say in words, with the numbers that the code has.
+/// The numbers of the code stand in the words of the tables.
 #[test]
 fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");

@@ -181,7 +181,7 @@ mod tests {
     /// Notes how much had to be moved for the stream's buffer to be where it is.
     struct Watched<'a> {
         pieces: Pieces<'a>,
-        /// Where the bytes that wait begin, and how many they are.
+        /// The beginning of the pending bytes, and their number.
         waiting: (usize, usize),
         moved: &'a mut usize,
     }

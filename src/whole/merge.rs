@@ -141,7 +141,7 @@ enum Merged {
 struct Pass<'a> {
     theirs: &'a Snapshot<'a>,
     target: Target<'a, &'a Overlay>,
-    /// Of the new file.
+    /// The identity of the new file.
     identity: Identity,
     max_kicks: u32,
 }

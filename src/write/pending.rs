@@ -229,7 +229,7 @@ mod tests {
                 if sorted_every != 0 && step % sorted_every == 0 {
                     pending.sorted(published);
                 }
-                // As the shortcut does, and as the long way does.
+                // Like the shortcut, or like the long way.
                 let direct = if step % 4 != 0 { pending.direct(published, region) } else { None };
                 let new = Bucket::<Four>::new(step);
                 let old = match direct {
@@ -294,7 +294,7 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.write_all_at(b"damage", geometry.data() + 5 * PAGE).unwrap();
         let mut writer = Options::new().open_existing(&path).unwrap();
-        // Those that fail are of keys in the damaged page.
+        // Only inserts of keys in the damaged page fail.
         let inserted =
             (0..100_000_u64).filter(|key| writer.insert(key.to_le_bytes()).is_ok_and(|new| new)).count();
         assert!((99_000..100_000).contains(&inserted), "{inserted}");

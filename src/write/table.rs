@@ -90,7 +90,7 @@ impl Table {
 
     #[inline]
     pub(super) fn insert(&mut self, number: u64, word: u64) {
-        // Of the lines that are 3/8 full on average, 1 in 15 is full.
+        // With lines 3/8 full on average, 1 line in 15 is full.
         if self.used * 8 >= self.lines.len() * PLACES * 3 {
             self.enlarge();
         }

@@ -359,7 +359,7 @@ impl<W: Width> History<W> {
         let matches = |group: &Group<W>| Bucket::new(u64::from(group.entry.0)).matches(query).any();
         let matching =
             |bucket: Bucket<W>| -> Vec<_> { groups_plainly(bucket).into_iter().filter(matches).collect() };
-        // Those of one bucket, or of both.
+        // The groups of one bucket, or of both.
         let from: Vec<_> = before.into_iter().flat_map(groups_plainly).collect();
         let in_both = both.map(matching);
         if from != in_both.concat() && !in_both.contains(&from) {

@@ -104,7 +104,7 @@ impl Memory {
         &self.0.buckets[region.0 as usize][bucket]
     }
 
-    /// As an apply writes it: bucket by bucket.
+    /// Writes a region as a commit does: bucket by bucket.
     fn write(&self, region: RegionId, buckets: [u64; 2]) {
         for (bucket, word) in buckets.into_iter().enumerate() {
             self.bucket(region, bucket).store(word);
@@ -467,7 +467,7 @@ fn lookups_come_to_an_end() {
         assert_eq!(lookup(&memory, FIRST, 0), Some(true));
         memory.write(FIRST, [0, 0]);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
-        // In the middle of another region: the sequence of this one vouches for it.
+        // The writer died in the middle of another region: the sequence of this one shows that it is whole.
         SharedMemory::set_word(&memory, word(LIVE_EPOCH), 7);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
         SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 5);

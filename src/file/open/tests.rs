@@ -50,7 +50,7 @@ fn a_lock_file_removed_before_the_lock_is_converted_is_made_again() {
     assert!(fs2::FileExt::try_lock_exclusive(&named).is_ok());
 }
 
-/// Has a reader open the file, look up a key and close, while a writer reads the first page of the regions.
+/// Lets a reader open the file, look up a key and close, while a writer reads the first page of the regions.
 #[derive(Debug)]
 struct Beside {
     files: Files,
