@@ -27,9 +27,9 @@ impl Drop for Bar {
     }
 }
 
-/// Shows a bar for each doubling that inserts make necessary.
-pub(super) fn of_growth() -> impl Fn(u64, u64) + Send + Sync + 'static {
-    let bar = Bar::new("doubling");
+/// Shows a bar each time that this is done, from the first part to the last.
+pub(super) fn each(what: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
+    let bar = Bar::new(what);
     move |done, all| {
         if done <= 1 {
             bar.0.reset();

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use gowk::ingest::Item;
 use gowk::{OnDamage, Options};
 
-use super::arguments::{Key, KeyArgs, ReadArgs, ThreadArgs};
+use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -30,7 +31,8 @@ As a coprocess of a script: the answers to all lines that were given are there b
   coproc SEEN { gowk check seen.gowk --mask; }
   echo https://example.org/ >&\"${SEEN[1]}\"; read -r answer <&\"${SEEN[0]}\"
 
-With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}")]
+With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2,\
+\"skipped\":0}; records without a key are skipped")]
 pub(super) struct Check {
     /// Filter or store to look into
     file: PathBuf,
@@ -107,25 +109,46 @@ impl Check {
         let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), files)?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
-        self.keys.each_batch(rules.unwrap_or_default(), &mut output, |output, keys| {
-            let found = look_up(&readers, keys)?;
-            all += keys.len() as u64;
-            if self.mask {
-                let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
-                found.iter().try_for_each(|found| output.key(answer(found)))?;
-            }
-            for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {
-                selected += 1;
-                if prints_keys {
-                    output.key(key.record)?;
+        let skipped =
+            self.keys.each_batch(rules, &self.file, prints_keys, &mut output, |output, records| {
+                let keyed: Vec<Item<'_>>;
+                let keys = if records.iter().all(Item::has_key) {
+                    records
+                } else {
+                    keyed = records.iter().copied().filter(Item::has_key).collect();
+                    &keyed
+                };
+                let found = look_up(&readers, keys)?;
+                all += keys.len() as u64;
+                if self.mask {
+                    let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
+                    found.iter().try_for_each(|found| output.key(answer(found)))?;
                 }
-            }
-            Ok(if self.quiet && selected > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
+                let mut found = found.into_iter();
+                for record in records {
+                    let is_selected =
+                        record.has_key() && found.next().is_some_and(|found| found != self.absent);
+                    selected += u64::from(is_selected);
+                    if prints_keys && (is_selected || !record.has_key()) {
+                        output.key(record.record)?;
+                    }
+                }
+                Ok(if self.quiet && selected > 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            })?;
         if self.json {
             let (present, absent) =
                 if self.absent { (all - selected, selected) } else { (selected, all - selected) };
-            output.line(json::line(&json::Checked { keys: all, present, absent, selected }))?;
+            output.line(json::line(&json::Checked {
+                keys: all,
+                present,
+                absent,
+                selected,
+                skipped: skipped.all(),
+            }))?;
         } else if self.count && !self.quiet {
             output.line(selected)?;
         }
@@ -135,14 +158,14 @@ impl Check {
 }
 
 /// Whether each key is in any of the filters and stores.
-fn look_up(readers: &[AnyReader], keys: &[Key<'_>]) -> Result<Vec<bool>, Failure> {
+fn look_up(readers: &[AnyReader], keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
     if let [reader] = readers {
         return reader.contains_batch(keys);
     }
     let mut found = vec![false; keys.len()];
     for reader in readers {
         let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
-        let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
+        let left: Vec<Item<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
         for (index, is_there) in absent.iter().zip(reader.contains_batch(&left)?) {
             found.get_mut(*index).into_iter().for_each(|found| *found = is_there);
         }

@@ -47,8 +47,9 @@ impl Count {
         let file = [self.file.as_path()];
         let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
-        self.keys.each_batch(reader.key_rules(&self.file)?, &mut output, |output, keys| {
-            keys.iter().try_for_each(|key| {
+        let rules = Some(reader.key_rules(&self.file)?);
+        self.keys.each_batch(rules, &self.file, false, &mut output, |output, keys| {
+            keys.iter().filter(|key| key.has_key()).try_for_each(|key| {
                 let copies = reader.count(key.key)?;
                 at_least += u64::from(copies == highest);
                 output.counted(copies, key.record)

@@ -12,6 +12,10 @@ use super::json;
 use super::output;
 use super::quantity;
 
+/// The false-positive rate of a filter that `dedup` creates. A false positive is a new row that is lost, which costs more
+/// than the byte more a key.
+pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
+
 #[derive(Args)]
 pub(super) struct Shape {
     /// Store every copy of a key, so that copies can be counted and removed [default: a set, which stores each key once,
@@ -20,7 +24,7 @@ pub(super) struct Shape {
     counting: bool,
 
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001]
+    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001, and 1e-5 where `dedup` creates the filter]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
@@ -175,9 +179,14 @@ impl Shape {
     }
 
     pub(super) fn options(&self, capacity: u64) -> Options {
+        self.apply(Options::new(), capacity, None)
+    }
+
+    /// Asks for a filter of this shape; `rate` is the false-positive rate where none is given.
+    pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
         let growth = self.growth.unwrap_or(Growth::Auto).into();
-        let mut options = self.of_kind(Options::new()).capacity(capacity).growth(growth);
-        if let Some(rate) = self.false_positive_rate {
+        let mut options = self.of_kind(options).capacity(capacity).growth(growth);
+        if let Some(rate) = self.false_positive_rate.or(rate.filter(|_| self.slots_per_bucket.is_none())) {
             options = options.false_positive_rate(rate);
         }
         if let Some(slots) = self.slots_per_bucket {

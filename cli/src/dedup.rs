@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gowk::Options;
+use gowk::ingest::Deed;
 
 use super::arguments::ThreadArgs;
-use super::creation::{Shape, refused};
+use super::creation::{DEDUP_RATE, Shape, refused};
 use super::failure::Failure;
-use super::intake::{InsertArgs, IntakeArgs, insert};
+use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
-use super::store::{self, Given, StoreArgs, TokenArgs};
 use super::window::Window;
 
 /// Print keys seen for the first time, and remember them
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
-/// printed; that happens at the false-positive rate. A set stores each key once. A counting filter stores every
+/// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the rate of a
+/// filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter stores every
 /// occurrence, and each key is printed once all the same.
 ///
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
@@ -42,7 +44,7 @@ use super::window::Window;
 Examples:
   zcat urls.gz | gowk dedup seen.gowk > new.txt
   tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
-  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
+  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, and the header
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
   gowk dedup 2026-05.gowk --filter 2026-04.gowk < urls.txt         what came in neither month
@@ -70,12 +72,6 @@ pub(super) struct Dedup {
     #[command(flatten)]
     insert: InsertArgs,
 
-    #[command(flatten)]
-    store: StoreArgs,
-
-    #[command(flatten)]
-    token: TokenArgs,
-
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
     #[arg(help_heading = CREATION)]
@@ -88,31 +84,27 @@ pub(super) struct Dedup {
 const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
-    pub(super) fn run(mut self) -> Result<Outcome, Failure> {
-        (self.insert.prints, self.insert.output) = (true, self.output.take());
-        if self.insert.output.is_none() {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if self.output.is_none() {
             Output::check_kept()?;
         }
-        let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
-        if store::is_store(&self.file) {
-            let options = self.shape.of_kind(self.threads.apply(gowk::Options::new()));
-            self.shape.note_ignored_by_store(self.capacity, &self.file)?;
-            let given = self.intake.given(&self.file, options, &self.store, "dedup");
-            let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
-            return store::dedup(given, &window);
-        }
-        self.store.check_absent(&self.file)?;
-        self.token.check_absent(&self.file)?;
-        let open = |options: gowk::Options| {
-            let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
-            let info = writer.info()?;
-            window.check_rules(store::known(info.key_rules, &self.file)?, &self.file)?;
-            self.shape.note_ignored(self.capacity, &self.file, &info);
+        let (file, shape) = (&self.file, &self.shape);
+        let window = Window::open(&self.filter, file, &self.intake.window_options())?;
+        let filter = |options: Options| {
+            // Of a filter that is there, a lower rate than its own would be an error.
+            let rate = DEDUP_RATE.filter(|_| !file.exists());
+            let options = shape.apply(options, self.capacity.unwrap_or(1_000_000), rate);
+            let writer = self.threads.apply(options).open(file).map_err(|error| refused(file, error))?;
+            shape.note_ignored(self.capacity, file, &writer.info()?);
             Ok(writer)
         };
-        let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
-        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
-            insert(writer, keys, window.known(keys), |key| output.key(key))
-        })
+        let of_store = |options| {
+            shape.note_ignored_by_store(self.capacity, file)?;
+            Ok(shape.of_kind(self.threads.apply(options)))
+        };
+        let (output, window) = (self.output.as_deref(), Some(&window));
+        let insert = Some(&self.insert);
+        let verb = Verb { file, name: "dedup", deed: Deed::Insert, prints: true, insert, output, window };
+        self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }
 }

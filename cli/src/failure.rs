@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gowk::keys::{Foreign, LONGEST};
+use gowk::keys::Foreign;
 use gowk::{Error, GrowthRefusal, Kind};
 
 #[derive(Debug, thiserror::Error)]
@@ -43,13 +43,6 @@ pub(super) enum Failure {
     )]
     TokenBelow { store: PathBuf, application: String, number: u64, last: u64 },
 
-    #[error(
-        "{}: another process has committed with this token meanwhile, as version {version}, on another base; \
-         run the command again for what that one printed",
-        store.display()
-    )]
-    Overtaken { store: PathBuf, version: u64 },
-
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
     InTheWay(Error),
 
@@ -63,28 +56,10 @@ pub(super) enum Failure {
     FileAsKey { name: PathBuf, is_filter: bool },
 
     #[error(
-        "{input}: has no column {column}; give its name as the first record has it, or its number from 1"
-    )]
-    Column { input: String, column: String },
-
-    #[error("{input}: line {line}: {problem}; correct it, or take it out")]
-    Record { input: String, line: u64, problem: String },
-
-    #[error(
-        "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
-    )]
-    Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },
-
-    #[error(
         "{input}: is {format} data, which gowk does not read as keys; {}; or take it as it is with --plain",
         unpack(*format, (!standard).then_some(input))
     )]
     Foreign { input: String, standard: bool, format: Foreign },
-
-    #[error(
-        "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
-    )]
-    TooLong { input: String, unit: &'static str, number: u64 },
 
     #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
@@ -128,8 +103,12 @@ pub(super) enum Failure {
     InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
     /// `cause` came after keys had been taken, of which the first are committed.
-    #[error("{cause}; of this run's keys, the first {committed} are committed")]
-    Partly { cause: Box<Self>, committed: u64 },
+    /// With `within`, some of those behind them are too: so many, of so many.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed{}",
+        within.map_or_else(String::new, |[some, of]| format!(", and {some} of the {of} after them"))
+    )]
+    Partly { cause: Box<Self>, committed: u64, within: Option<[u64; 2]> },
 
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
@@ -177,7 +156,31 @@ impl From<gowk::store::Error> for Failure {
     }
 }
 
+impl From<gowk::ingest::Error> for Failure {
+    fn from(error: gowk::ingest::Error) -> Self {
+        use gowk::ingest::{Error, InputProblem};
+        match error {
+            Error::Filter(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Input { path, problem: InputProblem::Io { op, source } } => {
+                Self::Input { input: path.display().to_string(), op, source }
+            }
+            // A file is looked at before.
+            Error::Input { path, problem: InputProblem::Foreign { format } } => {
+                let input = path.display().to_string();
+                Self::Foreign { standard: input == "standard input", input, format }
+            }
+            error => Self::Ingest(error),
+        }
+    }
+}
+
 impl Failure {
+    /// Says how many keys are committed.
+    pub(super) fn partly(self, committed: u64, within: Option<[u64; 2]>) -> Self {
+        Self::Partly { cause: Box::new(self), committed, within }
+    }
+
     /// Says which keys are in doubt, and how to go on.
     pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
@@ -264,10 +267,17 @@ impl fmt::Display for HowToGoOn {
 
 /// The option by which to do what the library's message proposes.
 fn by_option(error: &gowk::ingest::Error) -> &'static str {
-    use gowk::ingest::{Error, InputProblem, OutputProblem};
+    use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
-        Error::Cursor { .. } => " (--forget JOB)",
+        Error::Input { problem: InputProblem::Truncated { .. } | InputProblem::Corrupt { .. }, .. } => {
+            ", or take it as it is (--plain)"
+        }
+        Error::Input { problem: InputProblem::Json { .. }, .. } => ", or go on after it (--rejects FILE)",
+        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (--missing drop)",
+        Error::Cursor { .. } | Error::Job { problem: JobProblem::OtherOptions { .. }, .. } => {
+            " (--forget JOB)"
+        }
         Error::Input {
             problem:
                 InputProblem::Shrunken { .. }

@@ -44,6 +44,13 @@ pub(super) struct Inserted {
     pub(super) new: u64,
     pub(super) seen: u64,
     pub(super) refused: u64,
+    /// Records that lack the field, or hold no single value in it.
+    pub(super) no_field: u64,
+    /// Records that are not what the format says.
+    pub(super) malformed: u64,
+    /// New keys that look like others to the filter, as far as is to be expected, and were not printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected_lost: Option<f64>,
     pub(super) seconds: f64,
 }
 
@@ -53,6 +60,8 @@ pub(super) struct Checked {
     pub(super) present: u64,
     pub(super) absent: u64,
     pub(super) selected: u64,
+    /// Records without a key.
+    pub(super) skipped: u64,
 }
 
 #[derive(Serialize)]

@@ -25,6 +25,8 @@ pub(super) struct Output {
     stream: BufWriter<File>,
     separator: u8,
     is_file: bool,
+    /// Whether nothing was there before. Of standard output that is not asked.
+    is_new: bool,
     /// Under which name the file appears at the end.
     unpublished: Option<Unpublished>,
 }
@@ -47,7 +49,7 @@ impl Output {
         let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
         let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: None, stream, separator, is_file, unpublished: None })
+        Ok(Self { path: None, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
     /// Standard output, or in its place a file that appears at the end, by [`finish`](Self::finish). Fails if that is a file
@@ -82,7 +84,14 @@ impl Output {
         if !is_file {
             let stream = OpenOptions::new().write(true).open(&name).map_err(failed("open"))?;
             let stream = BufWriter::with_capacity(BUFFER, stream);
-            return Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, unpublished: None });
+            return Ok(Self {
+                path: Some(path.to_owned()),
+                stream,
+                separator,
+                is_file,
+                is_new: true,
+                unpublished: None,
+            });
         }
         let mut temporary = name.clone().into_os_string();
         temporary.push(format!("-gowk-output-{}", std::process::id()));
@@ -94,7 +103,7 @@ impl Output {
             stream.set_permissions(before.permissions()).map_err(failed("set the mode of"))?;
         }
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, unpublished })
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new: true, unpublished })
     }
 
     /// Writes all out. A file that was made anew gets its name, and survives a power cut.
@@ -115,7 +124,8 @@ impl Output {
             move |source| Failure::File { path, op, source }
         };
         let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
-        let is_file = stream.metadata().map_err(failed("look at"))?.is_file();
+        let metadata = stream.metadata().map_err(failed("look at"))?;
+        let (is_file, is_new) = (metadata.is_file(), metadata.len() == 0);
         if is_file {
             // The name must be durable before a commit counts on it.
             sync_folder(path).map_err(failed("sync the folder of"))?;
@@ -129,7 +139,7 @@ impl Output {
             }
         }
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, unpublished: None })
+        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new, unpublished: None })
     }
 
     /// `None` for standard output.
@@ -175,6 +185,11 @@ impl Output {
         let Self { stream, separator, .. } = self;
         let written = stream.write_all(key).and_then(|()| stream.write_all(&[*separator]));
         written.map_err(|source| self.failed()(source))
+    }
+
+    /// Writes the header of CSV, unless there was something in the file before.
+    pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_new) { self.key(header) } else { Ok(()) }
     }
 
     /// A number, a tab and the key.

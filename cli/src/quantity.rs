@@ -45,6 +45,11 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     value.checked_mul(1 << bits).ok_or_else(|| "more than 64 bits hold".to_owned())
 }
 
+/// A number that is expected, as people read it.
+pub(super) fn about(expected: f64) -> String {
+    if expected < 10.0 { format!("{expected:.1}") } else { grouped(expected.round() as u64) }
+}
+
 /// A part of one: `0.001`, `1e-3` or `0.1%`.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let (digits, parts) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits.trim_end(), 100.0));

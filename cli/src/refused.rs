@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use gowk::Error;
 
-use super::arguments::{KeyArgs, Place};
+use super::arguments::KeyArgs;
 use super::failure::{Failure, WithRemedy};
 use super::json;
 use super::output::{self, Output};
+use super::source::Place;
 use super::store;
 
 /// Keys that are named one by one; the others are counted.
@@ -40,16 +41,21 @@ impl Refusals {
         path: Option<&Path>,
         keys: &KeyArgs,
         file: &Path,
+        is_store: bool,
         json: bool,
     ) -> Result<Self, Failure> {
         let output = path.map(|path| open(path, keys, file, "--refused")).transpose()?;
-        Ok(Self { output, ..Self::told(file, json) })
+        Ok(Self { output, ..Self::told(file, is_store, json) })
     }
 
     /// They are named and counted only.
-    pub(super) fn told(file: &Path, json: bool) -> Self {
-        let is_store = store::is_store(file);
+    pub(super) fn told(file: &Path, is_store: bool, json: bool) -> Self {
         Self { file: file.to_owned(), is_store, json, output: None, named: 0, count: 0, first: None }
+    }
+
+    /// Writes the header of the records.
+    pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), |output| output.header(header))
     }
 
     /// Notes a key, which the input has at this place.

@@ -1,9 +1,7 @@
 //! `gowk store`, and what the other verbs do where they are given a store in the place of a filter.
 
 mod create;
-mod dedup;
 mod info;
-mod intake;
 mod log;
 mod reader;
 mod vacuum;
@@ -17,10 +15,8 @@ use clap::{Args, Subcommand};
 use super::failure::Failure;
 use super::outcome::Outcome;
 
-pub(super) use dedup::dedup;
 pub(super) use info::print as print_info;
-pub(super) use intake::{Given, StoreArgs, TokenArgs, insert, remove};
-pub(super) use reader::{AnyReader, copy, known};
+pub(super) use reader::{AnyReader, copy};
 pub(super) use verify::verify;
 
 /// Create stores, list their versions, and vacuum them

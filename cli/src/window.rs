@@ -3,11 +3,12 @@
 //! They are only read. Each key goes into the first filter all the same, so that a window of several days forgets a key only
 //! once it has not come for that long.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use gowk::ingest::Item;
 use gowk::{KeyRules, Options};
 
-use super::arguments::Key;
 use super::failure::Failure;
 use super::refused::is_same;
 use super::store::AnyReader;
@@ -33,15 +34,13 @@ impl Window {
         })
     }
 
-    /// Which of the keys one of them has; empty if there are no others.
-    pub(super) fn known(&self, keys: &[Key<'_>]) -> Result<Vec<bool>, Failure> {
-        let mut known = if self.0.is_empty() { Vec::new() } else { vec![false; keys.len()] };
+    /// Those of the keys that one of them has.
+    pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<HashSet<Vec<u8>>, Failure> {
+        let mut known = HashSet::new();
         for (_, reader) in &self.0 {
-            let left = keys.iter().zip(&mut known).filter(|(_, known)| !**known);
-            let (left, places): (Vec<Key<'_>>, Vec<&mut bool>) =
-                left.map(|(key, known)| (*key, known)).unzip();
-            let found = reader.contains_batch(&left)?;
-            places.into_iter().zip(found).for_each(|(known, found)| *known = found);
+            let left: Vec<Item<'_>> = keys.iter().copied().filter(|key| !known.contains(key.key)).collect();
+            let found = left.iter().zip(reader.contains_batch(&left)?).filter(|(_, found)| *found);
+            known.extend(found.map(|(key, _)| key.key.to_vec()));
         }
         Ok(known)
     }

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes asked for at a time.
 const CHUNK: usize = 256 * 1024;
 
@@ -27,6 +28,8 @@ pub(super) struct Position {
 pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
+    /// `None` for a stream that is read once.
+    file: Option<File>,
     /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` wait.
     buffer: Vec<u8>,
     hashed: usize,
@@ -43,24 +46,32 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// A file, from the byte `base` on.
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
-        let decoder = Decoder::open(path, base)?;
-        let (buffer, hash) = (Vec::new(), Xxh3::new());
-        let path = path.to_owned();
-        Ok(Self {
-            path,
+        let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
+        let file = File::open(path).map_err(refused("open"))?;
+        let again = file.try_clone().map_err(refused("read"))?;
+        let decoder = Decoder::within(again, base).map_err(|problem| Error::input(path, problem))?;
+        Ok(Self { file: Some(file), base, ..Self::of(path.to_owned(), decoder) })
+    }
+
+    /// A stream that messages call `name`.
+    pub(super) fn of(name: PathBuf, decoder: Decoder) -> Self {
+        Self {
+            path: name,
             decoder,
-            buffer,
+            file: None,
+            buffer: Vec::new(),
             hashed: 0,
             at: 0,
             end: 0,
-            base,
+            base: 0,
             offset: 0,
-            hash,
+            hash: Xxh3::new(),
             last: None,
             #[cfg(test)]
             moved: 0,
-        })
+        }
     }
 
     /// What was read, but not taken.
@@ -84,7 +95,7 @@ impl Content {
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
-        let read = self.decoder.read(&mut self.buffer[self.end..]);
+        let read = self.decoder.fill(&mut self.buffer[self.end..]);
         let read = read.map_err(|problem| Error::input(&self.path, problem))?;
         self.end += read;
         Ok(read > 0)
@@ -156,8 +167,8 @@ impl Content {
         self.decoder.raw()
     }
 
-    pub(super) fn file(&self) -> &File {
-        self.decoder.file()
+    pub(super) const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 
     pub(super) fn path(&self) -> &Path {

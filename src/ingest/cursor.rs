@@ -30,6 +30,8 @@ const WITHIN: u64 = 1 << 63;
 pub(super) struct Cursor {
     pub(super) all_read: bool,
     pub(super) total: Tally,
+    /// The hash of the options by which inputs are read.
+    pub(super) options: u64,
     /// The output of new keys.
     pub(super) output: Option<Written>,
     /// The output of refused keys.
@@ -53,8 +55,6 @@ pub(super) struct Current {
     pub(super) name: PathBuf,
     pub(super) read: Position,
     pub(super) tally: Tally,
-    /// The hash of the options by which it is read.
-    pub(super) options: u64,
 }
 
 /// An input read to its end.
@@ -101,6 +101,7 @@ impl Cursor {
         );
         let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         put(&numbers(&self.total));
+        put(&[self.options]);
         if let Some(Written { path, length, tail }) = self.output {
             put(&[path.0, length, tail]);
         }
@@ -110,13 +111,13 @@ impl Cursor {
         if let Some(Written { path, length, tail }) = self.refused {
             put(&[path.0, length, tail]);
         }
-        if let Some(Current { name, read, tally, options }) = &self.current {
+        if let Some(Current { name, read, tally }) = &self.current {
             let name = name.as_os_str().as_bytes();
             // Linux has no paths longer than 4096 bytes.
             bytes.extend((name.len() as u16).to_le_bytes());
             bytes.extend(name);
             let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-            put(&[read.base, read.offset, read.digest, read.lines, *options]);
+            put(&[read.base, read.offset, read.digest, read.lines]);
             put(&numbers(tally));
             put(&[tally.refused]);
         }
@@ -136,7 +137,8 @@ impl Cursor {
         if version != VERSION || flags & !KNOWN != 0 {
             return None;
         }
-        let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.tally()?, ..Self::default() };
+        let (all_read, total, options) = (flags & ALL_READ != 0, rest.tally()?, rest.number()?);
+        let mut cursor = Self { all_read, total, options, ..Self::default() };
         if flags & HAS_OUTPUT != 0 {
             cursor.output = Some(rest.written()?);
         }
@@ -175,7 +177,7 @@ impl Cursor {
             more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
             longest = longest.max(name.as_os_str().len());
         }
-        const CURRENT: usize = 2 + 88;
+        const CURRENT: usize = 2 + 80;
         all.encode().len() + more + CURRENT + longest
     }
 }
@@ -222,11 +224,11 @@ impl<'a> Rest<'a> {
         let [low, high] = *self.take(2)? else { return None };
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
-        let (digest, lines, options) = (self.number()?, self.amount()?, self.number()?);
+        let (digest, lines) = (self.number()?, self.amount()?);
         let mut tally = self.tally()?;
         tally.refused = self.amount()?;
         let read = Position { base, offset, digest, lines };
-        (tally.refused <= tally.new).then_some(Current { name, read, tally, options })
+        (tally.refused <= tally.new).then_some(Current { name, read, tally })
     }
 }
 
@@ -245,9 +247,10 @@ mod tests {
         Cursor {
             all_read: true,
             total: tally,
+            options: 10,
             output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
             refused: Some(Written { path: InputId(17), length: 18, tail: 19 }),
-            current: Some(Current { name: "urls/a.gz".into(), read, tally, options: 10 }),
+            current: Some(Current { name: "urls/a.gz".into(), read, tally }),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
     }
@@ -256,10 +259,10 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 40 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
+        assert_eq!(full.encode().len(), 2 + 48 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 80 + 3 * 24);
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
-        assert_eq!(empty.encode().len(), 42);
+        assert_eq!(empty.encode().len(), 50);
     }
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
             assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
         }
-        for (at, value) in [(0, 2), (1, 63), (2, 3), (66, 5), (66, 0)] {
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (74, 5), (74, 0)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(Cursor::decode(&changed), None, "{at}");

@@ -1,137 +1,270 @@
-//! Plain, gzip and zstd files as streams of what they hold, told apart by their first bytes.
+//! Streams of bytes as what they hold: plain, gzip or zstd, told apart by their first bytes.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::{Error, InputProblem};
+use super::error::InputProblem;
 use crate::keys::Foreign;
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Bytes of a compressed stream that are read at a time.
+const CHUNK: usize = 128 * 1024;
+
+/// How a stream is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+    /// In a way that is not read.
+    Foreign(Foreign),
+}
+
+/// The magic number, and the one method of compression there is.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
-/// Compressed bytes read at a time.
-const CHUNK: usize = 128 * 1024;
 
-/// The bytes that a file holds, from some place on.
-pub(super) enum Decoder {
-    Plain(Counted),
-    Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Counted>>>),
+impl Packing {
+    /// Tells it by the first bytes of a stream; `None` if more of them could say otherwise.
+    fn of(begin: &[u8]) -> Option<Self> {
+        let begins = |magic: &[u8]| begin.len() < magic.len() && magic.starts_with(begin);
+        let skippable = begin.split_first().filter(|(first, _)| **first & 0xf0 == 0x50).map(|(_, rest)| rest);
+        if let Some(format) = Foreign::of(begin) {
+            return Some(Self::Foreign(format));
+        }
+        match begin {
+            _ if Foreign::is_open(begin) => None,
+            _ if begin.starts_with(&GZIP) => Some(Self::Gzip),
+            _ if begin.starts_with(&ZSTD) || skippable.is_some_and(|rest| rest.starts_with(&SKIPPABLE)) => {
+                Some(Self::Zstd)
+            }
+            _ if begins(&GZIP) || begins(&ZSTD) => None,
+            _ if skippable
+                .is_some_and(|rest| rest.len() < SKIPPABLE.len() && SKIPPABLE.starts_with(rest)) =>
+            {
+                None
+            }
+            _ => Some(Self::Plain),
+        }
+    }
+
+    /// Of a file, wherever it is read from.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        let (mut first, mut read) = ([0; Foreign::BYTES], 0);
+        while read < first.len() {
+            match file.read_at(first.get_mut(read..).unwrap_or_default(), read as u64)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        Ok(Self::of(first.get(..read).unwrap_or_default()).unwrap_or(Self::Plain))
+    }
+
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Foreign(_) => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+        }
+    }
 }
 
-/// A file that knows how far it was read.
-pub(super) struct Counted {
-    file: File,
-    read: u64,
+/// A stream of which it is known how far it is read.
+struct Counted {
+    stream: Box<dyn Read + Send>,
+    read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(into)?;
-        self.read += read as u64;
+        let read = self.stream.read(into)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
 }
 
+/// What a stream begins with, and the rest of it.
+type Begun = Chain<Cursor<Vec<u8>>, Counted>;
+
+enum Stream {
+    Plain(Begun),
+    Gzip(Box<MultiGzDecoder<BufReader<Begun>>>),
+    Zstd(Box<zstd::Decoder<'static, BufReader<Begun>>>),
+}
+
+/// The bytes that a stream holds.
+pub(super) struct Decoder {
+    packing: Packing,
+    stream: Stream,
+    read: Arc<AtomicU64>,
+}
+
 impl Decoder {
-    /// Begins at the byte `base` of the file; in a compressed file a member or frame begins there.
-    pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
-        let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
-        let mut file = File::open(path).map_err(refused("open"))?;
-        let (first, read) = first_bytes(&file).map_err(refused("read"))?;
-        file.seek(SeekFrom::Start(base)).map_err(refused("read"))?;
-        let counted = Counted { file, read: base };
-        if let Some(format) = Foreign::of(&first[..read]) {
-            return Err(Error::input(path, InputProblem::Foreign { format }));
-        }
-        if first[..2] == GZIP {
-            let buffered = BufReader::with_capacity(CHUNK, counted);
-            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(buffered))));
-        }
-        if first[..4] == ZSTD || (first[0] & 0xf0 == 0x50 && first[1..4] == SKIPPABLE) {
-            let buffered = BufReader::with_capacity(CHUNK, counted);
-            let decoder = zstd::Decoder::with_buffer(buffered).map_err(refused("read"))?;
-            return Ok(Self::Zstd(Box::new(decoder)));
-        }
-        Ok(Self::Plain(counted))
+    /// Waits for as many bytes as it takes to know what they are: most often for one read. With `plain` they are taken as
+    /// they are. `read` counts the bytes of the stream.
+    pub(super) fn new(
+        stream: impl Read + Send + 'static,
+        plain: bool,
+        read: Arc<AtomicU64>,
+    ) -> Result<Self, InputProblem> {
+        let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
+        let (mut begin, mut length) = (vec![0; CHUNK], 0);
+        let packing = loop {
+            let packing = if plain {
+                Some(Packing::Plain)
+            } else {
+                Packing::of(begin.get(..length).unwrap_or_default())
+            };
+            match packing.filter(|_| plain || length > 0) {
+                Some(packing) => break packing,
+                None => match counted.read(begin.get_mut(length..).unwrap_or_default()) {
+                    Ok(0) => break Packing::Plain,
+                    Ok(more) => length += more,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(source) => return Err(InputProblem::Io { op: "read", source }),
+                },
+            }
+        };
+        begin.truncate(length);
+        Self::packed(packing, Cursor::new(begin).chain(counted), read)
     }
 
-    fn counted(&self) -> &Counted {
-        match self {
-            Self::Plain(counted) => counted,
-            Self::Gzip(decoder) => decoder.get_ref().get_ref(),
-            Self::Zstd(decoder) => decoder.get_ref().get_ref(),
-        }
+    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there.
+    pub(super) fn within(mut file: File, base: u64) -> Result<Self, InputProblem> {
+        let unreadable = |source| InputProblem::Io { op: "read", source };
+        let packing = Packing::of_file(&file).map_err(unreadable)?;
+        file.seek(SeekFrom::Start(base)).map_err(unreadable)?;
+        let read = Arc::new(AtomicU64::new(base));
+        let counted = Counted { stream: Box::new(file), read: read.clone() };
+        Self::packed(packing, Cursor::new(Vec::new()).chain(counted), read)
     }
 
-    /// Bytes of the file read so far; all of them once its content has ended.
+    fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
+        let stream = match packing {
+            Packing::Plain => Stream::Plain(all),
+            Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
+            Packing::Gzip => {
+                Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(CHUNK, all))))
+            }
+            Packing::Zstd => {
+                let decoder = zstd::Decoder::with_buffer(BufReader::with_capacity(CHUNK, all));
+                Stream::Zstd(Box::new(decoder.map_err(|source| InputProblem::Io { op: "read", source })?))
+            }
+        };
+        Ok(Self { packing, stream, read })
+    }
+
+    /// Bytes of the stream read so far; all of them once its content has ended.
     pub(super) fn raw(&self) -> u64 {
-        self.counted().read
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.counted().file
-    }
-
-    pub(super) const fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
-    fn format(&self) -> Option<&'static str> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Gzip(_) => Some("gzip"),
-            Self::Zstd(_) => Some("zstd"),
-        }
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Bytes put into `into`; 0 at the end.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
+    pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
         loop {
-            let outcome = match self {
-                // At its end each of them returns 0, however often it is asked.
-                Self::Plain(counted) => counted.read(into),
-                Self::Gzip(decoder) => decoder.read(into),
-                Self::Zstd(decoder) => decoder.read(into),
-            };
-            match outcome {
+            match self.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.problem(source)),
+                Err(source) => return Err(problem(self.packing, self.raw(), source)),
                 Ok(read) => return Ok(read),
             }
         }
     }
 
-    fn problem(&self, source: io::Error) -> InputProblem {
-        let at = self.raw();
-        match self.format() {
-            // An error with the number of a system error is not the decompressor's.
-            Some(format) if source.raw_os_error().is_none() => {
-                if source.kind() == io::ErrorKind::UnexpectedEof {
-                    InputProblem::Truncated { format, at }
-                } else {
-                    InputProblem::Corrupt { format, at, source }
-                }
+    /// Tells what an error in reading means.
+    pub(super) fn problems(&self) -> impl Fn(io::Error) -> InputProblem + use<> {
+        let (packing, read) = (self.packing, self.read.clone());
+        move |source| problem(packing, read.load(Ordering::Relaxed), source)
+    }
+}
+
+fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
+    match packing.name() {
+        // An error with the number of a system error is not the decompressor's.
+        Some(format) if source.raw_os_error().is_none() => {
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                InputProblem::Truncated { format, at }
+            } else {
+                InputProblem::Corrupt { format, at, source }
             }
-            _ => InputProblem::Io { op: "read", source },
+        }
+        _ => InputProblem::Io { op: "read", source },
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        // At its end each of them returns 0, however often it is asked.
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.read(into),
+            Stream::Gzip(stream) => stream.read(into),
+            Stream::Zstd(stream) => stream.read(into),
         }
     }
 }
 
-/// The first bytes of the file, with zeros where it is shorter, and how many there are.
-fn first_bytes(file: &File) -> io::Result<([u8; Foreign::BYTES], usize)> {
-    let mut first = [0; Foreign::BYTES];
-    let mut read = 0;
-    while read < first.len() {
-        match file.read_at(&mut first[read..], read as u64)? {
-            0 => break,
-            more => read += more,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, and counts them.
+    struct Slow(&'static [u8]);
+
+    impl Read for Slow {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(&mut into[..1])
         }
     }
-    Ok((first, read))
+
+    #[test]
+    fn only_whole_magic_numbers_count_however_they_come() {
+        let cases: [(&[u8], Packing); 9] = [
+            (b"", Packing::Plain),
+            (b"\x1f\x8b", Packing::Plain),
+            (b"\x1f\x8b\x08", Packing::Gzip),
+            (b"\x1f\x8b\x09", Packing::Plain),
+            (b"\x28\xb5\x2f", Packing::Plain),
+            (b"\x28\xb5\x2f\xfd", Packing::Zstd),
+            (b"\x5a\x2a\x4d\x18", Packing::Zstd),
+            (b"\x5a\x2a\x4d", Packing::Plain),
+            (b"\x6a\x2a\x4d\x18", Packing::Plain),
+        ];
+        for (bytes, packing) in cases {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            assert_eq!(Packing::of_file(&file).unwrap(), packing, "{bytes:?}");
+            for slow in [true, false] {
+                let read = Arc::new(AtomicU64::new(0));
+                let decoder = if slow {
+                    Decoder::new(Slow(bytes), false, read.clone())
+                } else {
+                    Decoder::new(bytes, false, read.clone())
+                };
+                let mut decoder = decoder.unwrap();
+                assert_eq!(decoder.packing, packing, "{bytes:?}");
+                if packing == Packing::Plain {
+                    let mut all = Vec::new();
+                    decoder.read_to_end(&mut all).unwrap();
+                    assert_eq!((all.as_slice(), decoder.raw()), (bytes, bytes.len() as u64));
+                }
+            }
+            let mut plain = Decoder::new(bytes, true, Arc::default()).unwrap();
+            let mut all = Vec::new();
+            plain.read_to_end(&mut all).unwrap();
+            assert_eq!(all, bytes);
+        }
+    }
+
+    #[test]
+    fn no_more_is_waited_for_than_is_needed() {
+        let read = Arc::new(AtomicU64::new(0));
+        let decoder = Decoder::new(Slow(b"a\nb\n"), false, read.clone()).unwrap();
+        assert_eq!((decoder.raw(), read.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!(Decoder::new(Slow(b"a\nb\n"), true, Arc::default()).unwrap().raw(), 0);
+    }
 }

@@ -1,7 +1,9 @@
 //! What can be wrong with a job. Each message is one line that names the file, the place and the remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::csv;
 
 use crate::keys::Foreign;
 
@@ -26,6 +28,19 @@ pub enum Error {
     Overtaken {
         /// The store.
         store: PathBuf,
+    },
+
+    /// Another process has committed to the store with the same token, but on top of another version.
+    #[error(
+        "{}: another process has committed with this token meanwhile, as version {version}, on another base; \
+         run this again for what that one printed",
+        store.display()
+    )]
+    TokenTaken {
+        /// The store.
+        store: PathBuf,
+        /// The version that it made.
+        version: u64,
     },
 
     /// The job file cannot be understood.
@@ -169,6 +184,15 @@ pub enum JobProblem {
         /// The nearest key, and where it belongs if that is elsewhere.
         suggestion: String,
     },
+    /// The `[input]` table says something else of keys than when inputs were read to their ends.
+    #[error(
+        "other [input] options than those by which {inputs} inputs were read to their ends, so that their keys would stay \
+         what they were; change the options back, or begin the job anew: forget it"
+    )]
+    OtherOptions {
+        /// Inputs that were read.
+        inputs: u64,
+    },
     /// A value outside its range.
     #[error("`{key}` must be {expected}")]
     Value {
@@ -221,7 +245,7 @@ pub enum InputProblem {
     },
     /// Compressed data that end too early.
     #[error(
-        "truncated {format} data: they end within a member at byte {at}; get the whole file and run the job again"
+        "truncated {format} data: they end within a member at byte {at}; get the whole file and run this again"
     )]
     Truncated {
         /// `gzip` or `zstd`.
@@ -230,7 +254,7 @@ pub enum InputProblem {
         at: u64,
     },
     /// Compressed data that cannot be decompressed.
-    #[error("damaged {format} data near byte {at}: {source}; get the file anew and run the job again")]
+    #[error("damaged {format} data near byte {at}: {source}; get the file anew and run this again")]
     Corrupt {
         /// `gzip` or `zstd`.
         format: &'static str,
@@ -248,7 +272,7 @@ pub enum InputProblem {
         header: String,
     },
     /// A CSV file with another header than the first one of the job. Their records cannot go to one file.
-    #[error("has another header than {}: {header}; read it by a job of its own", first.display())]
+    #[error("has another header than {}: {header}; read it by itself", first.display())]
     OtherHeader {
         /// The first file.
         first: PathBuf,
@@ -256,7 +280,7 @@ pub enum InputProblem {
         header: String,
     },
     /// A line that is not a JSON object.
-    #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run the job again")]
+    #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run this again")]
     Json {
         /// The line.
         place: String,
@@ -264,6 +288,42 @@ pub enum InputProblem {
         column: usize,
         /// In the words of the parser.
         message: String,
+    },
+    /// A CSV record at whose end a quoted field is still open.
+    #[error(
+        "the record that begins on {place} is not whole: a quoted field does not end; look for a missing quote"
+    )]
+    Unclosed {
+        /// The line.
+        place: String,
+    },
+    /// A line, or another key of a stream, that is longer than a key may be.
+    #[error("{unit} {number} is longer than {limit} bytes, the most that a key may have; shorten it")]
+    KeyTooLong {
+        /// `line` or `key`.
+        unit: &'static str,
+        /// Counted from 1.
+        number: u64,
+        /// Bytes that a key may have.
+        limit: usize,
+    },
+    /// A record without a key, where each must have one.
+    #[error(
+        "the record on {place} has no single value in {field}; correct it, or let such records be left out"
+    )]
+    NoKey {
+        /// The line.
+        place: String,
+        /// The column or field.
+        field: String,
+    },
+    /// No record of the inputs has a key.
+    #[error("has no {field} in any of its {records} records; check the name of the field")]
+    NoField {
+        /// The column or field.
+        field: String,
+        /// Records without it.
+        records: u64,
     },
     /// A CSV record that does not end.
     #[error("the record that begins on {place} is longer than {limit} bytes; look for a missing quote")]
@@ -398,12 +458,20 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+impl InputProblem {
+    /// [`OtherHeader`](Self::OtherHeader) if a header has other columns than that of the first input, or in another order.
+    pub fn check_header(first: &Path, known: &[u8], header: &[u8]) -> Option<Self> {
+        let other = || Self::OtherHeader { first: first.to_owned(), header: csv::shown_record(header) };
+        (!csv::is_same_header(known, header)).then(other)
+    }
+}
+
 impl Error {
-    pub(super) fn input(path: &std::path::Path, problem: InputProblem) -> Self {
+    pub(super) fn input(path: &Path, problem: InputProblem) -> Self {
         Self::Input { path: path.to_owned(), problem }
     }
 
-    pub(super) fn output(path: &std::path::Path, problem: OutputProblem) -> Self {
+    pub(super) fn output(path: &Path, problem: OutputProblem) -> Self {
         Self::Output { path: path.to_owned(), problem }
     }
 }

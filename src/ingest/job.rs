@@ -82,10 +82,7 @@ impl Job {
 
     /// What ends a key in the outputs.
     pub(super) const fn separator(&self) -> u8 {
-        match self.rules.format {
-            Format::Lines(separator) => separator,
-            Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
-        }
+        self.rules.format.separator()
     }
 }
 

@@ -8,21 +8,50 @@ use crate::keys::LONGEST;
 
 /// What a record holds.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+#[non_exhaustive]
+pub enum Found<'a> {
+    /// A key.
     Key {
+        /// The key.
         key: &'a [u8],
-        /// All of the record, without its end.
+        /// All of the record, without the newline that ends it.
         record: &'a [u8],
     },
-    Skipped(Skip),
+    /// No key.
+    Skipped {
+        /// Why.
+        skip: Skip,
+        /// All of the record; empty if it is too long.
+        record: &'a [u8],
+    },
 }
 
 /// Why a record gives no key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Skip {
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Skip {
+    /// It is an empty line, where that is no record.
+    Blank,
+    /// Its key is empty.
     Empty,
+    /// It is too long, or its key is.
     TooLong,
+    /// The field is not in it, or holds no single value.
     NoField,
+    /// It is not what the format says.
+    Malformed(Malformed),
+}
+
+/// Why a line is not what the format says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Malformed {
+    /// The line, from 1 where reading began.
+    pub line: u64,
+    /// Bytes into the line, from 1.
+    pub column: usize,
+    /// In the words of the parser.
+    pub message: String,
 }
 
 /// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`].

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::content::Content;
 use super::csv;
 use super::cursor::{Cursor, Written};
 use super::error::{Error, OutputProblem};
@@ -80,7 +81,10 @@ impl Begin {
 
     /// Fails if there is something, and it begins with another record.
     pub(super) fn check_header(&self, header: &[u8], delimiter: u8) -> Result<(), Error> {
-        if !self.regular || self.length() == 0 || csv::header(&self.path, delimiter)? == header {
+        if !self.regular || self.length() == 0 {
+            return Ok(());
+        }
+        if csv::is_same_header(&csv::header(&mut Content::open(&self.path, 0)?, delimiter)?, header) {
             return Ok(());
         }
         let header = csv::shown_record(header);

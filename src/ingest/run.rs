@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cursor::{self, Cursor};
+use super::destination::{self, Destination};
 use super::engine::{Engine, Watch};
 use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
@@ -12,7 +13,6 @@ use super::output::{Begin, Kind, Output};
 use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
-use super::target::{self, Target};
 use crate::{Metadata, Options};
 
 /// How to run a job.
@@ -72,7 +72,7 @@ impl<'a> Ingest<'a> {
     /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
     pub fn plan(&self) -> Result<Plan, Error> {
         own::check_outputs(self.job)?;
-        let found = target::metadata(self.job, &self.options)?;
+        let found = destination::metadata(self.job, &self.options)?;
         let filter_exists = found.is_some();
         let (metadata, rules) = found.unwrap_or((Metadata::default(), self.job.rules.key));
         let inputs = inputs::all(self.job)?;
@@ -105,8 +105,9 @@ impl<'a> Ingest<'a> {
             self.outputs(&Cursor::default())?;
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
-        let target = Target::open(self.job, &self.options)?;
-        let (metadata, job) = (target.metadata()?, &self.job.following(target.key_rules(self.job)?));
+        let target = Destination::open(self.job, &self.options)?;
+        let rules = destination::known(self.job, target.key_rules()?)?;
+        let (metadata, job) = (target.metadata()?, &self.job.following(rules));
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
@@ -124,7 +125,8 @@ impl<'a> Ingest<'a> {
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         // Without work nothing is written, so there is nothing new to remember of an output that was taken away.
         let is_writing = has_work || self.new_output;
-        let before = (cursor.output, cursor.refused);
+        let before = (cursor.output, cursor.refused, cursor.options);
+        cursor.options = job.rules.hash();
         if is_writing {
             cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
             cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
@@ -136,16 +138,17 @@ impl<'a> Ingest<'a> {
         let open = |begin: Option<Begin>, header| begin.map(|begin| Output::open(begin, header)).transpose();
         let outputs = [open(new, header)?, open(refused, None)?];
         let outputs = if is_writing { outputs } else { [None, None] };
-        let is_claimed = is_known && before == (cursor.output, cursor.refused);
-        let mut engine = Engine::new(job, target, cursor, outputs, tasks);
+        let is_claimed = is_known && before == (cursor.output, cursor.refused, cursor.options);
+        let mut pump = Engine::pump(job, target);
+        let mut engine = Engine::new(job, cursor, outputs, tasks, watch);
         // The first word is given as soon as the filter is ours.
-        let _ = engine.tell(None, watch);
+        let _ = engine.tell();
         if !is_claimed {
             engine.cursor.all_read = false;
-            engine.commit(watch)?;
+            pump.commit(&mut engine)?;
         }
         engine.cursor.all_read = !has_work;
-        engine.run(watch)
+        engine.run(pump)
     }
 
     /// The header that the output of new keys has to begin with, if any; fails if it begins with something else.
@@ -184,7 +187,7 @@ impl<'a> Ingest<'a> {
     /// Forgets all that the filter remembers of a job, this one or another, so that its next run begins anew. The keys
     /// stay in the filter.
     pub fn forget(&self, job: &str) -> Result<(), Error> {
-        target::forget(self.job, &self.options, job)
+        destination::forget(self.job, &self.options, job)
     }
 }
 

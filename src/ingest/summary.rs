@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::lines::Skip;
 use crate::{Error, Info};
 
 /// Records and what became of them.
@@ -37,6 +38,15 @@ impl Tally {
     /// All records read.
     pub const fn read(&self) -> u64 {
         self.keys + self.skipped()
+    }
+
+    /// Counts a record without a key. A malformed one counts as one that lacks the field.
+    pub(super) const fn skip(&mut self, skip: &Skip) {
+        match skip {
+            Skip::Blank | Skip::Empty => self.empty += 1,
+            Skip::TooLong => self.too_long += 1,
+            Skip::NoField | Skip::Malformed(_) => self.no_field += 1,
+        }
     }
 
     pub(super) fn add(&mut self, more: &Self) {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::arguments::Source;
 use crate::bar;
+use crate::source::Source;
 
 /// The time between two looks at the filter.
 const EVERY: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ pub(crate) fn bar(wanted: bool, prints: bool) -> ProgressBar {
 /// Tells of doublings in the bar that is there, or in one of their own.
 pub(crate) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
     if bar.is_hidden() {
-        return Box::new(bar::of_growth());
+        return Box::new(bar::each("doubling"));
     }
     let bar = bar.clone();
     Box::new(move |done, all| bar.set_message(format!("doubling the filter, region {done} of {all}")))

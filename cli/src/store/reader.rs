@@ -34,7 +34,9 @@ impl AnyReader {
     /// What a key is there.
     pub(in super::super) fn key_rules(&self, file: &Path) -> Result<KeyRules, Failure> {
         match self {
-            Self::Filter(reader) => known(reader.info()?.key_rules, file),
+            Self::Filter(reader) => {
+                reader.info()?.key_rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
+            }
             Self::Store(store, _) => Ok(store.key_rules),
         }
     }
@@ -52,11 +54,6 @@ impl AnyReader {
             Self::Store(_, reader) => Ok(reader.count(key)?),
         }
     }
-}
-
-/// The rules of a filter, where this build knows them.
-pub(in super::super) fn known(rules: Option<KeyRules>, file: &Path) -> Result<KeyRules, Failure> {
-    rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
 }
 
 /// Joins the newest version of a store into one filter.

@@ -18,8 +18,7 @@ const CSV: &str = "id,url,note\n\
 fn a_column_is_the_key_and_whole_records_are_printed() {
     let folder = Folder::new();
     let ended = folder.run(&["dedup", "f", "--csv", "url"], CSV);
-    let new =
-        "1,http://a,\"first, with a comma\"\n2,http://b,\"on\ntwo lines\"\r\n4,\"http://\"\"c\"\"\",quotes\n";
+    let new = "id,url,note\n1,http://a,\"first, with a comma\"\n2,http://b,\"on\ntwo lines\"\r\n4,\"http://\"\"c\"\"\",quotes\n";
     assert_eq!((ended.code, ended.text().as_str()), (Some(0), new));
     assert_eq!(
         ended.err,
@@ -35,7 +34,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     assert_eq!(ended.text(), "a;b\r\n");
     // Other verbs take the same keys.
     let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
-    assert_eq!(found.text(), "http://new,1\n");
+    assert_eq!(found.text(), "url,b\nhttp://new,1\n");
     folder.run(&["create", "h", "--capacity", "1000", "--counting"], "").done();
     folder.run(&["insert", "h", "--csv", "b"], "a,b\n1,k\n2,k\n").done();
     assert_eq!(folder.run(&["count", "h", "k"], "").done(), "2\tk\n");
@@ -54,7 +53,7 @@ fn a_field_of_json_is_the_key_and_whole_lines_are_printed() {
     assert!(ended.err.contains("standard input: 3 records were skipped"), "{ended:?}");
     folder.assert_holds("f", "http://a\n17\ntrue\n");
     let ended = folder.run(&["dedup", "f", "--json-field", "url"], "{\"url\":\"b\"}\n{\"url\":\n");
-    ended.refused(&["standard input: line 2: ", "correct it"]);
+    ended.refused(&["standard input: invalid JSON on line 2, column 7: ", "correct the line", "--rejects"]);
 }
 
 #[test]
@@ -109,10 +108,15 @@ fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
 #[test]
 fn what_is_wrong_with_records_is_named() {
     let folder = Folder::new();
-    folder.run(&["dedup", "f", "--csv", "link"], CSV).refused(&["standard input: has no column link"]);
-    folder.run(&["dedup", "f", "--csv", "0"], CSV).refused(&["has no column 0"]);
+    folder
+        .run(&["dedup", "f", "--csv", "link"], CSV)
+        .refused(&["standard input: has no column \"link\"; its first record is: id, url, note"]);
+    folder.run(&["dedup", "f", "--csv", "0"], CSV).refused(&["has no column \"0\""]);
     let ended = folder.run(&["dedup", "f", "--csv", "a"], "a,b\n1,2\n3,\"open\n5,6\n");
-    ended.refused(&["standard input: line 3: a quoted field does not end", "the first 1 are committed"]);
+    ended.refused(&[
+        "standard input: the record that begins on line 3 is not whole: a quoted field does not end",
+        "the first 1 are committed",
+    ]);
     for options in [
         &["--csv", "a", "-0"][..],
         &["--csv", "a", "--json-field", "a"],

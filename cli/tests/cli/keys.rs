@@ -116,9 +116,17 @@ fn check_selects_present_or_absent_keys_and_its_exit_code_says_whether_any() {
         (&["-vc", "a", "x"], "1\n", 0),
         (&["-q", "a", "x"], "", 0),
         (&["-q", "x"], "", 1),
-        (&["--json", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}\n", 0),
-        (&["--json", "-v", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":1}\n", 0),
-        (&["--json", "-v", "a"], "{\"keys\":1,\"present\":1,\"absent\":0,\"selected\":0}\n", 1),
+        (
+            &["--json", "a", "x", "b"],
+            "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2,\"skipped\":0}\n",
+            0,
+        ),
+        (
+            &["--json", "-v", "a", "x", "b"],
+            "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":1,\"skipped\":0}\n",
+            0,
+        ),
+        (&["--json", "-v", "a"], "{\"keys\":1,\"present\":1,\"absent\":0,\"selected\":0,\"skipped\":0}\n", 1),
     ];
     for (args, out, code) in cases {
         let ended = folder.run(&[&["check", "f"], args].concat(), "");

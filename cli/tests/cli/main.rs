@@ -12,6 +12,7 @@
 //!   and changes nothing: the same names and the same bytes in the folder as before.
 //! - `progress`: what is told of a run, on a terminal and elsewhere.
 //! - `refused`: a key that finds no room stops nothing, and is told of.
+//! - `records`: no record is lost unseen: those without a key, malformed ones, headers, new rows that look like others.
 //! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
@@ -30,6 +31,7 @@ mod merged_killed;
 mod outputs;
 mod processes;
 mod progress;
+mod records;
 mod refusals;
 mod refused;
 mod report;

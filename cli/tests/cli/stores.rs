@@ -244,7 +244,7 @@ fn records_several_files_and_metrics_are_as_for_filters() {
     let (store, file) = (&path(dir.path(), "s"), &path(dir.path(), "f.gowk"));
     done(&["store", "create", store, "--shards", "2", "--capacity", "1000", "--seed", "7"], "");
     let rows = "id,url\n1,a\n2,b\n3,a\n";
-    assert_eq!(done(&["dedup", store, "--csv", "url"], rows), "1,a\n2,b\n");
+    assert_eq!(done(&["dedup", store, "--csv", "url"], rows), "id,url\n1,a\n2,b\n");
     assert_eq!(
         done(&["dedup", store, "--json-field", "u"], "{\"u\":\"b\"}\n{\"u\":\"c\"}\n"),
         "{\"u\":\"c\"}\n"

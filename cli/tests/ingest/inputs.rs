@@ -261,3 +261,32 @@ fn metadata_that_would_not_fit_is_refused_before_anything_is_read() {
     let summary = folder.run(&["ingest", "job.toml", "--json", "--forget-missing"], "").json();
     assert_eq!((&summary["run"]["new"], &summary["finished_before"]), (&100.into(), &900.into()));
 }
+
+/// What was read to its end is not read again, so its keys would stay those of the old options.
+#[test]
+fn a_job_is_refused_by_other_options_than_those_by_which_inputs_were_finished() {
+    let folder = Folder::new();
+    folder.write("a", "id,url\n1,x\n2,y\n");
+    let input = "paths = ['a', 'b*']\nformat = 'csv'\nfield = 'url'";
+    folder.write("b", "id,url\n3,z\n");
+    folder.job(input, 1);
+    folder.ingest();
+    let job = folder.text("job.toml");
+    for other in ["field = 'id'", "field = ['url', 'id']", "field = 'url'\nskip_empty = true"] {
+        folder.write("job.toml", job.replace("field = 'url'", other));
+        let before = folder.snapshot();
+        let words = ["job.toml: other [input] options", "2 inputs were read to their ends", "--forget JOB"];
+        folder.run(&["ingest", "job.toml"], "").refused(&words);
+        folder.run(&["ingest", "job.toml", "--dry-run"], "").refused(&words);
+        assert!(folder.snapshot() == before, "{other}");
+    }
+    // By the same options it goes on, and forgotten it begins anew.
+    folder.write("job.toml", &job);
+    folder.append("a", "4,w\n");
+    assert_eq!(folder.ingest()["run"]["new"], 1);
+    folder.write("job.toml", job.replace("field = 'url'", "field = ['url', 'id']"));
+    folder.run(&["ingest", "job.toml", "--forget", "job"], "").done();
+    std::fs::remove_file(folder.path("new")).unwrap();
+    assert_eq!(folder.ingest()["run"]["new"], 3);
+    folder.assert_holds("f", "x\x1f1\nw\x1f4\nz\x1f3\n");
+}

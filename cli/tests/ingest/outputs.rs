@@ -123,7 +123,7 @@ fn whole_records_are_written_under_the_header_of_the_inputs() {
     std::fs::rename(folder.path("new"), folder.path("taken")).unwrap();
     folder
         .run(&["ingest", "job.toml"], "")
-        .refused(&["e: has another header than d: id,url", "job of its own"]);
+        .refused(&["e: has another header than d: id,url", "read it by itself"]);
     assert!(!folder.path("new").exists());
     folder.write("job.toml", job.replace("'a', 'b.gz'", "'e'").replace("\"new\"", "\"new.zst\""));
     folder.ingest();
