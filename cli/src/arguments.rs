@@ -1,7 +1,8 @@
 //! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +17,7 @@ use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs};
-use super::output::{self, Output};
+use super::output::Output;
 use super::quantity;
 use super::refused;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};

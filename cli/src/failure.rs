@@ -143,6 +143,8 @@ fn unpack(format: Foreign, file: Option<&String>) -> String {
 pub(super) enum HowToGoOn {
     /// Look at the filter.
     Look(PathBuf),
+    /// Look at the versions of the store.
+    Log(PathBuf),
     /// Run the job again.
     Again,
 }
@@ -259,6 +261,12 @@ impl fmt::Display for HowToGoOn {
                 "they are if `gowk info {}` shows that commit or a higher one; if it shows a lower one, or no \
                  filter, they are not, so give them again",
                 file.display()
+            ),
+            Self::Log(store) => write!(
+                f,
+                "they are if `gowk store log {}` lists that version; if it does not, give them again, with the same \
+                 --token if they had one",
+                store.display()
             ),
             Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
         }

@@ -424,7 +424,13 @@ impl Intake<'_> {
         self.pace.clear();
         if pump.destination().is_store() {
             self.refusals.tell_total();
-            return cause;
+            return match pump.in_doubt() {
+                Some(number) => {
+                    let next = HowToGoOn::Log(self.verb.file.to_owned());
+                    cause.in_doubt(number, 0, pump.taken(), next)
+                }
+                None => cause,
+            };
         }
         let within = pump.within().filter(|[there, _]| *there > 0);
         if pump.taken() == 0 && within.is_none() {

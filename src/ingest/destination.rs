@@ -181,7 +181,7 @@ impl Destination {
     /// Has the next commit say what a job has read. In a store a commit that would change nothing makes no version.
     pub(super) fn remember(&mut self, entry: &str, state: Vec<u8>) -> Result<(), Error> {
         match &mut self.0 {
-            To::Filter(writer) => drop(writer.metadata_mut()?.set(entry, state)),
+            To::Filter(writer) => writer.metadata_mut()?.set(entry, state),
             To::Store(to) => {
                 to.is_job = true;
                 let state = encoded(&state);

@@ -276,14 +276,18 @@ impl Pump {
         first: usize,
     ) -> Result<Tally, W::Error> {
         // Where some items have no key, the places of the others.
-        let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
+        let has_keyless = pieces.iter().any(|piece| !piece.keyless.is_empty());
+        let keyed: Option<Vec<usize>> = has_keyless.then(|| {
             items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
         });
         let of = |index: usize| match &keyed {
             Some(keyed) => keyed.get(index).copied().unwrap_or(usize::MAX),
             None => index,
         };
-        let mut mask: Vec<bool> = items.iter().map(|item| !item.has_key).collect();
+        let mut mask = vec![false; items.len()];
+        if has_keyless {
+            mask.iter_mut().zip(items).for_each(|(written, item)| *written = !item.has_key);
+        }
         let done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
         let chosen: Vec<Item<'_>>;
         let keys = match &keyed {

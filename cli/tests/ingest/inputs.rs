@@ -287,6 +287,6 @@ fn a_job_is_refused_by_other_options_than_those_by_which_inputs_were_finished() 
     folder.write("job.toml", job.replace("field = 'url'", "field = ['url', 'id']"));
     folder.run(&["ingest", "job.toml", "--forget", "job"], "").done();
     std::fs::remove_file(folder.path("new")).unwrap();
-    assert_eq!(folder.ingest()["run"]["new"], 3);
+    assert_eq!(folder.ingest()["run"]["new"], 4);
     folder.assert_holds("f", "x\x1f1\nw\x1f4\nz\x1f3\n");
 }
