@@ -387,7 +387,7 @@ pub enum Error {
         wanted: f64,
     },
 
-    /// The filter cannot be divided into so many shards of one size.
+    /// The filter cannot be divided into this number of equal shards.
     #[error(
         "{}: its {regions} regions cannot be divided into {parts} shards, not even after doublings; choose a number \
          that divides {regions}, or such a number times a power of two",
@@ -425,7 +425,7 @@ pub enum Error {
     Busy {
         /// The filter file.
         path: PathBuf,
-        /// The reader's operation: `read`, `verified` or `copied`.
+        /// The operation, as a past participle: `opened`, `read` or `verified`, for example.
         op: &'static str,
     },
 }

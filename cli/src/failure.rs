@@ -167,10 +167,10 @@ impl From<gowk::ingest::Error> for Failure {
             Error::Input { path, problem: InputProblem::Io { op, source } } => {
                 Self::Input { input: path.display().to_string(), op, source }
             }
-            // A file is looked at before.
-            Error::Input { path, problem: InputProblem::Foreign { format } } => {
-                let input = path.display().to_string();
-                Self::Foreign { standard: input == "standard input", input, format }
+            Error::Input { path, problem: InputProblem::Foreign { format } }
+                if path == Path::new("standard input") =>
+            {
+                Self::Foreign { input: path.display().to_string(), standard: true, format }
             }
             error => Self::Ingest(error),
         }

@@ -20,7 +20,7 @@ use super::quantity;
 use super::refused::belongs_to;
 use super::store::is_store;
 
-/// Draw a filter or store: how full it is and where, how old its entries are, what comes next, what is damaged
+/// Draw a filter or store: how full it is and where, how old its entries are, its next doublings, and damage
 ///
 /// Makes one HTML page that needs nothing else: no network, no scripts. Every page of the filter is read and compared with
 /// its checksum. The seed is not in it.
@@ -43,7 +43,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        // Before a long file is read.
+        // Checked before a long file is read.
         let mut standard = Output::standard(b'\n')?;
         match &self.output {
             Some(path) => {

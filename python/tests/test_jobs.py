@@ -189,7 +189,7 @@ def test_the_tool(tool: list[str], folder: Path) -> None:
 def test_the_tool_ends_by_ctrl_c_as_it_does_alone(folder: Path) -> None:
     with gowk.Writer("seen", capacity=100) as writer:
         writer.commit()
-        # It waits for the filter.
+        # The job waits for the filter.
         code = [sys.executable, "-m", "gowk", "insert", "seen", "--wait", "60s", "a"]
         child = subprocess.Popen(code, stderr=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):

@@ -214,9 +214,8 @@ impl Counts {
 
     /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
     ///
-    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. It is exact
-    /// for digits and saturated groups too, but for those of void entries, which are copied with them: the doubling
-    /// itself counts those.
+    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. Digits and
+    /// saturated groups of void entries are copied too, and are not counted here: the doubling itself counts them.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -294,7 +293,7 @@ impl Delta {
         self.removed += 1;
     }
 
-    /// What a bucket holds is added so many times.
+    /// Adds the counters of a bucket `times` times.
     fn holds<W: Width>(&mut self, bucket: Bucket<W>, times: i64) {
         let mut held = Counts::default();
         held.tally(bucket);

@@ -238,7 +238,7 @@ pub enum InputProblem {
         source: io::Error,
     },
     /// A file in a format that jobs do not read.
-    #[error("is {format} data, which jobs do not read; {}", unpack(*format))]
+    #[error("is {format} data, which gowk does not read; {}", unpack(*format))]
     Foreign {
         /// Its format.
         format: Foreign,

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Says when a commit is due: after so many keys, or so much time since the last one.
+/// Says when a commit is due: after a number of keys, or a time since the last commit.
 #[derive(Clone, Debug)]
 pub struct CommitClock {
     every_keys: Option<NonZeroU64>,
@@ -14,17 +14,17 @@ pub struct CommitClock {
 }
 
 impl CommitClock {
-    /// A clock that starts now. `None` in the place of a number of keys, or of a time, sets no such limit.
+    /// A clock that starts now. `None` instead of a number of keys, or of a time, sets no such limit.
     pub fn new(every_keys: Option<NonZeroU64>, every: Option<Duration>) -> Self {
         Self { every_keys, every, taken: 0, committed: 0, last: Instant::now() }
     }
 
-    /// Notes that so many more keys were taken.
+    /// Notes that `keys` more keys were taken.
     pub const fn take(&mut self, keys: u64) {
         self.taken += keys;
     }
 
-    /// Notes that all keys taken are committed, now.
+    /// Notes that all keys taken are committed now.
     pub fn commit(&mut self) {
         self.committed = self.taken;
         self.last = Instant::now();
@@ -53,12 +53,12 @@ impl CommitClock {
         }
     }
 
-    /// When a commit becomes due by time; `None` if never, as while nothing is uncommitted.
+    /// When a commit becomes due by time; `None` if there is no time limit, or no key to commit.
     pub fn deadline(&self) -> Option<Instant> {
         self.every.filter(|_| self.uncommitted() > 0).and_then(|every| self.last.checked_add(every))
     }
 
-    /// Whether the time since the last commit has passed, also if no key was taken since.
+    /// Whether the time since the last commit has passed, even if no key was taken since.
     pub fn has_rung(&self) -> bool {
         self.every.is_some_and(|every| self.last.elapsed() >= every)
     }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((clock.is_due(), clock.deadline(), clock.keys_left()), (false, None, 3));
         clock.take(2);
         assert_eq!((clock.is_due(), clock.keys_left(), clock.uncommitted()), (false, 1, 2));
-        // The end of that time is past what a clock can show.
+        // The deadline lies beyond the range of `Instant`.
         assert_eq!(clock.deadline(), None);
         clock.take(1);
         assert!(clock.is_due());

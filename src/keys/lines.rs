@@ -6,16 +6,16 @@ use memchr::{memchr_iter, memrchr};
 
 use super::{Batch, LONGEST};
 
-/// Bytes asked of the stream at a time: what a pipe holds.
+/// Bytes asked of the stream at a time: the capacity of a pipe on Linux.
 const CHUNK: usize = 64 * 1024;
 
 /// The keys of a stream, handed out in batches as soon as they are whole.
 ///
-/// A key ends at the separator, and the last one may also end with the stream. Everything else belongs to the key,
-/// a CR before a newline too. Two separators in a row have an empty key between them.
+/// A key ends at the separator, and the last one may also end with the stream. All other bytes belong to the key, even
+/// a CR before a newline. Two separators in a row have an empty key between them.
 ///
-/// Takes time in proportion to the length of the stream, however it is cut into pieces, and memory in proportion to
-/// its longest key. After an error nothing more comes.
+/// Takes time in proportion to the length of the stream, in pieces of any length, and memory in proportion to its
+/// longest key. After an error the iterator ends.
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
@@ -47,14 +47,14 @@ impl<R: Read> Lines<R> {
         Self { stream, separator, pending: Vec::new(), taken: 0, ended: false }
     }
 
-    /// Whole keys; none if those that are read are not whole.
+    /// The whole keys among the bytes read so far, possibly none.
     fn cut(&mut self) -> Result<Batch, Error> {
         let fresh = self.pending.len();
         self.ended = read_more(&mut self.stream, &mut self.pending).map_err(Error::Read)? == 0;
         let whole = match memrchr(self.separator, &self.pending[fresh..]) {
             _ if self.ended => self.pending.len(),
             Some(last) => fresh + last + 1,
-            // What waits stays where it is: copied at each piece, a long key would take quadratic time.
+            // The pending bytes stay where they are: if each piece copied them, a long key would take quadratic time.
             None if self.pending.len() <= LONGEST => return Ok(Batch::default()),
             None => return Err(Error::TooLong { number: self.taken + 1 }),
         };

@@ -323,7 +323,7 @@ fn filters_that_differ_are_refused_by_their_difference_and_nothing_changes() {
             assert!(paths.iter().all(|path| text.contains(path.to_str().unwrap())), "{text}");
             assert!(matches!(error, Error::Unlike { difference, .. } if difference == expected), "{text}");
         }
-        outcome => panic!("{outcome:?} is not {expected:?}"),
+        outcome => panic!("{outcome:?}, not {expected:?}"),
     };
     differs(make("seed", hashed(3).shard(1, 5).seed(6)), Difference::Seed);
     differs(make("kind", hashed(3).shard(1, 5).counting()), Difference::Kind(Kind::Counting, Kind::Set));

@@ -247,7 +247,7 @@ impl Run {
             writer.remove_all(&all).map(drop),
         ];
         for refused in refused {
-            let Err(error) = refused else { panic!("a set gave up keys") };
+            let Err(error) = refused else { panic!("a set removed keys") };
             assert!(matches!(error, Error::Kind { found: Kind::Set, wanted: Kind::Counting, .. }));
             assert!(error.to_string().contains("counting"), "{error}");
         }
@@ -304,7 +304,7 @@ impl Run {
         match self.writer.take().unwrap().close() {
             Ok(()) => assert!(!changed, "changes are lost without an error"),
             Err(Error::Uncommitted { .. }) => {
-                assert!(changed || self.rewritten, "an error without lost changes")
+                assert!(changed || self.rewritten, "an error, though no change is lost")
             }
             Err(error) => panic!("{error}"),
         }

@@ -180,7 +180,7 @@ fn public_names() -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for statement in code(ROOT).split(';') {
         let Some((_, path)) = statement.split_once("pub use ") else { continue };
-        let (wing, given) = path.split_once("::").expect("a wing gives it out");
+        let (wing, given) = path.split_once("::").expect("a path of two names");
         for given in given.trim_matches(['{', '}']).split(',') {
             names.insert(given.trim().to_owned(), wing.to_owned());
         }
@@ -211,7 +211,11 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         for word in
             row[2].split(',').map(|word| word.trim().trim_matches('`')).filter(|word| *word != "nothing")
         {
-            assert!(word == PUBLIC || allowed.contains_key(word), "{}: {word} is no wing above it", row[0]);
+            assert!(
+                word == PUBLIC || allowed.contains_key(word),
+                "{}: no wing `{word}` stands above it",
+                row[0]
+            );
             may.insert(word.to_owned());
         }
         allowed.insert(row[0].trim_matches('`').to_owned(), may);
@@ -222,11 +226,7 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         .map(|path| wing(path))
         .filter(|wing| wing != "lib")
         .collect();
-    assert_eq!(
-        allowed.keys().cloned().collect::<BTreeSet<_>>(),
-        wings,
-        "a wing without a row, or a row without one"
-    );
+    assert_eq!(allowed.keys().cloned().collect::<BTreeSet<_>>(), wings, "wings and rows of the table differ");
 
     let public = public_names();
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
@@ -294,7 +294,7 @@ fn the_name_of_every_file_is_explained() {
                 .map(|(path, _)| format!("{root}/{}", path.display())),
         );
     }
-    assert!(unknown.is_empty(), "no word of a glossary:\n{}", unknown.join("\n"));
+    assert!(unknown.is_empty(), "the words do not explain:\n{}", unknown.join("\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How far a job is, and how fast: a bar on a terminal, else a line every ten seconds.
+//! The progress of a job, and its rate: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// With `json` there are no lines: standard error tells of the commits then.
+    /// With `json` there are no lines: standard error reports the commits then.
     pub(super) fn new(json: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };

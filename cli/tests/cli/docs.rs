@@ -1,18 +1,18 @@
 //! Invariants checked, of the pages that users read:
 //!
-//! 1. Every command of `README.md` and `docs/` runs, in the order of its page, with the exit status and the files that the
-//!    page promises. Commands of cargo and pip are left to continuous integration, and are no others than those below.
-//! 2. The README is short enough to be read: below 900 words.
-//! 3. The coprocess in `examples/` gets the right answer to each key, whatever is in it.
-//! 4. The words of its table are verbs of the tool, calls of the library and methods of the Python package; and each of
-//!    these that takes keys is a word of the table.
+//! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that the
+//!    page promises. Continuous integration runs the commands of cargo and pip, which are exactly those listed here.
+//! 2. The README has fewer than 900 words.
+//! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes it has.
+//! 4. The words of the README's table are verbs of the tool, calls of the library and methods of the Python package. Each
+//!    verb and each method that takes keys is in the table.
 //! 5. The front page of `cargo doc` has the same table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What continuous integration runs.
+/// The commands that continuous integration runs.
 const BUILDS: [&str; 5] = [
     "gunzip -c examples/urls.txt.gz | cargo run --release -- dedup seen.gowk | wc -l",
     "cargo test --release",
@@ -36,7 +36,7 @@ fn commands(text: &str) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// Runs the commands of a page in one folder, each as a shell does.
+/// Runs the commands of a page in one folder, each in a shell.
 fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
     let tool = PathBuf::from(env!("CARGO_BIN_EXE_gowk"));
     let path = format!("{}:{}", tool.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -49,7 +49,7 @@ fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
         }
         assert!(
             !command.contains("cargo") && !command.contains("pip"),
-            "{page_name}: nobody runs `{command}`"
+            "{page_name}: no test runs `{command}`"
         );
         let output = Command::new("sh")
             .args(["-c", &command])
@@ -84,7 +84,7 @@ fn the_commands_of_the_readme_run() {
     let job = fs::read_to_string(root().join("examples/ingest.toml")).unwrap();
     fs::write(folder.join("job.toml"), job).unwrap();
     for (command, status, message) in run("README.md", folder) {
-        // `check` says by its status that it found none of the two keys.
+        // The exit status of `check` says that it found neither key.
         let expected = i32::from(command.starts_with("gowk check"));
         assert_eq!(status, expected, "{command}: {message}");
     }
@@ -115,7 +115,7 @@ fn the_commands_of_the_pages_run() {
     }
 }
 
-/// Keys may hold a newline: an answer to each line would go out of step there.
+/// A key may have a newline. Answers for each line would go out of step then.
 #[test]
 fn the_coprocess_answers_each_key() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Invariants checked: the key is the field or what is left of the line, and what is printed is the whole record; two
-//! records are one key if these parts agree, whatever else differs.
+//! Invariants checked: the key is the field, or the trimmed, case-folded line; the tool prints whole records; two records
+//! have the same key if these parts are equal.
 
 use gowk::{Lookup, Reader};
 
@@ -26,7 +26,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     );
     folder.assert_holds("f", "http://a\nhttp://b\nhttp://\"c\"\n");
     folder.assert_lacks("f", "url\n1\n");
-    // By its number there is no header, and other characters may lie between.
+    // A column given by its number has no header. Other separators work.
     let tabs = "url\tx\nhttp://a\ty\nurl\tz\r\n";
     let ended = folder.run(&["dedup", "g", "--csv", "1", "--delimiter", "\\t"], tabs);
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("url\tx\nhttp://a\ty\n", ""));
@@ -72,7 +72,7 @@ fn white_space_and_case_can_be_left_out_of_keys() {
 
 /// A key that was inserted is found by every run that is not refused, in a filter and in a store.
 #[test]
-fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
+fn runs_with_different_key_rules_cannot_give_a_wrong_no() {
     let all: [&[&str]; 6] =
         [&[], &["--trim"], &["-i"], &["-i=unicode"], &["--trim", "-i"], &["--trim", "-i=unicode"]];
     for (number, made_with) in all.into_iter().enumerate() {
@@ -83,7 +83,7 @@ fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
         for file in ["f", "s"] {
             folder.run(&["insert", file], " K\u{c4}y\n").done();
             for (other, asked) in all.into_iter().enumerate() {
-                // Nothing asked for is what the filter has.
+                // Without options, the rules of the filter apply.
                 let agrees = asked.is_empty() || other == number;
                 for verb in ["check", "count", "insert", "dedup"] {
                     let before = folder.snapshot();

@@ -1,6 +1,7 @@
-//! Invariants checked: what looks like one thing and is another is told, or taken for what was meant. No silent trap:
-//! the name of a file is a key behind `--` alone, a number behind `--wait` is no key, compressed inputs are
-//! decompressed or, where gowk cannot, refused by name, tips do not lead astray, and options without effect are named.
+//! Arguments and inputs that are easily mistaken for something else.
+//!
+//! Invariants checked: the name of a file is a key only after `--`; a number after `--wait` is no key; compressed inputs
+//! are decompressed, or refused by the name of their format; tips suggest what was meant; options without effect are named.
 
 use crate::run::{Folder, lines, run};
 
@@ -83,7 +84,7 @@ fn formats_that_are_not_read_are_refused_by_name() {
         assert_eq!((cut.code, cut.out), (Some(0), [&bytes[..3], b"\0"].concat()), "{format}");
         // A job, too.
         std::fs::write(folder.path("job.toml"), JOB).unwrap();
-        let is = format!("gowk: in: is {format} data, which jobs do not read");
+        let is = format!("gowk: in: is {format} data, which gowk does not read; ");
         folder
             .run(&["ingest", "job.toml"], "")
             .refused(&[&is, format.strip_prefix("P").map_or("> NEW", |_| "CSV")]);
@@ -130,7 +131,7 @@ fn options_without_effect_on_a_store_are_named() {
         assert_eq!(both.matches("no effect").count(), 2, "{both}");
         assert!(both.contains("--wait has no effect") && both.contains("--commit-every has no effect"));
     }
-    // On a filter they have one.
+    // On a filter, these options have an effect.
     assert_eq!(said(&["dedup", "f", "--wait=2", "--commit-every", "5"]), "");
     std::fs::write(folder.path("keys"), "b\n").unwrap();
     std::fs::write(folder.path("job.toml"), JOB).unwrap();
@@ -158,7 +159,7 @@ fn compressed_inputs_are_recognised_by_their_content() {
     folder.run(&["remove", "g", "--input", "gz"], "").done();
     assert_eq!(folder.info("g")["entries"], 0);
 
-    // As it is, where that is asked for; and what only begins like something compressed.
+    // Input is left as it is on request, and if it only begins like a compressed file.
     let plain = folder.run(&["dedup", "h", "--plain", "-0"], &members);
     assert!(plain.out.len() > members.len() / 2 && plain.code == Some(0));
     for key in ["\x1f", "\x1f\n", "(", "(\n\n", "P*", "x"] {
@@ -174,7 +175,7 @@ fn compressed_inputs_that_are_cut_or_damaged_are_named_and_keys_before_that_are_
     let whole =
         [("gzip", gzip(keys.as_bytes())), ("zstd", zstd::stream::encode_all(keys.as_bytes(), 1).unwrap())];
     for (format, bytes) in whole {
-        // Where another member or frame would have to begin.
+        // Garbage in place of another member or frame.
         let damaged = [&bytes[..], &[0xff; 99]].concat();
         for (bytes, words) in [(&bytes[..bytes.len() / 2], "truncated"), (&damaged[..], "damaged")] {
             let _ = std::fs::remove_file(folder.path("f"));
@@ -255,7 +256,7 @@ fn options_without_effect_on_an_existing_filter_are_named() {
             assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
         }
     }
-    // Neither for a new filter, nor without such options.
+    // Not for a new filter, and not without such options.
     let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
     folder.run(&new, "a\n").done();
     folder.run(&["dedup", "new"], "a\n").done();
@@ -276,7 +277,7 @@ fn an_output_named_after_the_filter_and_a_date_stays() {
         run(dedup.stdout(output), format!("{name}\nb\n").as_bytes()).done();
         let printed = std::fs::read_to_string(folder.path(name)).unwrap();
         assert_eq!(printed, format!("{before}{name}\nb\n"));
-        // And not by the next writer, either.
+        // The next writer does not remove it either.
         folder.run(&["insert", "urls", "--", name], "").done();
         assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), printed);
     }

@@ -1,5 +1,7 @@
-//! Invariants checked: one flipped byte is found, named and never turned into "absent"; a copy and a doubled
-//! filter answer as the original does; `info` holds what the documentation promises.
+//! Verbs that describe, check or make a whole filter.
+//!
+//! Invariants checked: one flipped byte is found and named, and no lookup answers "absent" for it; a copy and a doubled filter
+//! answer as the original does; a merge has the keys of both; `info` has what the documentation promises.
 
 use crate::run::{Folder, lines};
 
@@ -153,7 +155,7 @@ fn filters_merge_into_one_that_is_made_if_it_is_not_there() {
     folder.run(&["merge", "all", "f", "g"], "").done();
     folder.assert_holds("all", &lines(0..50_000));
     folder.run(&["verify", "all"], "").done();
-    // A union: what both have is there once, and what is merged again changes nothing.
+    // A union: common keys are stored once, and a second merge changes nothing.
     assert!(folder.run(&["count", "all"], lines(20_000..20_001)).done().starts_with("1\t"));
     let merged = folder.info("all");
     let entries = merged["entries"].as_u64().unwrap();
@@ -186,7 +188,7 @@ fn copies_of_counting_filters_add_up_in_a_merge_and_can_be_removed() {
         let counted = folder.run(&["count", "sum"], lines(key..key + 1)).done();
         assert!(counted.starts_with(&format!("{copies}\t")), "{counted}");
     }
-    // Merged twice, it is there twice.
+    // The second merge adds the copies again.
     folder.run(&["merge", "twice", "g", "g", "--sealed"], "").done();
     assert_eq!(folder.info("twice")["copies"], 60_000);
     folder.run(&["remove", "sum"], lines(0..30_000)).done();
@@ -250,7 +252,7 @@ fn info_has_every_promised_field() {
     assert_eq!(groups, [8, 4, 4, 4, 12]);
     let by_tail: Vec<u64> =
         info["entries_by_tail"].as_array().unwrap().iter().map(|entries| entries.as_u64().unwrap()).collect();
-    // n = 4: tails of 9 bits when fresh; each doubling takes one.
+    // At n = 4 a new tail has 9 bits. Each doubling takes one of them.
     assert_eq!(by_tail.len(), 10);
     assert_eq!(by_tail[8] + by_tail[9], info["entries"].as_u64().unwrap());
     assert!(by_tail[8] > 49_900 && by_tail[9] > 9_900, "{by_tail:?}");
@@ -295,13 +297,13 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
-    // Two times, of which at least the second is known everywhere.
+    // Two times. The second is known on every file system.
     let written = text.lines().find_map(|line| line.strip_prefix("last written            ")).unwrap();
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     assert!(written.ends_with(" UTC") && written[..4] == now[..4], "{written}");
     assert_eq!(info["last_written"].as_str().unwrap().len(), "2026-05-17T18:04:12Z".len());
 
-    // One that cannot be read does not hide the others.
+    // A filter that cannot be read does not hide the others.
     let ended = folder.run(&["info", "--json", "f", "none", "g"], "");
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("none: no such filter") && ended.err.lines().count() == 1, "{ended:?}");
@@ -310,7 +312,7 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     assert_eq!((&files[0]["file"], &files[1]["file"], files.len()), (&"f".into(), &"g".into(), 2));
 }
 
-/// Name, file and value of each sample; fails where the text is not as the format asks.
+/// Name, file and value of each sample; panics if the text is not in the format.
 fn samples(text: &str) -> Vec<(String, String, f64)> {
     let (mut samples, mut current, mut seen) = (Vec::new(), "", std::collections::HashSet::new());
     for line in text.lines() {
@@ -323,7 +325,7 @@ fn samples(text: &str) -> Vec<(String, String, f64)> {
         } else {
             let (name, rest) = line.split_once("{file=\"").unwrap();
             let (file, value) = rest.rsplit_once("\"} ").unwrap();
-            // The kind is a second label, of one metric alone.
+            // One metric has the kind as a second label.
             let (file, kind) =
                 file.split_once("\",kind=\"").map_or((file, None), |(file, kind)| (file, Some(kind)));
             assert_eq!((name, kind.is_some()), (current, name == "gowk_filter_info"), "{line}");
@@ -361,7 +363,7 @@ fn info_gives_metrics_to_prometheus() {
 
     assert_eq!(value("gowk_filter_info", "f"), Some(1.0));
 
-    // One that cannot be read is told of, and hides nothing.
+    // A filter that cannot be read is reported, and does not hide the others.
     let ended = folder.run(&["info", "--prometheus", "none", "f"], "");
     assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
     let found = samples(&ended.text());
@@ -576,7 +578,7 @@ fn create_points_out_a_rate_nearby_that_takes_less_room() {
     let told = create("1e-6");
     assert!(told.contains("(5.01 bytes a key), 2 slots per bucket"), "{told}");
     assert!(told.contains("with a false-positive rate of 5.72e-6 (1 in 174,763) it would take 2.97 bytes a key: --slots-per-bucket 3"), "{told}");
-    // Not where it is far away, or cannot be less.
+    // No hint if that rate is far away, or if the filter cannot be smaller.
     for rate in ["1e-7", "5e-4", "50%"] {
         assert_eq!(create(rate).lines().count(), 1, "{rate}");
     }
@@ -593,7 +595,7 @@ fn journal_and_lock_take_the_mode_of_the_filter() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     for mode in [0o600, 0o664, 0o640] {
         crate::run::set_mode(&folder.path("f"), mode);
-        // A new key each time: a run that changes nothing leaves the journal alone.
+        // A new key each time, as a run without changes does not touch the journal.
         folder.run(&["insert", "f", &mode.to_string()], "").done();
         for name in ["f", "f-journal", "f-lock"] {
             let found = folder.path(name).metadata().unwrap().permissions().mode() & 0o777;

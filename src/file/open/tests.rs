@@ -1,5 +1,5 @@
-//! Invariants checked: a writer's lock is that of the name of its lock file, whoever removes the file while the writer
-//! opens; and a writer that verifies all pages when it opens keeps nobody else from opening the file.
+//! Invariants checked: a writer holds a lock on the file that its lock file's name leads to, even if somebody removes
+//! the file while the writer opens; and while a writer verifies all pages at opening, others can open the file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
