@@ -145,8 +145,11 @@ impl Reader {
     }
 }
 
+/// A reader that got no snapshot, and its view.
+type Torn<'a> = (&'a Reader, Arc<View>);
+
 /// A snapshot of each reader; or the first reader that got none, with its view.
-fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, (&Reader, Arc<View>)>> {
+fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> {
     let mut snapshots = Vec::with_capacity(readers.len());
     for reader in readers {
         match Snapshot::begin(reader)? {
