@@ -58,7 +58,6 @@ __all__ = [
     "__version__",
     "command",
     "join",
-    "release_thread",
 ]
 
 __version__: str
@@ -1044,9 +1043,4 @@ def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = 
 
     Raises:
         Invalid: they differ in what must be equal, which the message says.
-    """
-def release_thread() -> None:
-    """Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
-
-    A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
     """

@@ -40,14 +40,6 @@ fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| gowk_cli::run(arguments))
 }
 
-/// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
-///
-/// A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
-#[pyfunction]
-fn release_thread() {
-    gowk::Reader::release_thread();
-}
-
 /// A class whose methods do nothing.
 #[cfg(feature = "bench")]
 #[pyclass(frozen)]
@@ -82,7 +74,6 @@ fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add_function(wrap_pyfunction!(reader::join, module)?)?;
-    module.add_function(wrap_pyfunction!(release_thread, module)?)?;
     #[cfg(feature = "bench")]
     module.add_class::<Nothing>()?;
     process::watch(module)

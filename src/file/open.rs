@@ -118,7 +118,7 @@ fn try_open_writer(
     let path = &files.data;
     let file = open_data(path, true)?;
     // Checked before a lock file is made, so that nothing is put beside a file that is no filter.
-    settled_superblocks(&file, path, true)?;
+    stable_superblocks(&file, path, true)?;
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
     let rights = Rights::of(&file).at(path, "look at")?;
@@ -303,14 +303,14 @@ fn try_open_reader(
     if files.inode()? != Some(inode) {
         return Ok(Readable::StartOver);
     }
-    let superblocks = settled_superblocks(&file, path, writer)?;
+    let superblocks = stable_superblocks(&file, path, writer)?;
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
     // Protects: the name. What lookups answer must not come undone.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = OpenedToRead { file, map, superblocks, inode, unrecovered: None };
     // By a call, before it is read through the map. Recovery overwrites what cannot be read of it.
     let live = check_live(&opened.file, &**disk, path);
-    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
+    if !writer && (live.is_err() || opened.map.needs_recovery() || journal::holds_anything(files)?) {
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
@@ -351,7 +351,7 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
 }
 
 /// The superblocks; read again where a live writer may be in the middle of writing one.
-fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
+fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
     let mut tries = 0;
     loop {
         match read_superblocks(file, path)?.check(path) {

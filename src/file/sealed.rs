@@ -39,7 +39,7 @@ pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<
     // By a call, before it is read through the map.
     check_live(file, disk, path)?;
     let refused = |reason| Err(Error::NotSealed { path: path.clone(), reason });
-    if map.is_unsettled() {
+    if map.needs_recovery() {
         return refused(Unsealed::InUse);
     }
     if journal::holds_anything(files)? {
