@@ -128,7 +128,9 @@ pub(super) fn tell_verified(
         let clean = found.is_some_and(|found| found.clean);
         sample("gowk_clean", file, "", f64::from(u8::from(clean)), output)?;
     }
-    let metrics: [(&str, &str, fn(Found) -> u64); 3] = [
+    /// A metric: its name, its help, and its value.
+    type Metric = (&'static str, &'static str, fn(Found) -> u64);
+    let metrics: [Metric; 3] = [
         ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages),
         (
             "gowk_damaged_pages",

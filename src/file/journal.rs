@@ -14,6 +14,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use zerocopy::IntoBytes;
 
@@ -27,11 +28,9 @@ use crate::format::frame::{
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, Rights, rights};
 
-mod later;
-mod read;
+mod orphans;
 pub(super) mod scan;
 
-use read::read_up_to;
 pub(crate) use scan::scan;
 pub(super) use scan::{Content, FrameAt, Scan, read_frame};
 
@@ -248,6 +247,20 @@ pub(super) fn holds_anything(files: &Files) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error).at(&files.journal, "look at"),
     }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 #[cfg(test)]

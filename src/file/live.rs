@@ -1,9 +1,10 @@
 //! The live area, through which a writer tells readers what it is doing. It is volatile and has no checksum: after a
 //! crash, recovery writes it anew from the superblock and the journal.
 //!
-//! The **apply epoch** is odd while a commit is being applied anywhere, each region's **sequence** is odd while
-//! that region is, and the **copy sequence** while counters and metadata are stored. None ever goes back, so a reader
-//! that finds the same even number before and after its reads knows that nothing was stored in between.
+//! It is a set of *seqlocks*. The **apply epoch** is odd while a commit is being applied anywhere, each region's
+//! **sequence** is odd while that region is, and the **copy sequence** while counters and metadata are stored. None ever
+//! goes back, so a reader that finds the same even number before and after its reads knows that nothing was stored in
+//! between.
 //! `format-spec/README.md`, sections 5.4 and 7.
 
 use std::fs::File;
@@ -259,7 +260,7 @@ pub(crate) trait LiveHead {
 
     /// Whether the live area shows that the file must be recovered before it is used: a writer died with it or gave up,
     /// or it holds bits that no writer leaves.
-    fn is_unsettled(&self) -> bool {
+    fn needs_recovery(&self) -> bool {
         let is_even = |sequence: u64| sequence.is_multiple_of(2);
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
     }
@@ -288,12 +289,12 @@ pub(crate) trait LiveHead {
             return None;
         }
         let outcome = look();
-        Some((outcome, self.was_settled(epoch).then_some(epoch)))
+        Some((outcome, self.is_consistent(epoch).then_some(epoch)))
     }
 
     /// Whether nothing was being applied from when `epoch` was loaded until now.
     #[inline]
-    fn was_settled(&self, epoch: u64) -> bool {
+    fn is_consistent(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.is_still(epoch)
     }
 }
@@ -313,7 +314,7 @@ pub(crate) trait LiveRead: LiveHead {
     /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. Between two
     /// tries it calls `wait`. `None` if the writer gave up, or once `wait` returns false.
     #[inline]
-    fn settled<T>(
+    fn read_consistent<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
@@ -322,14 +323,14 @@ pub(crate) trait LiveRead: LiveHead {
     ) -> Option<T> {
         let epoch = self.epoch();
         let outcome = look();
-        if certain(&outcome) || self.was_settled(epoch) {
+        if certain(&outcome) || self.is_consistent(epoch) {
             return Some(outcome);
         }
-        self.settled_slowly(region, look, certain, wait)
+        self.read_by_sequence(region, look, certain, wait)
     }
 
     #[cold]
-    fn settled_slowly<T>(
+    fn read_by_sequence<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
@@ -354,7 +355,7 @@ pub(crate) trait LiveRead: LiveHead {
     /// The copy as of the last commit; `None` while a commit is being applied.
     fn live_copy(&self) -> Option<LiveCopy> {
         let epoch = self.epoch();
-        self.last_live_copy().filter(|_| self.was_settled(epoch))
+        self.last_live_copy().filter(|_| self.is_consistent(epoch))
     }
 
     /// The copy as of the last commit, even while the next one is being applied; `None` while the copy itself is being

@@ -118,7 +118,7 @@ fn try_open_writer(
     let path = &files.data;
     let file = open_data(path, true)?;
     // Checked before a lock file is made, so that none is made beside a file that is not a filter.
-    settled_superblocks(&file, path, true)?;
+    stable_superblocks(&file, path, true)?;
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
     let rights = Rights::of(&file).at(path, "look at")?;
@@ -302,7 +302,7 @@ fn try_open_reader(
     if files.inode()? != Some(inode) {
         return Ok(Readable::StartOver);
     }
-    let superblocks = settled_superblocks(&file, path, writer)?;
+    let superblocks = stable_superblocks(&file, path, writer)?;
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
     // Protects: the name. A power cut must not undo the answers of lookups.
     sync_dir_if_allowed(files, &**disk)?;
@@ -310,7 +310,7 @@ fn try_open_reader(
     // Read by a system call first: a block that cannot be read makes the call fail, where a load from the map would
     // kill the process. Recovery overwrites such blocks.
     let live = check_live(&opened.file, &**disk, path);
-    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
+    if !writer && (live.is_err() || opened.map.needs_recovery() || journal::holds_anything(files)?) {
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
@@ -351,7 +351,7 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
 }
 
 /// The superblocks, read again if a living writer may be in the middle of writing one.
-fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
+fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
     let mut tries = 0;
     loop {
         match read_superblocks(file, path)?.check(path) {

@@ -118,8 +118,8 @@ impl PublishedFile {
 
     /// Whether the file must be recovered before it is used.
     pub(super) fn needs_recovery(&self) -> Result<bool> {
-        let unsettled = self.pages.map.is_unsettled() || self.live_differs() || self.found.live;
-        Ok(unsettled || super::journal::holds_anything(&self.files)?)
+        let differs = self.pages.map.needs_recovery() || self.live_differs() || self.found.live;
+        Ok(differs || super::journal::holds_anything(&self.files)?)
     }
 
     /// Whether the live area names another commit than the superblock. In a file that is not in use, this shows that a

@@ -188,7 +188,7 @@ impl Redo {
     }
 }
 
-/// Brings the file to its last commit, and leaves the journal empty and the live area settled.
+/// Brings the file to its last commit, and leaves the journal empty, and the live area idle with even sequences.
 pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let files = published.files.clone();
     // Protects: the names of the file and of the journal, before anything depends on them.

@@ -39,7 +39,7 @@ pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<
     // Read by a system call first: a block that cannot be read makes the call fail instead of killing the process.
     check_live(file, disk, path)?;
     let refused = |reason| Err(Error::NotSealed { path: path.clone(), reason });
-    if map.is_unsettled() {
+    if map.needs_recovery() {
         return refused(Unsealed::InUse);
     }
     if journal::holds_anything(files)? {

@@ -1,5 +1,5 @@
 //! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
-//! the file. How a view is looked into: `settled.rs`.
+//! the file. How a lookup reads a view: `seqlock.rs`.
 
 use std::fmt;
 use std::path::Path;
@@ -13,32 +13,32 @@ use arc_swap::ArcSwap;
 use super::lookup::Lookup;
 use super::recent;
 use super::ring::BLOCK;
-use super::view::View;
+use super::view::{View, ViewInUse};
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
+#[cfg(feature = "store")]
+use crate::format::Identity;
 use crate::format::frame::HEADER;
-use crate::format::{Identity, Metadata, Superblock};
+use crate::format::{Metadata, Superblock};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::{Files, on_threads};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
-/// How long a call waits for a settled view in all.
+/// How long a call waits in all for a moment at which nothing is being applied.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
 /// It sees each commit when that commit returns, and follows the filter when it doubles; and within a second when
-/// another file takes its name ([`refresh`](Self::refresh)). Opening one is cheap:
-/// the superblocks and the checksums of pages are verified, the latter as they are touched
-/// ([`Verify`](crate::Verify)); nothing else is read.
+/// another file takes its name ([`refresh`](Self::refresh)). Opening one is cheap: it verifies the superblocks at once, and
+/// the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
-/// Each thread keeps the mapping that it last looked something up in, as sharing it would slow every lookup down: until
-/// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
-/// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
-/// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
+/// The file stays mapped and open until the last clone is dropped, and an old generation until the first call after the
+/// filter has doubled. (On systems other than Linux, a thread keeps the map that it last looked something up in until its
+/// next lookup or its end.)
 #[derive(Clone)]
 pub struct Reader {
     number: u64,
@@ -60,7 +60,7 @@ struct Shared {
     options: Options,
     /// The hash function when the reader was opened, for which callers hold hashes.
     hasher: KeyHasher,
-    view: ArcSwap<View>,
+    view: ArcSwap<ViewInUse>,
     reopening: Mutex<()>,
 }
 
@@ -82,7 +82,7 @@ impl Reader {
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
         let hasher = view.hasher();
-        let view = Arc::new(view);
+        let view = Arc::new(ViewInUse::new(view));
         if options.follow {
             view.watch_name();
         }
@@ -95,18 +95,12 @@ impl Reader {
     pub(super) fn moved_to(&self, view: View) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let Shared { files, options, hasher, .. } = &*self.shared;
-        let view = ArcSwap::from_pointee(view.of_reader(number));
+        let view = ArcSwap::from_pointee(ViewInUse::new(view.of_reader(number)));
         let (files, options, hasher) = (files.clone(), options.clone(), *hasher);
         Self {
             number,
             shared: Arc::new(Shared { number, files, options, hasher, view, reopening: Mutex::new(()) }),
         }
-    }
-
-    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader. A thread that
-    /// may not look anything up for long should call it. Its next lookup takes a little longer.
-    pub fn release_thread() {
-        recent::let_go(|_| true);
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
@@ -196,11 +190,12 @@ impl Reader {
     }
 
     /// The current view of the file.
-    pub(crate) fn view(&self) -> Result<Arc<View>> {
+    pub(crate) fn view(&self) -> Result<Arc<ViewInUse>> {
         self.current(Instant::now())
     }
 
     /// What the filter is by now.
+    #[cfg(feature = "store")]
     pub(crate) fn identity(&self) -> Result<Identity> {
         Ok(self.view()?.superblock.identity)
     }
@@ -243,7 +238,7 @@ impl Reader {
         loop {
             let view = self.current(start)?;
             if let Some(answer) = answer(&view) {
-                self.remember(view);
+                self.remember(&view);
                 return answer;
             }
             self.reopen(&view)?;
@@ -255,14 +250,14 @@ impl Reader {
     }
 
     /// Keeps the view for this thread's next lookup, unless `quick` does not check enough for it.
-    fn remember(&self, view: Arc<View>) {
+    fn remember(&self, view: &ViewInUse) {
         if !view.is_plain() || view.hasher() != self.shared.hasher {
             return;
         }
-        recent::keep(view);
+        recent::keep(view.to_keep());
     }
 
-    fn current(&self, start: Instant) -> Result<Arc<View>> {
+    fn current(&self, start: Instant) -> Result<Arc<ViewInUse>> {
         loop {
             let view = self.shared.view.load_full();
             if view.is_current(&self.shared.files)? {
@@ -280,11 +275,11 @@ impl Reader {
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+    pub(super) fn reopen(&self, seen: &Arc<ViewInUse>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
-            let view = Arc::new(view);
+            let view = Arc::new(ViewInUse::new(view));
             if self.shared.options.follow {
                 view.watch_name();
             }

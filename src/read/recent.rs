@@ -3,7 +3,8 @@
 //! Threads that share a pointer which may be replaced need locked instructions, and those wait for all loads before
 //! them. A lookup could then begin only when the one before has its cache lines, which takes several times as long.
 //! So each thread keeps a view, as the view itself says whether it is still current. The thread lets it go when it
-//! looks something up in another one, when it ends, or when it drops the last clone of the reader.
+//! looks something up in another one, when it ends, or when it drops the last clone of the reader. Until then, a view that
+//! nobody else uses holds neither map nor file ([`ViewInUse`](super::view::ViewInUse)).
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;

@@ -69,7 +69,7 @@ impl View {
         if let Some(start) = start {
             self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
         }
-        if !self.was_settled(epoch) {
+        if !self.is_consistent(epoch) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
             uncertain = absent.map(|(index, _)| index).collect();
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::patience::Patience;
 use super::reader::{DEADLINE, Reader};
-use super::view::View;
+use super::view::{View, ViewInUse};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, Region, Sums};
@@ -23,16 +23,16 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// What a reader sees at one commit, as long as no other commit comes in.
 pub(crate) struct Snapshot<'a> {
     reader: &'a Reader,
-    view: Arc<View>,
+    view: Arc<ViewInUse>,
     copy: LiveCopy,
     metadata: Metadata,
 }
 
 impl<'a> Snapshot<'a> {
     /// The view in place of a snapshot if a commit was being applied all the time.
-    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<View>>> {
+    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<ViewInUse>>> {
         let view = reader.view()?;
-        Ok(match view.settled_live_copy() {
+        Ok(match view.await_live_copy() {
             Some(copy) => copy.map(|(copy, metadata)| Ok(Self { reader, view, copy, metadata }))?,
             None => Err(view),
         })
@@ -76,7 +76,7 @@ impl<'a> Snapshot<'a> {
         for number in regions {
             let region = RegionId(number as u32);
             self.view.comes_to(region);
-            let Some(found) = self.view.settled_region(region, &mut words) else {
+            let Some(found) = self.view.consistent_region(region, &mut words) else {
                 return Err(self.view.busy("copied"));
             };
             for (sum, found) in sums.iter_mut().zip(found) {
@@ -146,7 +146,7 @@ impl Reader {
 }
 
 /// A reader that got no snapshot, and its view.
-type Torn<'a> = (&'a Reader, Arc<View>);
+type Torn<'a> = (&'a Reader, Arc<ViewInUse>);
 
 /// A snapshot of each reader; or the first reader that got none, with its view.
 fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> {
@@ -195,7 +195,7 @@ enum InVain {
 
 impl View {
     /// Like [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
-    pub(super) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+    pub(super) fn await_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
             let copy = self.live_copy();

@@ -7,9 +7,10 @@
 //! 2. While a file says that it is superseded, the name is looked at before every answer.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
@@ -32,8 +33,8 @@ pub(crate) struct View {
     pub(crate) superblock: Superblock,
     /// The file's pages and, through the same map, its live area.
     pub(super) pages: Pages,
-    /// Where pages are read by system calls; `None` for a copy in memory.
-    pub(super) source: Option<Source>,
+    /// Where pages are read by system calls; `None` for a copy in memory, and once the view was released.
+    source: Mutex<Option<Arc<Source>>>,
     /// Set if the file is idle and its live area is of another commit than its superblock. As long as the epoch is
     /// this one, the superblock counts.
     outdated_at: Option<u64>,
@@ -54,8 +55,8 @@ pub(super) struct Shortcut {
     /// before. It is one number, as each further condition would cost registers.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
-    /// The last epoch found calm.
-    pub(super) calm: AtomicU64,
+    /// The last even epoch at which a lookup found no flag set.
+    pub(super) epoch: AtomicU64,
     /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
@@ -65,7 +66,7 @@ impl Shortcut {
         Self {
             of_keys: AtomicU64::new(0),
             of_hashes: AtomicU64::new(0),
-            calm: AtomicU64::new(u64::MAX),
+            epoch: AtomicU64::new(u64::MAX),
             offsets: OFFSET_T6,
         }
     }
@@ -76,6 +77,36 @@ impl Shortcut {
 pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
+}
+
+/// A view as its users hold it. A thread that keeps one for its next lookup (`recent.rs`) is no user: when the last user
+/// goes, so do the map and the file, although a thread that looks nothing up may keep what is left of the view for long.
+#[derive(Debug)]
+pub(crate) struct ViewInUse(Arc<View>);
+
+impl ViewInUse {
+    pub(super) fn new(view: View) -> Self {
+        Self(Arc::new(view))
+    }
+
+    /// For a thread's next lookup.
+    pub(super) fn to_keep(&self) -> Arc<View> {
+        self.0.clone()
+    }
+}
+
+impl Deref for ViewInUse {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.0
+    }
+}
+
+impl Drop for ViewInUse {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 /// A copy-on-write mapping with the journal's transactions in it. It is right as long as nobody changes the file.
@@ -97,7 +128,7 @@ impl View {
             inode,
             reader: 0,
             pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into())?,
-            source: None,
+            source: Mutex::new(None),
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -113,7 +144,7 @@ impl View {
             view.replayed = Some(view.replay(files, options, &file)?);
             drop(locks);
         }
-        view.source = Some(Source { file, disk: options.disk.clone() });
+        view.source = Mutex::new(Some(Arc::new(Source { file, disk: options.disk.clone() })));
         if view.differs_from(&view.superblock)
             && let Some((epoch, newest)) = view.outdated()
             && newest.commit == view.superblock.commit
@@ -133,7 +164,7 @@ impl View {
             reader: 0,
             superblock,
             pages: self.pages.moved_to(memory, Verify::Never)?,
-            source: None,
+            source: Mutex::new(None),
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -189,6 +220,18 @@ impl View {
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
+    /// Where pages are read by system calls, if there.
+    pub(super) fn source(&self) -> Option<Arc<Source>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives up the file and the memory under a view that nobody uses any more.
+    fn release(&self) {
+        self.leave();
+        drop(self.source.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.pages.map.release();
+    }
+
     /// Has every later lookup open the file anew that the name leads to now.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
@@ -204,7 +247,7 @@ impl View {
     /// Whether the name leads to another file than this one. Where it leads to none, the view goes on. A copy in memory
     /// goes by no name.
     pub(super) fn is_elsewhere(&self, files: &Files) -> Result<bool> {
-        Ok(self.source.is_some() && files.inode()?.is_some_and(|found| found != self.inode))
+        Ok(self.source().is_some() && files.inode()?.is_some_and(|found| found != self.inode))
     }
 
     /// Whether the view still shows what it should; if not, the file is to be opened anew.
@@ -246,9 +289,9 @@ impl View {
     /// For a private replay the epoch must be that of the replay. Pages that it has not changed are read from the
     /// file, so a lookup that began before a recovery might mix two commits.
     #[inline]
-    pub(super) fn was_settled(&self, epoch: u64) -> bool {
+    pub(super) fn is_consistent(&self, epoch: u64) -> bool {
         match &self.replayed {
-            None => self.pages.map.was_settled(epoch),
+            None => self.pages.map.is_consistent(epoch),
             Some(replayed) => self.pages.map.is_still(replayed.epoch),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::view::View;
+use super::view::ViewInUse;
 use crate::system::{Inode, inode_of};
 
 /// How often the names are looked at.
@@ -22,7 +22,7 @@ const TRIES: u32 = 100;
 static NAMES: Mutex<Names> = Mutex::new(Names { process: 0, watched: Vec::new() });
 
 struct Names {
-    /// The process whose thread looks at them; 0 if there is none. A fork has the list, and not the thread.
+    /// The process whose thread looks at them; 0 if there is none. A forked child inherits the list but not the thread.
     process: u32,
     watched: Vec<Watched>,
 }
@@ -31,14 +31,14 @@ struct Names {
 struct Watched {
     name: Arc<Path>,
     inode: Inode,
-    view: Weak<View>,
+    view: Weak<ViewInUse>,
 }
 
-impl View {
+impl ViewInUse {
     /// Has the name of the view's file looked at until the view is gone, for lookups that cannot do so. A copy in memory
     /// goes by no name.
     pub(super) fn watch_name(self: &Arc<Self>) {
-        if self.source.is_some() {
+        if self.source().is_some() {
             let view = Arc::downgrade(self);
             watch(Watched { name: self.pages.path().clone(), inode: self.inode, view });
         }

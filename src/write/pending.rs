@@ -29,7 +29,7 @@ pub(super) struct Pending {
 }
 
 /// The place for the changes of a batch.
-pub(super) enum Place<'a> {
+pub(super) enum BatchTarget<'a> {
     Overlay(&'a mut Overlay),
     Shadow(&'a Shadow),
 }
@@ -102,12 +102,12 @@ impl Pending {
     }
 
     /// The place for the changes of a batch to `published`.
-    pub(super) fn for_batch(&mut self, published: &PublishedFile) -> Place<'_> {
+    pub(super) fn for_batch(&mut self, published: &PublishedFile) -> BatchTarget<'_> {
         self.copy_if_worth(published);
         self.sort_single();
         match &self.shadow {
-            Some(shadow) => Place::Shadow(shadow),
-            None => Place::Overlay(&mut self.overlay),
+            Some(shadow) => BatchTarget::Shadow(shadow),
+            None => BatchTarget::Overlay(&mut self.overlay),
         }
     }
 

@@ -14,8 +14,11 @@ use crate::cuckoo::Counts;
 use crate::error::Error;
 use crate::error::Result;
 use crate::file::{Overlay, UnpublishedFile};
-use crate::format::{Identity, Metadata, Policy};
+#[cfg(feature = "store")]
+use crate::format::Metadata;
+use crate::format::{Identity, Policy};
 use crate::options::Options;
+#[cfg(feature = "store")]
 use crate::system::Files;
 
 impl Writer {
@@ -47,6 +50,7 @@ impl Writer {
         }
     }
 
+    #[cfg(feature = "store")]
     pub(crate) const fn files(&self) -> &Files {
         &self.files
     }

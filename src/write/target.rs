@@ -42,8 +42,8 @@ impl<'a, C> Target<'a, C> {
 
     /// One region of the target.
     #[inline]
-    pub(super) const fn region(self, region: RegionId) -> RegionView<'a, C> {
-        RegionView { target: self, region }
+    pub(super) const fn region(self, region: RegionId) -> TargetRegion<'a, C> {
+        TargetRegion { target: self, region }
     }
 
     /// The filter's files, and the disk through which they are written.
@@ -187,12 +187,12 @@ impl ChangesMut for &mut RegionChange {
 }
 
 /// One region as the transaction sees it; it may be changed if `C` may.
-pub(super) struct RegionView<'a, C> {
+pub(super) struct TargetRegion<'a, C> {
     target: Target<'a, C>,
     region: RegionId,
 }
 
-impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
+impl<W: Width, C: Changes> Buckets<W> for TargetRegion<'_, C> {
     type Error = Error;
 
     #[inline]
@@ -208,7 +208,7 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
     }
 }
 
-impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
+impl<W: Width, C: ChangesMut> BucketsMut<W> for TargetRegion<'_, C> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         match &mut self.target {

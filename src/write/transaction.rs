@@ -2,7 +2,7 @@
 
 use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
-use super::pending::{self, Pending};
+use super::pending::{BatchTarget, Pending};
 use super::target::Target;
 use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
@@ -135,8 +135,8 @@ impl Transaction {
         let geometry = self.work.identity().geometry;
         let target = match &mut self.work {
             Work::Published(published, pending) => match pending.for_batch(published) {
-                pending::Place::Overlay(overlay) => Target::Published(published, overlay),
-                pending::Place::Shadow(shadow) => Target::Copied(published, shadow),
+                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
+                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
             },
             Work::Unpublished(file, _) => Target::Unpublished(file),
         };

@@ -8,8 +8,8 @@ use std::path::Path;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U64};
 
-use super::later;
-use super::read::read_up_to;
+use super::orphans;
+use super::read_up_to;
 use crate::cuckoo::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::frame::{
@@ -89,7 +89,7 @@ pub(super) fn scan_source<F: FileExt>(
         }
     }
     let FrameChain { offset, salt, commit: first, .. } = chain;
-    let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
+    let highest = orphans::highest_commit(file, offset, length, salt).at(path, "read")?;
     scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
     Ok(scan)
 }

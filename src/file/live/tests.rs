@@ -13,8 +13,8 @@
 //! 2. Counters are those of one commit.
 //! 3. A private replay gives no answer once the file has changed.
 //! 4. A lookup ends if there is no writer, or if the writer has finished.
-//! 5. A glance (`settled.rs`) that says that it counts never reports such a key absent.
-//! 6. The shortcut (`calm.rs`) never reports such a key absent, and gives no answer once a flag is set.
+//! 5. A glance (`seqlock.rs`) that says that it counts never reports such a key absent.
+//! 6. The shortcut (`shortcut.rs`) never reports such a key absent, and gives no answer once a flag is set.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -194,19 +194,19 @@ fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
         left = left.saturating_sub(1);
         left > 0
     };
-    memory.settled(region, || memory.contains(region), |found| *found, wait)
+    memory.read_consistent(region, || memory.contains(region), |found| *found, wait)
 }
 
-/// A look that tries to find a calm epoch, and tells the shortcut.
-fn find_calm(memory: &Memory, calm: &AtomicU64) {
+/// A look that notes the epoch for the shortcut, if that is even and no flag is set.
+fn note_epoch(memory: &Memory, noted: &AtomicU64) {
     if let Some((_, Some(epoch))) = memory.glance(|| ()) {
-        calm.store(epoch, Ordering::Release);
+        noted.store(epoch, Ordering::Release);
     }
 }
 
 /// A lookup by the shortcut.
-fn shortcut(memory: &Memory, calm: &AtomicU64) -> Option<bool> {
-    let epoch = calm.load(Ordering::Acquire);
+fn shortcut(memory: &Memory, noted: &AtomicU64) -> Option<bool> {
+    let epoch = noted.load(Ordering::Acquire);
     let found = memory.contains(FIRST);
     memory.is_still(epoch).then_some(found)
 }
@@ -308,10 +308,10 @@ fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
         Memory::new,
         |memory| apply(memory, 2, &[FIRST], [0, KEY]),
         |memory| {
-            let calm = Arc::new(AtomicU64::new(4));
-            let (other, noted) = (memory.clone(), calm.clone());
-            let thread = thread::spawn(move || find_calm(&other, &noted));
-            assert_ne!(shortcut(memory, &calm), Some(false));
+            let noted = Arc::new(AtomicU64::new(4));
+            let (other, theirs) = (memory.clone(), noted.clone());
+            let thread = thread::spawn(move || note_epoch(&other, &theirs));
+            assert_ne!(shortcut(memory, &noted), Some(false));
             thread.join().unwrap();
         },
     );
@@ -329,11 +329,11 @@ fn the_shortcut_answers_nothing_once_a_flag_is_set() {
                 memory.bucket(SECOND, 1).store(KEY);
             },
             |memory| {
-                let calm = AtomicU64::new(u64::MAX);
-                find_calm(memory, &calm);
+                let noted = AtomicU64::new(u64::MAX);
+                note_epoch(memory, &noted);
                 let is_over = memory.bucket(SECOND, 1).load() == KEY;
                 loom::sync::atomic::fence(Ordering::Acquire);
-                assert!(!is_over || shortcut(memory, &calm).is_none());
+                assert!(!is_over || shortcut(memory, &noted).is_none());
             },
         );
     }

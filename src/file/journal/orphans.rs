@@ -1,4 +1,4 @@
-//! Looks for commits behind the last frame that counts. They show that the journal is damaged, and was not cut
+//! Looks for orphans: commits behind the last frame that counts. They show that the journal is damaged, and was not cut
 //! short by a crash (`format-spec/README.md`, section 6.4).
 //!
 //! A frame of up to 16 MiB may begin at each multiple of 512. Reading each of them would read every byte up to
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use crc32fast::Hasher;
 use zerocopy::FromBytes;
 
-use super::read::read_up_to;
+use super::read_up_to;
 use crate::format::frame::{FRAME_ALIGN, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;

@@ -5,10 +5,9 @@
 //! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes
 //! every key, and nothing is being applied.
 //!
-//! The invariant is that of `settled.rs`, in the form of `format-spec/README.md`, section 7.7. A commit that is applied
-//! and a flag that is set both change the apply epoch, which never goes back. An epoch is *calm* if it is even and
-//! no flag was set when some lookup found it: a lookup that began after that, and finds the same epoch after its reads,
-//! met neither.
+//! The invariant is that of `seqlock.rs`, in the form of `format-spec/README.md`, section 7.7. Applying a commit and setting
+//! a flag both change the apply epoch, which never goes back. A lookup that finds an even epoch and no flag notes that epoch.
+//! A lookup that begins after that, and finds the noted epoch after its reads, met neither.
 
 use std::sync::atomic::Ordering;
 
@@ -17,11 +16,11 @@ use crate::cuckoo::{Bucket, BucketId, Four, HashKind, Key, Place, Slot, SlotsPer
 use crate::file::LiveHead;
 
 impl View {
-    /// Notes an epoch that a lookup has found calm.
-    pub(super) fn found_calm(&self, epoch: u64) {
-        let Shortcut { of_keys, of_hashes, calm, .. } = &self.shortcut;
-        if calm.load(Ordering::Relaxed) != epoch {
-            calm.store(epoch, Ordering::Release);
+    /// Notes an even epoch at which a lookup has found no flag set.
+    pub(super) fn note_epoch(&self, epoch: u64) {
+        let Shortcut { of_keys, of_hashes, epoch: known, .. } = &self.shortcut;
+        if known.load(Ordering::Relaxed) != epoch {
+            known.store(epoch, Ordering::Release);
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
         let geometry = self.superblock.identity.geometry;
@@ -41,31 +40,31 @@ impl View {
     /// Whether a key is present; `None` if that takes more than the shortcut, or if the view is not of `reader`.
     #[inline(always)]
     pub(super) fn contains_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<bool> {
-        let ([first, second], query) = self.calm_buckets(reader, key)?;
+        let ([first, second], query) = self.buckets_in_line(reader, key)?;
         Some(first.either_matches(second, query))
     }
 
-    /// As `contains_in_line`: the copies that the filter holds.
+    /// Like `contains_in_line`: the copies that the filter holds.
     #[inline(always)]
     pub(super) fn count_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<u32> {
-        let ([first, second], query) = self.calm_buckets(reader, key)?;
+        let ([first, second], query) = self.buckets_in_line(reader, key)?;
         first.copies_in_either(second, query).map(|copies| self.superblock.identity.kind.capped(copies))
     }
 
-    /// Both buckets of a key, and its fingerprint; `None` unless the epoch stayed calm.
+    /// Both buckets of a key, and its fingerprint; `None` unless the epoch is still the noted one.
     #[inline(always)]
-    fn calm_buckets<K: Key>(&self, reader: u64, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
+    fn buckets_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
         let open = if K::HASHED { &self.shortcut.of_hashes } else { &self.shortcut.of_keys };
         if open.load(Ordering::Acquire) != reader {
             return None;
         }
         let hash = key.xxh3(self.hasher());
-        let calm = self.shortcut.calm.load(Ordering::Acquire);
+        let epoch = self.shortcut.epoch.load(Ordering::Acquire);
         let (buckets, rem) = self.pages.map.region_of(hash);
         let place = Place::<Four>::new(hash.local(), rem);
         let second = BucketId(place.first.0 ^ self.shortcut.offsets[place.fingerprint.tag() as usize]);
         let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
-        self.pages.map.live_head().is_still(calm).then_some((both, place.fingerprint))
+        self.pages.map.live_head().is_still(epoch).then_some((both, place.fingerprint))
     }
 }
 
