@@ -88,7 +88,7 @@ impl fmt::Display for Foreign {
 /// Whether both begin alike, as far as both go.
 fn agree(magic: &[u8], first: &[u8]) -> bool {
     let mut both = magic.iter().zip(first);
-    both.all(|(magic, byte)| magic == byte || *magic == LEVEL && (b'1'..=b'9').contains(byte))
+    both.all(|(magic, byte)| if *magic == LEVEL { (b'1'..=b'9').contains(byte) } else { magic == byte })
 }
 
 #[cfg(test)]
