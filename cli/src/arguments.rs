@@ -1,10 +1,13 @@
 //! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
+use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +20,9 @@ use gowk::{KeyRules, Options};
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs};
 use super::output::Output;
+use super::paths::{belongs_to, is_store};
 use super::quantity;
-use super::refused;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
-use super::store::is_store;
 
 /// What every filter begins with.
 const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
@@ -219,10 +221,43 @@ impl KeyArgs {
         Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }
 
+    /// Opens a file for what the input has, which this option names; fails if something else of the command reads or writes it.
+    pub(super) fn appending(
+        &self,
+        path: &Path,
+        filter: &Path,
+        option: &'static str,
+    ) -> Result<Output, Failure> {
+        let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
+        if let Some(is) = belongs_to(path, filter) {
+            return Err(refused(is));
+        }
+        let output = Output::appending(path, self.separator())?;
+        // A key written to an input would be read again, without end.
+        let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+        let own = path.metadata().ok().and_then(id);
+        let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
+            stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
+        };
+        let is_own = |found: Option<_>| found.is_some() && found == own;
+        for input in self.files() {
+            if is_own(input.metadata().ok().and_then(id)) {
+                return Err(refused(format!("the input {}", input.display())));
+            }
+        }
+        if self.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
+            return Err(refused("standard input".to_owned()));
+        }
+        if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
+            return Err(refused("standard output".to_owned()));
+        }
+        Ok(output)
+    }
+
     /// Where records without a key go; fails if that is something else that the command reads or writes.
     pub(super) fn aside(&self, file: &Path, prints: bool) -> Result<Aside, Failure> {
         let rejects = self.fields.rejects.as_deref();
-        let rejects = rejects.map(|path| refused::open(path, self, file, "--rejects")).transpose()?;
+        let rejects = rejects.map(|path| self.appending(path, file, "--rejects")).transpose()?;
         Ok(Aside::new(rejects, prints))
     }
 

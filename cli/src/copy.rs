@@ -9,6 +9,7 @@ use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
+use super::paths;
 use super::store;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
@@ -37,7 +38,7 @@ pub(super) struct Copy {
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if store::is_store(&self.file) && !self.force {
+        if paths::is_store(&self.file) && !self.force {
             return store::copy(&self.file, &self.dest);
         }
         let bar = Bar::new("copying");

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths;
 use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
 use super::store;
@@ -67,7 +68,7 @@ struct Times {
 
 impl Times {
     fn of(file: &Path) -> Self {
-        let [data, journal, _] = output::own(file).map(|path| path.metadata().ok());
+        let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
         let made = data.as_ref().and_then(|data| data.created().ok());
         let written = [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max();
         Self { made, written }
@@ -82,7 +83,7 @@ enum Found {
 
 impl Found {
     fn open(file: &Path, options: &Options) -> Result<Self, Failure> {
-        if store::is_store(file) {
+        if paths::is_store(file) {
             let store = Store::open_with(file, options)?;
             let reader = store.read()?;
             return Ok(Self::Store(Box::new((store, reader))));

@@ -15,10 +15,10 @@ use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths;
 use super::refused::Refusals;
 use super::source::Place;
 use super::stop::Stop;
-use super::store;
 use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
@@ -96,7 +96,7 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let job = Job::read(&self.job).map_err(|error| self.failed(error))?;
-        let is_store = store::is_store(job.filter());
+        let is_store = paths::is_store(job.filter());
         if is_store {
             self.lock.note_ignored_by_store(job.filter());
         }
@@ -133,7 +133,7 @@ impl Ingest {
         mut pace: Pace,
     ) -> Result<Outcome, Failure> {
         let mut stop = None;
-        let mut refusals = Refusals::told(job.filter(), is_store, self.json);
+        let mut refusals = Refusals::new(job.filter(), is_store, self.json, None);
         let summary = ingest.run(&mut |event| {
             // Not earlier: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));

@@ -26,11 +26,11 @@ use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths::{self, is_same};
 use super::quantity;
-use super::refused::{self, Refusals, is_same};
+use super::refused::Refusals;
 use super::source::{self, AHEAD, Aside, Read};
 use super::stop::Stop;
-use super::store;
 use super::window::Window;
 use loss::Loss;
 use pace::Pace;
@@ -125,7 +125,7 @@ impl IntakeArgs {
         let prints = verb.prints && verb.output.is_none();
         let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
         let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
-        let Opened { mut destination, is_done } = if store::is_store(verb.file) {
+        let Opened { mut destination, is_done } = if paths::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
@@ -137,9 +137,10 @@ impl IntakeArgs {
         let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
         let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
-        let refusals = Refusals::open(refused, &self.keys, verb.file, destination.is_store(), self.json)?;
-        let aside = self.keys.aside(verb.file, verb.prints)?;
         let writes = verb.prints || refused.is_some();
+        let refused = refused.map(|path| self.keys.appending(path, verb.file, "--refused")).transpose()?;
+        let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
+        let aside = self.keys.aside(verb.file, verb.prints)?;
         let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
         let pace = Pace::new(bar, &source);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
@@ -186,7 +187,7 @@ impl IntakeArgs {
             let is = "the file for the new keys".to_owned();
             return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" });
         }
-        refused::open(path, &self.keys, verb.file, "--output")
+        self.keys.appending(path, verb.file, "--output")
     }
 
     fn filter(&self, verb: &Verb<'_>, writer: Result<Writer, Failure>) -> Result<Opened, Failure> {

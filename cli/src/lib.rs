@@ -24,6 +24,7 @@ mod man;
 mod merge;
 mod outcome;
 mod output;
+mod paths;
 mod prometheus;
 mod quantity;
 mod refused;

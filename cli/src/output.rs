@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failure::Failure;
-use super::refused::belongs_to;
+use super::paths::{belongs_to, own};
 
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -174,8 +174,8 @@ impl Output {
     /// Fails if standard output is a file of the filter itself.
     pub(super) fn check_beside(&self, filter: &Path) -> Result<(), Failure> {
         let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let own = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
-        match self::own(filter).into_iter().find(|path| path.metadata().is_ok_and(|found| id(found) == own)) {
+        let this = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
+        match own(filter).into_iter().find(|path| path.metadata().is_ok_and(|found| id(found) == this)) {
             Some(file) => Err(Failure::OwnOutput { file }),
             None => Ok(()),
         }
@@ -226,16 +226,6 @@ fn last_byte(path: &Path) -> Option<u8> {
     let mut last = [0];
     file.read_exact_at(&mut last, file.metadata().ok()?.len().checked_sub(1)?).ok()?;
     Some(last[0])
-}
-
-/// The filter's files. Journal and lock lie beside what the filter's name leads to.
-pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
-    let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
-    ["", "-journal", "-lock"].map(|suffix| {
-        let mut path = filter.clone().into_os_string();
-        path.push(suffix);
-        path.into()
-    })
 }
 
 /// One line on standard error; control characters, which paths may hold, are escaped.

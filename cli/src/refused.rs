@@ -3,20 +3,14 @@
 //!
 //! Invariant: what is written for a key is synced before the commit behind it, as what is printed is.
 
-use std::fs::{File, Metadata};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gowk::Error;
 
-use super::arguments::KeyArgs;
 use super::failure::{Failure, WithRemedy};
 use super::json;
 use super::output::{self, Output};
 use super::source::Place;
-use super::store;
 
 /// Keys that are named one by one; the others are counted.
 const NAMED: u64 = 10;
@@ -36,21 +30,9 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Fails if the file for the keys cannot be opened, or is one that another part of the command reads or writes.
-    pub(super) fn open(
-        path: Option<&Path>,
-        keys: &KeyArgs,
-        file: &Path,
-        is_store: bool,
-        json: bool,
-    ) -> Result<Self, Failure> {
-        let output = path.map(|path| open(path, keys, file, "--refused")).transpose()?;
-        Ok(Self { output, ..Self::told(file, is_store, json) })
-    }
-
-    /// They are named and counted only.
-    pub(super) fn told(file: &Path, is_store: bool, json: bool) -> Self {
-        Self { file: file.to_owned(), is_store, json, output: None, named: 0, count: 0, first: None }
+    /// Of keys for this filter or store. Without an output they are named and counted only.
+    pub(super) fn new(file: &Path, is_store: bool, json: bool, output: Option<Output>) -> Self {
+        Self { file: file.to_owned(), is_store, json, output, named: 0, count: 0, first: None }
     }
 
     /// Writes the header of the records.
@@ -146,66 +128,4 @@ impl Refusals {
             output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
         }
     }
-}
-
-/// Opens a file for what the input has, which this option names; fails if something else of the command reads or writes it.
-pub(super) fn open(
-    path: &Path,
-    keys: &KeyArgs,
-    filter: &Path,
-    option: &'static str,
-) -> Result<Output, Failure> {
-    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
-    if let Some(is) = belongs_to(path, filter) {
-        return Err(refused(is));
-    }
-    let output = Output::appending(path, keys.separator())?;
-    // A key written to an input would be read again, without end.
-    let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
-    let own = path.metadata().ok().and_then(id);
-    let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
-        stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
-    };
-    let is_own = |found: Option<_>| found.is_some() && found == own;
-    for input in keys.files() {
-        if is_own(input.metadata().ok().and_then(id)) {
-            return Err(refused(format!("the input {}", input.display())));
-        }
-    }
-    if keys.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
-        return Err(refused("standard input".to_owned()));
-    }
-    if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
-        return Err(refused("standard output".to_owned()));
-    }
-    Ok(output)
-}
-
-/// Why nothing may be written to a file, which need not be there yet: it is one of the filter or store.
-pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
-    if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
-        return Some(format!("{}, a file of the filter itself", own.display()));
-    }
-    let is_in_store = store::is_store(filter) && leads_into(path, filter);
-    is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
-}
-
-/// Whether the name, which need not be there yet, leads into the folder.
-fn leads_into(path: &Path, folder: &Path) -> bool {
-    let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = path.canonicalize().or_else(|_| near.canonicalize());
-    matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
-}
-
-/// Whether both names lead to one file, which need not be there yet.
-pub(super) fn is_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    if let Some(one) = id(one) {
-        return id(other) == Some(one);
-    }
-    let whole = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(folder.canonicalize().ok()?.join(path.file_name()?))
-    };
-    whole(one).is_some() && whole(one) == whole(other)
 }

@@ -16,9 +16,8 @@ use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::paths::{belongs_to, is_store};
 use super::quantity;
-use super::refused::belongs_to;
-use super::store::is_store;
 
 /// Draw a filter or store: how full it is and where, how old its entries are, its next doublings, and damage
 ///

@@ -7,7 +7,6 @@ mod reader;
 mod vacuum;
 mod verify;
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
@@ -51,11 +50,6 @@ impl Store {
             Verb::Vacuum(verb) => verb.run(),
         }
     }
-}
-
-/// Whether a verb was given a store.
-pub(super) fn is_store(path: &Path) -> bool {
-    gowk::store::Store::is_at(path)
 }
 
 /// A time as RFC 3339 writes it, in UTC.

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths;
 use super::prometheus::{self, Found, Verified};
 use super::store;
 
@@ -74,7 +75,7 @@ impl Verify {
 
     /// Reads one filter or store, and prints what was found unless metrics are printed at the end.
     fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
-        if store::is_store(file) {
+        if paths::is_store(file) {
             let verified = store::verify(file)?;
             if !self.prometheus {
                 verified.print(file, self.json, output)?;

@@ -9,7 +9,7 @@ use gowk::ingest::Item;
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
-use super::refused::is_same;
+use super::paths::is_same;
 use super::store::AnyReader;
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use super::content::{BYTE_ORDER_MARK, Content, Position};
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Skip};
-use super::rules::{Column, JOINT};
+use super::rules::{Column, Format, JOINT};
 use crate::keys::LONGEST;
 
 /// Bytes of a header shown in a message.
@@ -123,8 +123,26 @@ pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
     one.strip_suffix(b"\r").unwrap_or(one) == other.strip_suffix(b"\r").unwrap_or(other)
 }
 
+impl InputProblem {
+    /// [`OtherHeader`](Self::OtherHeader) if a header has other columns than that of the first input, or in another order.
+    pub fn check_header(first: &Path, known: &[u8], header: &[u8]) -> Option<Self> {
+        let other = || Self::OtherHeader { first: first.to_owned(), header: shown_record(header) };
+        (!is_same_header(known, header)).then(other)
+    }
+}
+
+impl Format {
+    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a comma
+    /// is quoted as in CSV. There is a header if any column is given by its name.
+    pub fn csv(columns: &str, delimiter: u8) -> Self {
+        let columns: Vec<Column> = fields(columns).into_iter().map(Column::of).collect();
+        let header = columns.iter().any(|column| matches!(column, Column::Name(_)));
+        Self::Csv { columns, header, delimiter }
+    }
+}
+
 /// The fields of a record with commas between them.
-pub(super) fn fields(text: &str) -> Vec<String> {
+fn fields(text: &str) -> Vec<String> {
     let mut reader = ReaderBuilder::new().delimiter(b',').build();
     let (mut output, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 1]);
     let (_, _, written, mut count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);

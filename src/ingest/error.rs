@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::csv;
 use crate::keys::Foreign;
 
 /// Why a job did not run to its end. Whatever it had committed stays committed, and running it again goes on
@@ -454,14 +453,6 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "create its folder",
         _ => "check the path",
-    }
-}
-
-impl InputProblem {
-    /// [`OtherHeader`](Self::OtherHeader) if a header has other columns than that of the first input, or in another order.
-    pub fn check_header(first: &Path, known: &[u8], header: &[u8]) -> Option<Self> {
-        let other = || Self::OtherHeader { first: first.to_owned(), header: csv::shown_record(header) };
-        (!csv::is_same_header(known, header)).then(other)
     }
 }
 

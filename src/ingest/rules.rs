@@ -2,7 +2,6 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::csv;
 use crate::{Case, KeyRules};
 
 /// Between the fields of a key that has several: the unit separator of ASCII.
@@ -123,14 +122,6 @@ impl Format {
         Self::Jsonl { path: names }
     }
 
-    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a comma
-    /// is quoted as in CSV. There is a header if any column is given by its name.
-    pub fn csv(columns: &str, delimiter: u8) -> Self {
-        let columns: Vec<Column> = csv::fields(columns).into_iter().map(Column::of).collect();
-        let header = columns.iter().any(|column| matches!(column, Column::Name(_)));
-        Self::Csv { columns, header, delimiter }
-    }
-
     /// What ends a record that is written.
     pub const fn separator(&self) -> u8 {
         match self {
@@ -152,7 +143,7 @@ impl Format {
 }
 
 impl Column {
-    fn of(text: String) -> Self {
+    pub(super) fn of(text: String) -> Self {
         let number = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         number.map_or(Self::Name(text), Self::Number)
     }

@@ -8,6 +8,7 @@ use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 use super::super::bar::Bar;
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
+use super::super::paths::is_store;
 
 /// What a verb looks into.
 pub(in super::super) enum AnyReader {
@@ -17,7 +18,7 @@ pub(in super::super) enum AnyReader {
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
-        if super::is_store(path) {
+        if is_store(path) {
             let store = Store::open_with(path, options)?;
             return Ok(Self::Store(Box::new(*store.description()), Box::new(store.read()?)));
         }
