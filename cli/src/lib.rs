@@ -1,4 +1,4 @@
-//! The command line: one module a verb, and beside them what several verbs share.
+//! The command line: one module for each verb, and modules that several verbs share.
 //!
 //! A verb parses its arguments, calls the library, and returns an `Outcome` or a `Failure`. Only [`run`] turns
 //! them into an exit code and a line on standard error.
@@ -133,10 +133,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::NotFound) => 1,
-        // As a shell reports a process that died of the signal.
+        // The exit code that a shell reports for a process that died of the signal.
         Ok(Outcome::Stopped(signal)) => 128_u8.saturating_add(signal as u8),
         Err(failure) => {
-            // Whoever closed the output does not want to read about it.
+            // A reader that closed the output needs no message about it.
             if failure.is_broken_pipe() {
                 return stop::OUTPUT_CLOSED;
             }

@@ -1,7 +1,7 @@
-//! Keys that the filter has no room for: named on standard error, written to a file where that is asked for, and
-//! counted.
+//! Keys that the filter has no room for: names them on standard error, writes them to a file if one is given, and
+//! counts them.
 //!
-//! Invariant: what is written for a key is synced before the commit behind it, as what is printed is.
+//! Invariant: the record written for a key is synced before the next commit, as printed keys are.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -18,9 +18,9 @@ use super::output::{self, Output};
 use super::source::Place;
 use super::store;
 
-/// Keys that are named one by one; the others are counted.
+/// The most keys named one by one; further keys are only counted.
 const NAMED: u64 = 10;
-/// Characters of a key that a message shows.
+/// The most characters of a key that a message shows.
 const SHOWN: usize = 200;
 
 pub(super) struct Refusals {
@@ -31,12 +31,13 @@ pub(super) struct Refusals {
     output: Option<Output>,
     named: u64,
     count: u64,
-    /// Why there was no room for the first of them, and what helps.
+    /// Why there was no room for the first of the keys, and the remedy.
     first: Option<String>,
 }
 
 impl Refusals {
-    /// Fails if the file for the keys cannot be opened, or is one that another part of the command reads or writes.
+    /// Opens the file for the keys, if one is given. Fails if it cannot be opened, or if the command reads or writes it
+    /// otherwise.
     pub(super) fn open(
         path: Option<&Path>,
         keys: &KeyArgs,
@@ -48,7 +49,7 @@ impl Refusals {
         Ok(Self { output, ..Self::told(file, is_store, json) })
     }
 
-    /// They are named and counted only.
+    /// Refusals that are named and counted, and not written to a file.
     pub(super) fn told(file: &Path, is_store: bool, json: bool) -> Self {
         Self { file: file.to_owned(), is_store, json, output: None, named: 0, count: 0, first: None }
     }
@@ -58,14 +59,14 @@ impl Refusals {
         self.output.as_mut().map_or(Ok(()), |output| output.header(header))
     }
 
-    /// Notes a key, which the input has at this place.
+    /// Writes and reports a key without room; `place` is its place in the input.
     pub(super) fn take(&mut self, key: &[u8], place: &Place, cause: &Error) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), |output| output.key(key))?;
         self.tell(key, place, cause);
         Ok(())
     }
 
-    /// As [`take`](Self::take), for a key that is written elsewhere.
+    /// Like [`take`](Self::take), but does not write the key: the caller does.
     pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
         if self.first.is_none() {
             let remedy = if matches!(cause, Error::Full { .. }) {
@@ -98,7 +99,8 @@ impl Refusals {
         }
     }
 
-    /// Why a shard of a store has no room. The library names the working copy of the shard, which nobody knows.
+    /// Why a shard of a store has no room. Names the store: the library's message names the shard's working copy, whose
+    /// path means nothing to the user.
     fn in_store(&self, cause: &Error) -> Option<String> {
         let store = self.file.display();
         match cause {
@@ -112,7 +114,7 @@ impl Refusals {
         }
     }
 
-    /// Flushes, and makes what was written survive a power cut.
+    /// Flushes and syncs the file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), Output::sync)
     }
@@ -121,7 +123,7 @@ impl Refusals {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The failure at the end of a run whose `keys` keys are committed, but for those without room; `None` if there was
+    /// The failure at the end of a run that committed its `keys` keys except those without room; `None` if there was
     /// room for all.
     pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
         let (cause, refused) = (self.first.take()?, self.count);
@@ -134,7 +136,7 @@ impl Refusals {
         self.count
     }
 
-    /// Tells how many they were, where another failure ends the run.
+    /// Reports how many keys had no room, if another failure ends the run.
     pub(super) fn tell_total(&self) {
         if self.count == 0 {
             return;
@@ -148,7 +150,8 @@ impl Refusals {
     }
 }
 
-/// Opens a file for what the input has, which this option names; fails if something else of the command reads or writes it.
+/// Opens the file that `option` names, to append keys or records to it. Fails if the command reads or writes that file
+/// otherwise.
 pub(super) fn open(
     path: &Path,
     keys: &KeyArgs,
@@ -160,7 +163,7 @@ pub(super) fn open(
         return Err(refused(is));
     }
     let output = Output::appending(path, keys.separator())?;
-    // A key written to an input would be read again, without end.
+    // Keys written to an input would be read and written again, without end.
     let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
     let own = path.metadata().ok().and_then(id);
     let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
@@ -181,7 +184,8 @@ pub(super) fn open(
     Ok(output)
 }
 
-/// Why nothing may be written to a file, which need not be there yet: it is one of the filter or store.
+/// The reason not to write to a file: it belongs to the filter or store. `None` if it does not. The file need not
+/// exist.
 pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
         return Some(format!("{}, a file of the filter itself", own.display()));
@@ -190,14 +194,14 @@ pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
-/// Whether the name, which need not be there yet, leads into the folder.
+/// Whether the name leads into the folder. The file need not exist.
 fn leads_into(path: &Path, folder: &Path) -> bool {
     let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real = path.canonicalize().or_else(|_| near.canonicalize());
     matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
 }
 
-/// Whether both names lead to one file, which need not be there yet.
+/// Whether both names lead to one file. The file need not exist.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     if let Some(one) = id(one) {

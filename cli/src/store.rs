@@ -1,4 +1,4 @@
-//! `gowk store`, and what the other verbs do where they are given a store in the place of a filter.
+//! `gowk store`, and what the other verbs do with a store in the place of a filter.
 
 mod create;
 mod info;
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Whether a verb was given a store.
+/// Whether the path is a store.
 pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
 }

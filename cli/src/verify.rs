@@ -48,7 +48,7 @@ impl Verify {
         let mut output = Output::standard(b'\n')?;
         let (mut failed, mut verified) = (None::<Failure>, Vec::new());
         for file in &self.files {
-            // One that cannot be opened does not keep the others from being read.
+            // A filter that cannot be opened does not keep the others from being read.
             let found = match self.verify(file, &mut output) {
                 Ok(found) => Some(found),
                 Err(failure) if failure.is_output() => return Err(failure),
@@ -72,7 +72,7 @@ impl Verify {
         }
     }
 
-    /// Reads one filter or store, and prints what was found unless metrics are printed at the end.
+    /// Reads one filter or store, and prints its findings unless the verb prints metrics at the end.
     fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
         if store::is_store(file) {
             let verified = store::verify(file)?;
