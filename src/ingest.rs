@@ -79,8 +79,8 @@
 //! | while the filter commits or doubles | the last commit or this one, whole | goes on from either, likewise |
 //! | after the commit | this commit | goes on from its cursor |
 //!
-//! Where the job's filter is a [store](crate::store), a run makes one version at its end, and the cursor is the state of
-//! the job's last transaction.
+//! If the job's filter is a [store](crate::store), a run makes one version at its end, and the cursor is the state of
+//! the job's last token.
 //!
 //! The bytes of the cursor are specified in `format-spec/`, section 5.3.1.
 

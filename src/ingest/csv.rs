@@ -1,4 +1,4 @@
-//! CSV: one column, by name or number. The csv library understands the quoting.
+//! CSV: the key is one column or several, by name or number. The csv library understands the quoting.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::lines::{Found, Skip};
 use super::rules::{Column, JOINT};
 use crate::keys::LONGEST;
 
-/// Bytes of a header shown in a message.
+/// The most bytes of a record shown in a message.
 const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
@@ -26,8 +26,8 @@ pub(super) struct Csv {
 
 impl Csv {
     /// Goes on at `position`, where `content` stands. Looks for the key's columns in the first record, and passes over
-    /// that record if it is a header. In the middle of a file it takes the columns from the beginning of the file at
-    /// the path of `content`.
+    /// that record if it is a header. In the middle of a file with a header, it takes the columns from the beginning of
+    /// the file at the path of `content`.
     pub(super) fn new(
         wanted: &[Column],
         delimiter: u8,
@@ -177,10 +177,10 @@ struct Record {
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
-    /// Nothing was read yet.
+    /// Whether no record was read yet.
     is_first: bool,
     delimiter: u8,
-    /// The line of its first byte, from 1.
+    /// The line of the record's first byte, counted from 1.
     begins: u64,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Packing {
     Foreign(Foreign),
 }
 
-/// The magic number, and the only method of compression that gzip has.
+/// The magic number of gzip, and its only method of compression.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.

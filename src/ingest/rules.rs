@@ -62,7 +62,7 @@ impl Rules {
         Self { format, key, skip_empty: false, max_key_length }
     }
 
-    /// A hash of the rules. It changes whenever other rules would find other records or keys.
+    /// A hash of the rules. Rules that find other records or keys have another hash.
     ///
     /// The cursor keeps the hash: section 5.3.1 of the specification says what is hashed.
     pub(super) fn hash(&self) -> u64 {

@@ -63,7 +63,8 @@ impl<'a> Ingest<'a> {
         self
     }
 
-    /// Begins new outputs, and forgets what was written to the old ones.
+    /// Begins new outputs, and forgets what was written to the old ones. A run fails if an output file still has bytes
+    /// in it.
     pub fn new_output(mut self, anew: bool) -> Self {
         self.new_output = anew;
         self
