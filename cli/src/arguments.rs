@@ -107,7 +107,7 @@ impl ReadArgs {
 
 #[derive(Args)]
 pub(super) struct LockArgs {
-    /// Wait until another writer has finished, at most so many seconds; without a number, as long as it takes
+    /// Wait until another writer has finished, at most SECONDS; without a number, as long as it takes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = quantity::FOREVER, value_parser = quantity::wait)]
     wait: Option<Duration>,

@@ -75,7 +75,7 @@ pub(super) struct Ingest {
     #[command(flatten)]
     lock: LockArgs,
 
-    /// Read this input from its start, whatever was read of it before; may be repeated
+    /// Read this input from its start again; may be repeated
     #[arg(long, value_name = "INPUT")]
     restart: Vec<PathBuf>,
 
@@ -83,7 +83,7 @@ pub(super) struct Ingest {
     #[arg(long)]
     forget_missing: bool,
 
-    /// Begin a new output, whatever was written before
+    /// Begin new outputs; move the old ones away first
     #[arg(long)]
     new_output: bool,
 

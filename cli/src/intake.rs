@@ -42,8 +42,8 @@ const STORES: &str = "Options for stores";
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit also whenever so many keys were taken; keys are committed every 10 seconds and at the end in any case. A
-    /// store is committed once, at the end
+    /// Commit also after every KEYS keys; keys are committed every 10 seconds and at the end in any case. A store is
+    /// committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
 

@@ -122,8 +122,8 @@ impl Verb {
     }
 }
 
-/// Does what the arguments say, the first of which is the program's name, and returns the exit code. Wrong arguments and
-/// `--help` end the process.
+/// Runs the verb that the arguments name, and returns the exit code. The first argument is the program's name. Wrong
+/// arguments and `--help` end the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments = arguments::joined(arguments);
     let verb = match Gowk::try_parse_from(&arguments) {
