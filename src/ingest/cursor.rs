@@ -45,7 +45,7 @@ pub(super) struct Cursor {
 pub(super) struct Written {
     pub(super) path: InputId,
     pub(super) length: u64,
-    /// The hash of its last bytes.
+    /// The hash of the output's last bytes.
     pub(super) tail: u64,
 }
 
@@ -170,7 +170,7 @@ impl Cursor {
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
-        // Keys may be refused from now on.
+        // A later run may refuse keys, which lengthens the cursor.
         all.total.refused = 1;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {

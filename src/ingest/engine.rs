@@ -32,16 +32,16 @@ pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
     watch: &'a mut Watch<'w>,
     entry: String,
-    /// Of new keys.
+    /// The output of new keys.
     output: Option<Output>,
-    /// Of refused keys.
+    /// The output of refused keys.
     refused: Option<Output>,
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
     inputs: Vec<InputSummary>,
     /// The task that is being read, and the bytes of its file that were read in this run.
     reached: Option<(usize, u64)>,
-    /// Of this run.
+    /// The records of this run.
     tally: Tally,
     /// Bytes that this run has read of inputs now finished, and all bytes that it has to read.
     bytes: u64,

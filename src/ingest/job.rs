@@ -31,7 +31,7 @@ pub struct Job {
     pub(super) new_keys: Option<PathBuf>,
     /// Whether `new_keys` gets whole records.
     pub(super) records: bool,
-    /// As `new_keys`.
+    /// The output of refused keys, relative to `base` unless it is absolute.
     pub(super) refused: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Job {
         &self.filter
     }
 
-    /// Where keys seen for the first time go, or their records.
+    /// The output of keys seen for the first time, or of their records.
     pub fn output(&self) -> Option<PathBuf> {
         self.new_keys.as_ref().map(|path| self.base.join(path))
     }
@@ -75,12 +75,12 @@ impl Job {
         }
     }
 
-    /// Where keys go that the filter has no room for.
+    /// The output of keys that the filter has no room for.
     pub fn refused(&self) -> Option<PathBuf> {
         self.refused.as_ref().map(|path| self.base.join(path))
     }
 
-    /// What ends a key in the outputs.
+    /// The byte that ends a key in the outputs.
     pub(super) const fn separator(&self) -> u8 {
         self.rules.format.separator()
     }

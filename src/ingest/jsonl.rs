@@ -1,4 +1,4 @@
-//! JSON Lines: one field of the object on each line, or of an object in it.
+//! JSON Lines: the key is one field of the object on each line, or of an object within it.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl Jsonl {
                 Ok(Some(Found::Key { key: self.key.as_bytes(), record: line }))
             }
             Err(error) => {
-                // The parser counts lines from the start of this text, so its message names the wrong line.
+                // The parser counts lines from the start of this text: its own line number is cut off.
                 let text = error.to_string();
                 let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
                 skipped(Skip::Malformed(Malformed { line: number, column: error.column(), message }))

@@ -20,7 +20,7 @@ use crate::keys::{Batch, Sender, Stopped};
 
 /// The most keys in a batch: enough that many share a region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
-/// Bytes of an input after which a batch ends in any case.
+/// A batch ends at the latest after this many bytes of an input.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Where a piece comes from.
