@@ -1,7 +1,7 @@
 //! Lookups, from any number of processes and threads, beside a writer or without one.
 //!
 //! Uses [`file`](crate::file) and the wings below it. A [`Reader`] has a current view of the file; a view is one
-//! opening of it. The same question is answered in one of these ways, the first that serves:
+//! opening of it. A lookup takes the first of these ways that serves it:
 //!
 //! | module | serves | relies on | gives up |
 //! |---|---|---|---|
@@ -13,9 +13,9 @@
 //! Invariants (`format-spec/README.md`, section 7):
 //!
 //! 1. "Absent" is answered only if nothing was applied around the reads.
-//! 2. What can be seen is durable.
-//! 3. While a file says that it is superseded, a reader looks at the name before every answer. Else it does so before
-//!    every batch, and a thread does so twice a second.
+//! 2. Readers see only durable commits.
+//! 3. While a file says that it is superseded, a reader looks at the name before every answer. Otherwise it looks
+//!    before every batch, and a thread of the process looks twice a second.
 
 mod in_memory;
 mod lookup;

@@ -24,10 +24,11 @@ use super::paths::{belongs_to, is_store};
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
 
-/// What every filter begins with.
+/// The first bytes of every filter.
 const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
 
-/// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
+/// The arguments of the command, with a number behind `--wait` joined to it. Otherwise clap would take the number for a
+/// key or a file.
 pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let mut options = true;
@@ -45,12 +46,12 @@ pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     joined
 }
 
-/// Whether `--` says that what follows it is keys.
+/// Whether the arguments have a `--`, behind which all are keys.
 fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Arguments behind `--`.
+/// The number of arguments behind `--`.
 fn behind_hyphens() -> usize {
     std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
 }
@@ -108,7 +109,7 @@ impl ReadArgs {
 
 #[derive(Args)]
 pub(super) struct LockArgs {
-    /// Wait until another writer has finished, at most so many seconds; without a number, as long as it takes
+    /// Wait until another writer has finished, at most SECONDS; without a number, as long as it takes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = quantity::FOREVER, value_parser = quantity::wait)]
     wait: Option<Duration>,
@@ -119,7 +120,7 @@ impl LockArgs {
         options.wait(self.wait.unwrap_or_default())
     }
 
-    /// Says that these have no effect on a store.
+    /// Notes that `--wait` has no effect on a store.
     pub(super) fn note_ignored_by_store(&self, store: &Path) {
         if self.wait.is_some() {
             let store = store.display();
@@ -145,7 +146,7 @@ impl KeyArgs {
         if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
     }
 
-    /// Whether there are inputs to read.
+    /// Whether keys come from inputs, and not from the arguments.
     pub(super) fn is_stream(&self) -> bool {
         self.given().is_empty()
     }
@@ -155,8 +156,8 @@ impl KeyArgs {
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
     }
 
-    /// Fails if a key in front of `--` is the name of a file: its keys would be meant, and one key taken. A folder is
-    /// none, unless it is a store.
+    /// Fails if a key in front of `--` is the name of a file or store: the user most likely means the keys in it. A
+    /// folder that is no store passes.
     fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
         let in_front = self.given().len().saturating_sub(behind_hyphens());
         let named = |name: &&OsString| {
@@ -169,8 +170,8 @@ impl KeyArgs {
         }
     }
 
-    /// Fails if a key is the name of a file, or if an input is a folder, is not there, or is in a format that is not read:
-    /// before anything else is done.
+    /// Fails if a key is the name of a file, or if an input is a folder, does not exist, or is in a format that gowk
+    /// does not read. Verbs call this before they do anything else.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.check_no_file_is_a_key()?;
         self.files().try_for_each(|path| {
@@ -183,15 +184,15 @@ impl KeyArgs {
         })
     }
 
-    /// Fails if the filter or store takes keys by rules that this build does not know.
+    /// The rules for the inputs. Fails if the filter or store has key rules that this build does not know.
     fn rules(&self, known: Option<KeyRules>, file: &Path) -> Result<Rules, Failure> {
         let mut rules = Rules::new(self.fields.format(self.separator()));
         rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
         Ok(rules)
     }
 
-    /// Starts to read the keys for a filter or store with these rules; `writes` says whether records are written, and
-    /// `steady` whether pieces are to end where the input alone says.
+    /// Starts to read the keys for a filter or store with these rules. `writes` says whether the verb writes records,
+    /// and `steady` whether the input alone decides where pieces end.
     pub(super) fn start(
         &self,
         known: Option<KeyRules>,
@@ -221,7 +222,8 @@ impl KeyArgs {
         Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }
 
-    /// Opens a file for what the input has, which this option names; fails if something else of the command reads or writes it.
+    /// Opens the file that `option` names, to append keys or records to it. Fails if the command reads or writes that file
+    /// otherwise.
     pub(super) fn appending(
         &self,
         path: &Path,
@@ -233,7 +235,7 @@ impl KeyArgs {
             return Err(refused(is));
         }
         let output = Output::appending(path, self.separator())?;
-        // A key written to an input would be read again, without end.
+        // Keys written to an input would be read and written again, without end.
         let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
         let own = path.metadata().ok().and_then(id);
         let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
@@ -254,15 +256,16 @@ impl KeyArgs {
         Ok(output)
     }
 
-    /// Where records without a key go; fails if that is something else that the command reads or writes.
+    /// Opens the file for records without a key, if one is given. Fails if the command reads or writes that file
+    /// otherwise.
     pub(super) fn aside(&self, file: &Path, prints: bool) -> Result<Aside, Failure> {
         let rejects = self.fields.rejects.as_deref();
         let rejects = rejects.map(|path| self.appending(path, file, "--rejects")).transpose()?;
         Ok(Aside::new(rejects, prints))
     }
 
-    /// Hands all records, for filters with these rules, to `take`, some at a time, until it wants no more. What it has
-    /// written is flushed whenever there are no keys yet, and at the end. Returns how many had no key.
+    /// Hands all records, read by these key rules, to `take` in batches, until `take` breaks. Flushes the output before
+    /// each wait for keys, and at the end. Returns how many records had no key.
     pub(super) fn each_batch(
         &self,
         known: Option<KeyRules>,
@@ -303,7 +306,7 @@ impl KeyArgs {
     }
 }
 
-/// Whether a file is a filter, or a folder a store.
+/// Whether the path leads to a filter or a store.
 fn is_filter(path: &Path) -> bool {
     source::beginning(path).starts_with(MAGIC) || is_store(path)
 }

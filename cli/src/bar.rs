@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    /// `what` says what is being done, as in "copying".
+    /// `what` names the work, as in "copying".
     pub(super) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new(0).with_message(what);
         match ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {eta} left") {
@@ -27,7 +27,8 @@ impl Drop for Bar {
     }
 }
 
-/// Shows a bar each time that this is done, from the first part to the last.
+/// A function for progress that shows a bar from the first part of the work to the last, each time that the work is
+/// done.
 pub(super) fn each(what: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
     let bar = Bar::new(what);
     move |done, all| {

@@ -14,9 +14,10 @@ use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
-/// In a counting filter these are the copies that were inserted and not removed; in a set there is 1 or 0. The number is
-/// never too low. It may be too high, because copies of keys that look the same to the filter count too. The highest number, 61568 with four slots per bucket, stands for that many or more; a note at the end says how
-/// many keys were counted so.
+/// In a counting filter these are the copies that were inserted and not removed; in a set there is 1 or 0. The number
+/// is never too low. It may be too high, because copies of keys that look the same to the filter count too. The highest
+/// number, 61568 with four slots per bucket, stands for that many or more; a note at the end says how many keys were
+/// counted so.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -15,8 +15,9 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
 
-/// A rate is pointed out if it is at most [`NEAR`] times the one asked for and the file is smaller by this part.
+/// `create` points out a smaller filter whose rate is at most this many times the one asked for.
 const NEAR: f64 = 10.0;
+/// The part of the bytes that such a filter must at least save.
 const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
@@ -86,7 +87,7 @@ struct Created {
     slots: u64,
     regions: u64,
     false_positive_rate: f64,
-    /// The size for a rate near the one asked for.
+    /// A smaller filter whose rate is near the one asked for.
     near: Option<Near>,
 }
 

@@ -91,7 +91,7 @@ impl Dedup {
         let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
-            // Of a filter that is there, a lower rate than its own would be an error.
+            // On an existing filter, asking for a lower rate than its own is an error.
             let rate = DEDUP_RATE.filter(|_| !file.exists());
             let options = shape.apply(options, self.capacity.unwrap_or(1_000_000), rate);
             let writer = self.threads.apply(options).open(file).map_err(|error| refused(file, error))?;

@@ -15,11 +15,11 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
-    /// Of a verb that reads keys.
+    /// An error of a job; or, for another verb, an error that is not about an input.
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
 
-    /// An input of another verb than `ingest`.
+    /// An error about an input of another verb than `ingest`.
     #[error("{}{}", .0, by_option_of_keys(.0))]
     Records(gowk::ingest::Error),
 
@@ -81,7 +81,7 @@ pub(super) enum Failure {
     #[error("{}: is {is}; give another file with {option}", path.display())]
     RefusedOutput { path: PathBuf, is: String, option: &'static str },
 
-    /// Some keys found no room; `cause` says why the first of them did not, and what helps.
+    /// Some keys found no room; `cause` gives the reason for the first of them, and the remedy.
     #[error(
         "{cause}; {refused} of this run's {keys} keys found no room and are not in the {place}{}; all others are",
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
@@ -92,7 +92,7 @@ pub(super) enum Failure {
     System { op: &'static str, source: io::Error },
 
     /// `cause` came while the commit `number` was being made, and it may be durable or not. The first `committed` keys
-    /// are committed before it; it is the commit of those after them, up to `taken`.
+    /// were committed before; this commit holds the keys after them, up to key `taken`.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
          are, commit {number}, is unknown: {next}",
@@ -100,8 +100,8 @@ pub(super) enum Failure {
     )]
     InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
-    /// `cause` came after keys had been taken, of which the first are committed.
-    /// With `within`, some of those behind them are too: so many, of so many.
+    /// `cause` came after keys had been taken; the first `committed` of them are committed. `within` gives the number
+    /// of keys behind these that are committed too, and the number of keys among which they are.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed{}",
         within.map_or_else(String::new, |[some, of]| format!(", and {some} of the {of} after them"))
@@ -113,7 +113,7 @@ pub(super) enum Failure {
     Twice { cause: Box<Self>, then: Box<Self> },
 }
 
-/// What the name of a file in the place of a key was meant for.
+/// The likely meaning of a file's name in the place of a key.
 fn meant(name: &Path, is_filter: bool) -> String {
     let name = name.display();
     if is_filter {
@@ -159,12 +159,12 @@ impl From<gowk::ingest::Error> for Failure {
 }
 
 impl Failure {
-    /// Says how many keys are committed.
+    /// Adds how many keys are committed.
     pub(super) fn partly(self, committed: u64, within: Option<[u64; 2]>) -> Self {
         Self::Partly { cause: Box::new(self), committed, within }
     }
 
-    /// Says which keys are in doubt, and how to go on.
+    /// Adds which keys are in doubt, and how to go on.
     pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
     }
@@ -178,13 +178,13 @@ impl Failure {
         }
     }
 
-    /// Whether keys could not be printed, so that they must not be committed.
+    /// Whether printing keys failed; such keys must not be committed.
     pub(super) fn is_output(&self) -> bool {
         matches!(self, Self::Output(_) | Self::File { .. })
     }
 }
 
-/// An error of the library, with what helps where the library does not say it.
+/// An error of the library, with the remedy if the library's message lacks one.
 pub(super) struct WithRemedy<'a>(pub(super) &'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
@@ -254,7 +254,7 @@ impl fmt::Display for HowToGoOn {
     }
 }
 
-/// The option of `ingest` by which to do what the library's message proposes.
+/// The option of `ingest` that does what the library's message proposes.
 const fn by_option(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
@@ -279,7 +279,7 @@ const fn by_option(error: &gowk::ingest::Error) -> &'static str {
     }
 }
 
-/// The same for the verbs that take keys.
+/// The same for the other verbs.
 fn by_option_of_keys(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem};
     let Error::Input { problem, .. } = error else { return "" };

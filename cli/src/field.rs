@@ -35,7 +35,7 @@ pub(super) struct FieldArgs {
     pub(super) rejects: Option<PathBuf>,
 }
 
-/// What becomes of records without a key.
+/// The treatment of records without a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(super) enum Missing {
     #[default]
@@ -58,7 +58,7 @@ pub(super) struct RuleArgs {
 }
 
 impl RuleArgs {
-    /// Asks for a filter or store with these rules, if any are given.
+    /// Asks for a filter or store with these key rules, if any are given.
     pub(super) fn apply(&self, options: Options) -> Options {
         let ignore_case = self.ignore_case.map(|case| match case {
             Case::Ascii => gowk::Case::Ascii,
@@ -84,7 +84,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
 }
 
 impl FieldArgs {
-    /// What a record is, where `separator` ends those that are lines.
+    /// The format of records; `separator` ends them if they are lines.
     pub(super) fn format(&self, separator: u8) -> Format {
         match (&self.csv, &self.json_field) {
             (Some(columns), _) => Format::csv(columns, self.delimiter),

@@ -52,13 +52,13 @@ pub(super) struct Print {
     show_seed: bool,
 }
 
-/// What the words mean that are used here and nowhere else.
+/// Explains the words that `gowk info` uses.
 const LEGEND: &str = "\
 tail: the bits by which an entry tells keys apart; each doubling takes one
 void entry: one whose tail is used up; each further doubling copies it
 quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
 
-/// What the file system knows of a filter's file.
+/// The times that the file system keeps of a filter's file.
 struct Times {
     /// When this file was made: at the filter's creation, or the last doubling or copy.
     made: Option<SystemTime>,
@@ -75,7 +75,7 @@ impl Times {
     }
 }
 
-/// What is described.
+/// The filter or store to describe.
 enum Found {
     Filter(Box<Info>),
     Store(Box<(Store, StoreReader)>),
@@ -91,7 +91,7 @@ impl Found {
         Ok(Self::Filter(Box::new(options.read(file)?.info()?)))
     }
 
-    /// A store as one filter describes itself.
+    /// The description of a filter, or of a store as if it were one filter.
     fn info(&self) -> Result<Option<Info>, Failure> {
         match self {
             Self::Filter(info) => Ok(Some(Info::clone(info))),
@@ -113,7 +113,7 @@ impl Print {
         let mut failed: Option<Failure> = None;
         let mut filters = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
-            // The others are described all the same.
+            // A failure does not keep the other files from being described.
             let found = Found::open(file, &self.read.apply(Options::new()));
             let failure = if self.prometheus {
                 let (info, last_written) = match &found {
@@ -229,10 +229,10 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
     facts
 }
 
-/// Load below which the bits of the file per key say how empty a filter is, and not what a key takes.
+/// Below this load, the file's bits per key show how empty the filter is, and not how much room a key takes.
 const NEARLY_EMPTY: f64 = 0.1;
 
-/// Bits that a key takes: in a nearly empty filter, once it is full.
+/// Bits that a key takes; for a nearly empty filter, the bits that a key will take once it is full.
 pub(super) fn bits_per_key(info: &Info) -> String {
     let when_full = info.file_length as f64 * 8.0 / (info.slots as f64 * info.slots_per_bucket.headroom());
     match info.bits_per_key {
@@ -242,7 +242,7 @@ pub(super) fn bits_per_key(info: &Info) -> String {
     }
 }
 
-/// The same for a store, by the bytes of its files: a bucket has 8 of them.
+/// The same for a store. The length of its files gives the number of slots: a bucket has 8 bytes.
 pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPerBucket) -> String {
     let slots = info.bytes as f64 / 8.0 * f64::from(slots_per_bucket.get());
     match info.bits_per_key {
@@ -252,7 +252,7 @@ pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPer
     }
 }
 
-/// A kind by its name, and what that means.
+/// A kind's name and meaning.
 pub(super) const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Counting => "counting: copies of keys, which can be counted and removed",
@@ -278,7 +278,7 @@ pub(super) fn growth(info: &Info) -> String {
     text
 }
 
-/// Entries by the doublings they have lived through, oldest last.
+/// Entries by the number of doublings since they were stored, oldest last.
 fn ages(info: &Info) -> Vec<(&'static str, String)> {
     let by_tail = info.entries_by_tail.iter().enumerate().rev();
     let by_age = by_tail.enumerate().filter(|(age, (_, entries))| *age == 0 || **entries > 0);
@@ -295,7 +295,7 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
     by_age.map(line).collect()
 }
 
-/// What a halving brings, if it can be.
+/// The size and rate after a halving, if one is possible.
 fn halving(info: &Info) -> Option<String> {
     let Forecast { file_length, expected_false_positive_rate: rate, .. } = info.shrunk?;
     let name = "when shrunk";
@@ -303,7 +303,7 @@ fn halving(info: &Info) -> Option<String> {
     Some(format!("{name:<24}{size}, false-positive rate {rate} (`gowk shrink`)"))
 }
 
-/// What the next doublings bring.
+/// The rates after each of the next doublings.
 fn doublings(info: &Info) -> Vec<String> {
     let Some(last) = info.forecast.last() else {
         return vec![format!("{:<24}none left within its limits", "doublings")];
@@ -330,7 +330,7 @@ fn doublings(info: &Info) -> Vec<String> {
     lines
 }
 
-/// What a key is.
+/// The key rules, in words.
 pub(super) fn key_rules(info: &Info) -> String {
     info.key_rules.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
 }

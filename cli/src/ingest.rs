@@ -75,7 +75,7 @@ pub(super) struct Ingest {
     #[command(flatten)]
     lock: LockArgs,
 
-    /// Read this input from its start, whatever was read of it before; may be repeated
+    /// Read this input from its start again; may be repeated
     #[arg(long, value_name = "INPUT")]
     restart: Vec<PathBuf>,
 
@@ -83,7 +83,7 @@ pub(super) struct Ingest {
     #[arg(long)]
     forget_missing: bool,
 
-    /// Begin a new output, whatever was written before
+    /// Begin new outputs; move the old ones away first
     #[arg(long)]
     new_output: bool,
 
@@ -135,7 +135,7 @@ impl Ingest {
         let mut stop = None;
         let mut refusals = Refusals::new(job.filter(), is_store, self.json, None);
         let summary = ingest.run(&mut |event| {
-            // Not earlier: while the job waits for the filter, a signal ends the process.
+            // Listens only from here on: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
                 Event::Progress(now) => pace.tell(&now),
@@ -173,7 +173,7 @@ impl Ingest {
 
     fn failed(&self, error: ingest::Error) -> Failure {
         match error {
-            // These name no file.
+            // Errors about options name no file.
             ingest::Error::Filter(error @ Error::Option { .. }) => {
                 Failure::Creation { file: self.job.clone(), error }
             }
@@ -184,7 +184,7 @@ impl Ingest {
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
-            // The message of the library is for jobs.
+            // Keeps the library's message, which is written for jobs.
             error @ ingest::Error::Input { .. } => Failure::Ingest(error),
             error => error.into(),
         }

@@ -1,11 +1,11 @@
-//! Keys from the input into a filter or store: what the verbs that write share.
+//! Takes keys from the input into a filter or store; the verbs that write share this.
 //!
 //! Invariants, besides those of the [pump](gowk::ingest::Pump):
 //!
 //! 1. If printing fails, the keys since the last commit are rolled back.
-//! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are. Where
-//!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
-//! 3. A store gets one version, or none: after a failure or a signal it is as it was.
+//! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are.
+//!    If a commit may be durable or not, the message says which keys are in doubt, and how to find out.
+//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was.
 
 pub(super) mod loss;
 pub(super) mod pace;
@@ -35,15 +35,15 @@ use super::window::Window;
 use loss::Loss;
 use pace::Pace;
 
-/// The longest that a key waits for its commit. There is no number of keys unless one is given: a commit writes each page
-/// that was changed, and a million keys change most pages of a large filter.
+/// The longest time that a key waits for its commit. Keys are counted only with `--commit-every`: a commit writes each
+/// changed page, and a million keys change most pages of a large filter.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
 const STORES: &str = "Options for stores";
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit also whenever so many keys were taken; keys are committed every 10 seconds and at the end in any case. A
-    /// store is committed once, at the end
+    /// Commit also after every KEYS keys; keys are committed every 10 seconds and at the end in any case. A store is
+    /// committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
 
@@ -64,7 +64,7 @@ pub(super) struct IntakeArgs {
     scratch: Option<PathBuf>,
 }
 
-/// What the verbs share that insert.
+/// The arguments that the inserting verbs share.
 #[derive(Args)]
 pub(super) struct InsertArgs {
     /// Append keys that the filter or store has no room for to this file, ended as those of the output are
@@ -89,7 +89,7 @@ fn token(text: &str) -> Result<Token, String> {
     Ok(Token::new(application, quantity::count(number)?))
 }
 
-/// What a verb does with keys.
+/// A verb's use of keys.
 pub(super) struct Verb<'a> {
     /// The filter or store.
     pub(super) file: &'a Path,
@@ -97,23 +97,23 @@ pub(super) struct Verb<'a> {
     pub(super) deed: Deed,
     /// Whether new keys are printed.
     pub(super) prints: bool,
-    /// Where they go, in the place of standard output.
+    /// The file for new keys, in the place of standard output.
     pub(super) output: Option<&'a Path>,
-    /// Filters and stores whose keys are not new, either.
+    /// Further filters and stores: their keys are not new, either.
     pub(super) window: Window,
-    /// `None` for one that does not insert.
+    /// `None` for a verb that does not insert.
     pub(super) insert: Option<&'a InsertArgs>,
 }
 
-/// Where keys go, and whether they were committed before by the same token.
+/// The destination of the keys, and whether a commit with the same token was made before.
 struct Opened {
     destination: Destination,
     is_done: bool,
 }
 
 impl IntakeArgs {
-    /// Takes all keys, until the input ends or a signal comes. `filter` opens the filter; a store is opened with what
-    /// `of_store` makes of the options. Returns also how many keys were taken, and how many of them were new or removed.
+    /// Takes all keys, until the input ends or a signal comes. `filter` opens a filter; `of_store` makes the options to
+    /// open a store. Returns also the number of keys taken, and of those that were new or removed.
     pub(super) fn run(
         &self,
         verb: &Verb<'_>,
@@ -131,7 +131,7 @@ impl IntakeArgs {
             self.filter(verb, filter(self.lock.apply(options)))?
         };
         if verb.deed == Deed::Remove {
-            // A set refuses before a key comes.
+            // A set refuses removals: fail before any key comes.
             destination.remove_batch::<&[u8]>(&[])?;
         }
         let rules = destination.key_rules()?;
@@ -145,7 +145,8 @@ impl IntakeArgs {
         let pace = Pace::new(bar, &source);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
         let mut feed = source.feed;
-        // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
+        // Listens only from here on: until the filter is open, a signal ends the process, for example while it waits
+        // for the lock.
         let stop = Stop::listen(feed.waker())?;
         let loss = Loss::new(is_told && verb.prints, &destination)?;
         let mut intake =
@@ -154,7 +155,7 @@ impl IntakeArgs {
             CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD);
         let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
-            // Of a store nothing is committed that is not whole.
+            // An update of a store is committed only after the whole input.
             if ended && !is_done || !pump.destination().is_store() {
                 pump.commit(&mut intake)?;
             } else {
@@ -169,7 +170,7 @@ impl IntakeArgs {
         }
     }
 
-    /// Options for filters that are only looked into.
+    /// The options for the further filters of a window.
     pub(super) fn window_options(&self) -> Options {
         self.keys.rules.apply(Options::new())
     }
@@ -220,7 +221,7 @@ impl IntakeArgs {
     }
 }
 
-/// The version that a commit with a token is based on, and whether the commit was made.
+/// The version that a commit with this token builds on, and whether that commit was made before.
 fn base(store: &Store, token: Option<&Token>) -> Result<(Version, bool), Failure> {
     let newest = store.newest()?;
     let Some(Token { application, number, .. }) = token else { return Ok((newest, false)) };
@@ -240,7 +241,7 @@ fn base(store: &Store, token: Option<&Token>) -> Result<(Version, bool), Failure
 struct Intake<'a> {
     verb: &'a Verb<'a>,
     json: bool,
-    /// Whether to tell at the end what was inserted.
+    /// Whether to print counts at the end.
     is_told: bool,
     output: Output,
     refusals: Refusals,
@@ -316,7 +317,7 @@ impl Work for Intake<'_> {
 }
 
 impl Intake<'_> {
-    /// Closes the filter after the last commit, and tells what became of the keys; a signal may have ended the run.
+    /// Closes the filter after the last commit, and reports the run; `signal` is the signal that ended it, if any.
     fn finish(
         mut self,
         pump: Pump,
@@ -356,7 +357,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Tells how many keys were read, new and refused, as an event or as a line for people.
+    /// Prints how many keys were read, new and refused, as an event or as a line for people.
     fn sum_up(&self, read: u64) {
         let (new, refused, skipped) = (self.new, self.refusals.count(), self.aside.skipped);
         let (seen, seconds, lost) =
@@ -409,8 +410,8 @@ impl Intake<'_> {
         if pump.taken() == 0 && within.is_none() {
             return cause;
         }
-        // Also where no key counts as taken since the last commit: of those with the one that failed, some may be stored,
-        // and printed. A commit that failed is not tried again: it would most likely fail again.
+        // Commits even if no key was taken since the last commit: some keys of the batch that failed may be stored, and
+        // printed. Does not repeat a failed commit: it would most likely fail again.
         if !cause.is_output()
             && !pump.commit_failed()
             && let Err(then) = pump.commit(&mut self)

@@ -27,7 +27,7 @@ impl Manual {
             move |source: io::Error| Failure::File { path, op, source }
         };
         fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "create"))?;
-        // This gives each verb its whole name.
+        // Building the command gives each verb its whole name.
         command.build();
         let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help").cloned();
         let verbs = verbs.map(|verb| {

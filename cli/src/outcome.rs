@@ -2,7 +2,7 @@
 
 /// The outcome of a verb that met no error.
 pub(super) enum Outcome {
-    /// The verb did what was asked for, or found it.
+    /// The verb did what was asked for, or found the keys.
     Done,
     /// A key was not found, or damage was found.
     NotFound,

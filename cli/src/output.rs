@@ -1,7 +1,7 @@
-//! What goes to standard output, or to a file in its place, and to standard error.
+//! Writes to standard output, or to a file in its place, and to standard error.
 //!
-//! A file in the place of standard output is appended to by verbs that commit keys: what a commit counts on must be in
-//! the file by then, under its own name. Verbs that only look up make it anew: it appears under its name at the end, whole.
+//! Verbs that commit keys append to the file: before a commit, its keys must be in the file, under the file's own name.
+//! Verbs that only look up make a new file, which gets its name at the end, when it is whole.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -18,16 +18,17 @@ use super::paths::{belongs_to, own};
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
 
-/// Standard output or a file, buffered even if it is a terminal; flushed before something depends on it.
+/// Standard output or a file, buffered even if it is a terminal. Callers flush it before something depends on the
+/// bytes.
 pub(super) struct Output {
     /// `None` for standard output.
     path: Option<PathBuf>,
     stream: BufWriter<File>,
     separator: u8,
     is_file: bool,
-    /// Whether nothing was in the file before; of standard output that is not asked.
+    /// Whether the file was empty before; always true for standard output.
     is_new: bool,
-    /// Under which name the file appears at the end.
+    /// The temporary file that gets its name at the end, if there is one.
     unpublished: Option<Unpublished>,
 }
 
@@ -39,7 +40,7 @@ struct Unpublished {
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        // It is gone where it has got its name.
+        // Fails harmlessly if the file has got its name.
         let _ = fs::remove_file(&self.temporary);
     }
 }
@@ -52,8 +53,8 @@ impl Output {
         Ok(Self { path: None, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
-    /// Standard output, or in its place a file that appears at the end, by [`finish`](Self::finish). Fails if that is a file
-    /// of one of these filters.
+    /// Standard output, or a file in its place, which [`finish`](Self::finish) gives its name. Fails if the output is a
+    /// file of one of these filters.
     pub(super) fn of_lookups<'a>(
         path: Option<&Path>,
         separator: u8,
@@ -71,13 +72,14 @@ impl Output {
         Self::anew(path, separator)
     }
 
-    /// A file in the place of one of this name, or where there is none. What is no regular file is written to as it is.
+    /// A new file, which takes the place of one of this name, if any. A pipe or device of this name is written to
+    /// directly.
     fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| {
             let path = path.to_owned();
             move |source| Failure::File { path, op, source }
         };
-        // A symbolic link stays, and leads to the new file.
+        // A symbolic link stays, and will lead to the new file.
         let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = name.metadata().ok();
         let is_file = before.as_ref().is_none_or(fs::Metadata::is_file);
@@ -106,7 +108,7 @@ impl Output {
         Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new: true, unpublished })
     }
 
-    /// Writes all out. A file that was made anew gets its name, and survives a power cut.
+    /// Writes all buffered bytes. A new file is synced and gets its name.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         if let Some(Unpublished { temporary, name }) = &self.unpublished {
@@ -116,8 +118,8 @@ impl Output {
         Ok(())
     }
 
-    /// A file to which keys are added at its end; it is created if it is not there. If it does not end with a whole line, as
-    /// a crash may leave it, that line is ended first, with a note.
+    /// A file to append keys to; creates it if it does not exist. A crash may have left half a line at its end: such a
+    /// line is ended first, with a note.
     pub(super) fn appending(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| {
             let path = path.to_owned();
@@ -155,10 +157,10 @@ impl Output {
         }
     }
 
-    /// Fails if standard output was closed from the start, as what is printed would be lost.
+    /// Fails if standard output was closed from the start: all keys printed would be lost.
     ///
-    /// In the place of a closed standard output, Rust opens the null device for reading and writing. A shell's
-    /// `> /dev/null` opens it for writing alone, and says that nobody wants the keys.
+    /// In place of a closed standard output, Rust opens the null device for reading and writing. A shell's `>
+    /// /dev/null` opens it for writing alone; then the user throws the keys away on purpose.
     pub(super) fn check_kept() -> Result<(), Failure> {
         let output = io::stdout();
         let flags = fcntl_getfl(&output).map_err(|error| Failure::Output(error.into()))?;
@@ -187,12 +189,12 @@ impl Output {
         written.map_err(|source| self.failed()(source))
     }
 
-    /// Writes the header of CSV, unless there was something in the file before.
+    /// Writes the header of CSV if the file is new, once.
     pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_new) { self.key(header) } else { Ok(()) }
     }
 
-    /// A number, a tab and the key.
+    /// Writes a number, a tab and the key.
     pub(super) fn counted(&mut self, count: u32, key: &[u8]) -> Result<(), Failure> {
         let counted = write!(self.stream, "{count}\t");
         counted.map_err(|source| self.failed()(source))?;
@@ -208,7 +210,7 @@ impl Output {
         self.stream.flush().map_err(|source| self.failed()(source))
     }
 
-    /// Flushes, and makes what was written survive a power cut if it goes to a file.
+    /// Flushes, and syncs a file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.flush()?;
         if self.is_file { self.stream.get_ref().sync_data().map_err(self.failed()) } else { Ok(()) }
@@ -220,7 +222,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
 }
 
-/// The last byte of a file; `None` if it is empty, or may be written to and not read.
+/// The last byte of a file; `None` if the file is empty or cannot be read.
 fn last_byte(path: &Path) -> Option<u8> {
     let file = File::open(path).ok()?;
     let mut last = [0];
@@ -228,7 +230,7 @@ fn last_byte(path: &Path) -> Option<u8> {
     Some(last[0])
 }
 
-/// One line on standard error; control characters, which paths may hold, are escaped.
+/// Writes one line to standard error; escapes control characters, which paths may hold.
 pub(super) fn note(message: impl Display) {
     let mut line = String::from("gowk: ");
     for c in message.to_string().chars() {
@@ -237,8 +239,8 @@ pub(super) fn note(message: impl Display) {
     event(line);
 }
 
-/// One line on standard error, as it is.
+/// Writes one line to standard error, unchanged.
 pub(super) fn event(line: impl Display) {
-    // There is nobody left to tell that standard error is gone.
+    // If standard error is gone, there is nowhere to report it.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -3,12 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Whether a verb was given a store.
+/// Whether the path is a store.
 pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
 }
 
-/// The filter's files. Journal and lock lie beside what the filter's name leads to.
+/// The filter's files. The journal and the lock lie beside the file that the filter's name leads to.
 pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
     let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
     ["", "-journal", "-lock"].map(|suffix| {
@@ -18,7 +18,8 @@ pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Why nothing may be written to a file, which need not be there yet: it is one of the filter or store.
+/// The reason not to write to a file: it belongs to the filter or store. `None` if it does not. The file need not
+/// exist.
 pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     if let Some(file) = own(filter).into_iter().find(|file| is_same(path, file)) {
         return Some(format!("{}, a file of the filter itself", file.display()));
@@ -27,14 +28,14 @@ pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
-/// Whether the name, which need not be there yet, leads into the folder.
+/// Whether the name leads into the folder. The file need not exist.
 fn leads_into(path: &Path, folder: &Path) -> bool {
     let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real = path.canonicalize().or_else(|_| near.canonicalize());
     matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
 }
 
-/// Whether both names lead to one file, which need not be there yet.
+/// Whether both names lead to one file. The file need not exist.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     if let Some(one) = id(one) {

@@ -1,4 +1,4 @@
-//! Descriptions of filters as Prometheus reads them: its text format, version 0.0.4.
+//! Descriptions of filters in the text format of Prometheus, version 0.0.4.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -8,28 +8,28 @@ use gowk::Info;
 use super::failure::Failure;
 use super::output::Output;
 
-/// What verifying a filter or a store has found.
+/// The findings of the verification of a filter or store.
 pub(super) struct Verified<'a> {
     pub(super) file: &'a Path,
-    /// `None` where it cannot be opened.
+    /// `None` if the filter or store cannot be opened.
     pub(super) found: Option<Found>,
 }
 
-/// What was read, and what of it is damaged.
+/// The pages read, and the damage among them.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) clean: bool,
-    /// Of a filter, or of all shards of a store that can be opened.
+    /// Pages read of a filter, or of all shards of a store that can be opened.
     pub(super) pages: u64,
     pub(super) damaged_pages: u64,
-    /// Files of a store that are damaged, missing, or others; for a filter, 1 or 0.
+    /// Files of a store that are damaged, missing, or not the store's; for a filter, 1 or 0.
     pub(super) damaged_files: u64,
 }
 
-/// A filter that is to be told of.
+/// A filter to describe.
 pub(super) struct Told<'a> {
     pub(super) file: &'a Path,
-    /// `None` where it cannot be read.
+    /// `None` if the filter cannot be read.
     pub(super) info: Option<Info>,
     pub(super) last_written: Option<SystemTime>,
 }
@@ -80,7 +80,7 @@ const METRICS: [Metric; 14] = [
     counter("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
 ];
 
-/// All metrics of all filters; those of one name together, as the format asks.
+/// Prints all metrics of all filters, grouped by name as the format demands.
 pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
     let help = "Whether the filter can be opened. Its pages are not read for this: gowk verify reads them.";
     head("gowk_opened", "gauge", help, output)?;
@@ -112,7 +112,7 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
-/// The metrics of verification. One that cannot be opened is not clean, and has no other metric.
+/// Prints the metrics of verification. A filter or store that cannot be opened is not clean, and has no other metric.
 pub(super) fn tell_verified(
     verified: &[Verified<'_>],
     now: SystemTime,
@@ -158,7 +158,7 @@ fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), F
     output.line(format_args!("# TYPE {name} {kind}"))
 }
 
-/// `labels` stand behind that of the file, each with a comma before it.
+/// Prints one sample. `labels` follow the label of the file, each with a comma before it.
 fn sample(name: &str, file: &Path, labels: &str, value: f64, output: &mut Output) -> Result<(), Failure> {
     let file = file.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     output.line(format_args!("{name}{{file=\"{file}\"{labels}}} {value}"))

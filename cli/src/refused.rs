@@ -1,7 +1,7 @@
-//! Keys that the filter has no room for: named on standard error, written to a file where that is asked for, and
-//! counted.
+//! Keys that the filter has no room for: names them on standard error, writes them to a file if one is given, and
+//! counts them.
 //!
-//! Invariant: what is written for a key is synced before the commit behind it, as what is printed is.
+//! Invariant: the record written for a key is synced before the next commit, as printed keys are.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use super::json;
 use super::output::{self, Output};
 use super::source::Place;
 
-/// Keys that are named one by one; the others are counted.
+/// The most keys named one by one; further keys are only counted.
 const NAMED: u64 = 10;
-/// Characters of a key that a message shows.
+/// The most characters of a key that a message shows.
 const SHOWN: usize = 200;
 
 pub(super) struct Refusals {
@@ -25,7 +25,7 @@ pub(super) struct Refusals {
     output: Option<Output>,
     named: u64,
     count: u64,
-    /// Why there was no room for the first of them, and what helps.
+    /// Why there was no room for the first of the keys, and the remedy.
     first: Option<String>,
 }
 
@@ -40,14 +40,14 @@ impl Refusals {
         self.output.as_mut().map_or(Ok(()), |output| output.header(header))
     }
 
-    /// Notes a key, which the input has at this place.
+    /// Writes and reports a key without room; `place` is its place in the input.
     pub(super) fn take(&mut self, key: &[u8], place: &Place, cause: &Error) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), |output| output.key(key))?;
         self.tell(key, place, cause);
         Ok(())
     }
 
-    /// As [`take`](Self::take), for a key that is written elsewhere.
+    /// Like [`take`](Self::take), but does not write the key: the caller does.
     pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
         if self.first.is_none() {
             let remedy = if matches!(cause, Error::Full { .. }) {
@@ -80,7 +80,8 @@ impl Refusals {
         }
     }
 
-    /// Why a shard of a store has no room. The library names the working copy of the shard, which nobody knows.
+    /// Why a shard of a store has no room. Names the store: the library's message names the shard's working copy, whose
+    /// path means nothing to the user.
     fn in_store(&self, cause: &Error) -> Option<String> {
         let store = self.file.display();
         match cause {
@@ -94,7 +95,7 @@ impl Refusals {
         }
     }
 
-    /// Flushes, and makes what was written survive a power cut.
+    /// Flushes and syncs the file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), Output::sync)
     }
@@ -103,7 +104,7 @@ impl Refusals {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The failure at the end of a run whose `keys` keys are committed, but for those without room; `None` if there was
+    /// The failure at the end of a run that committed its `keys` keys except those without room; `None` if there was
     /// room for all.
     pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
         let (cause, refused) = (self.first.take()?, self.count);
@@ -116,7 +117,7 @@ impl Refusals {
         self.count
     }
 
-    /// Tells how many they were, where another failure ends the run.
+    /// Reports how many keys had no room, if another failure ends the run.
     pub(super) fn tell_total(&self) {
         if self.count == 0 {
             return;

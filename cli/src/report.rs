@@ -42,7 +42,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        // Checked before a long file is read.
+        // Opens the output before it reads a long file, so that a wrong path fails at once.
         let mut standard = Output::standard(b'\n')?;
         match &self.output {
             Some(path) => {
@@ -73,7 +73,7 @@ impl Report {
     }
 }
 
-/// When the page was made, and by what.
+/// The foot of the page: when it was made, and by which version.
 fn made(path: &Path) -> String {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     format!("{}, as of {}", path.display(), quantity::time(SystemTime::now()))

@@ -43,7 +43,7 @@ pub(super) struct Set {
     lock: LockArgs,
 }
 
-/// A limit; `None` if it is to be removed.
+/// A limit; `None` removes it.
 #[derive(Clone, Copy)]
 struct Limit<T>(Option<T>);
 

@@ -1,7 +1,7 @@
-//! The command's input: a thread that reads it, and what it has read.
+//! The command's input: a thread that reads it, and the pieces that it sends.
 //!
-//! Keys of a store come in pieces whose bounds the input alone decides, so that the same input gets the same answers each
-//! time. All others come as soon as they are there.
+//! Keys for a store come in pieces whose bounds the input alone decides, so that the same input gets the same answers
+//! each time. Keys for a filter come as soon as they are read.
 
 use std::fmt;
 use std::fs::File;
@@ -18,13 +18,14 @@ use super::failure::Failure;
 use super::field::Missing;
 use super::output::{self, Output};
 
-/// Pieces that are read ahead, and that are taken together.
+/// The most pieces read ahead, and the most taken together.
 pub(super) const AHEAD: usize = 64;
 
 /// Bytes of content after which a piece ends.
 const CHUNK: u64 = 64 * 1024;
-/// The same for a store, and the most keys.
+/// The same for a store.
 const STEADY: u64 = 64 << 20;
+/// The most keys in a piece that is read record by record.
 const KEYS: usize = 1 << 20;
 
 /// Keys on their way from the command's input.
@@ -33,19 +34,19 @@ pub(super) type KeyFeed = Feed<Piece<Read>, Error>;
 /// The command's input.
 pub(super) struct Source {
     pub(super) feed: KeyFeed,
-    /// Bytes read so far, compressed ones where they are compressed.
+    /// Bytes read so far, before decompression.
     pub(super) read: Arc<AtomicU64>,
-    /// Bytes to read; `None` where that is not known, as of a pipe.
+    /// Bytes to read; `None` if that is unknown, as for a pipe.
     pub(super) bytes: Option<u64>,
 }
 
-/// What is known of a piece besides its keys.
+/// What the reading thread tells of a piece besides its keys.
 pub(super) struct Read {
     /// The place of its first key.
     pub(super) first: Place,
-    /// The lines on which the records begin; `None` where each line is one.
+    /// The lines on which the records begin; `None` if each line is a record.
     pub(super) lines: Option<Vec<u64>>,
-    /// The header of CSV, with the first piece that there is.
+    /// The header of CSV, in the first piece of the first input that has one.
     header: Option<Vec<u8>>,
     pub(super) skipped: Skipped,
     /// Records that were skipped, for `--rejects`.
@@ -55,13 +56,13 @@ pub(super) struct Read {
 /// Records without a key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Skipped {
-    /// They lack the field, or hold no single value in it.
+    /// Records that lack the field, or whose field holds no single value.
     pub(super) no_field: u64,
-    /// They are not what the format says.
+    /// Malformed records.
     pub(super) malformed: u64,
 }
 
-/// Where in the input a key is.
+/// The place of a key in the input.
 #[derive(Clone)]
 pub(super) struct Place {
     /// The file, `standard input`, or `arguments`.
@@ -99,7 +100,7 @@ impl Skipped {
     }
 }
 
-/// The place of the key of this index among all keys of the pieces.
+/// The place of the record with this index among all records of the pieces.
 pub(super) fn place(pieces: &[Piece<Read>], index: usize) -> Option<Place> {
     let mut before = 0;
     let piece = pieces.iter().find(|piece| {
@@ -112,7 +113,7 @@ pub(super) fn place(pieces: &[Piece<Read>], index: usize) -> Option<Place> {
     Some(Place { number: line.unwrap_or(first.number + (index - before) as u64), ..first.clone() })
 }
 
-/// What becomes of headers, and of records without a key.
+/// Prints headers, and writes and counts records without a key.
 pub(super) struct Aside {
     rejects: Option<Output>,
     /// Whether the header goes to standard output.
@@ -125,8 +126,8 @@ impl Aside {
         Self { rejects, prints, skipped: Skipped::default() }
     }
 
-    /// Takes note of pieces that were read; `output` is where records are printed. The header is returned, if it came with
-    /// these pieces.
+    /// Takes note of pieces that were read; records are printed to `output`. Returns the header if it came with these
+    /// pieces.
     pub(super) fn take<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a Piece<Read>>,
@@ -158,7 +159,7 @@ impl Aside {
     }
 }
 
-/// What there is to read, and how.
+/// The inputs, and the rules to read them by.
 pub(super) struct Reading {
     /// `-` is standard input.
     pub(super) inputs: Vec<PathBuf>,
@@ -169,13 +170,13 @@ pub(super) struct Reading {
     pub(super) rejects: Option<PathBuf>,
     /// Whether records are written, so that all inputs must have the same columns.
     pub(super) writes: bool,
-    /// Whether pieces end where the input alone says.
+    /// Whether the input alone decides where pieces end.
     pub(super) steady: bool,
     pub(super) read: Arc<AtomicU64>,
 }
 
 impl Reading {
-    /// Starts the thread.
+    /// Starts the reading thread.
     pub(super) fn start(self) -> Result<Source, Failure> {
         let bytes = self.inputs.iter().map(|input| length(input)).sum();
         let read = self.read.clone();
@@ -238,8 +239,8 @@ impl One<'_> {
         piece
     }
 
-    /// Reads to the end; `None` if nobody takes keys any more. `common` is the header of the first input that has one. What
-    /// was read before an error is sent.
+    /// Reads the input to its end; `None` if the receiver is gone. `common` is the header of the first input that has
+    /// one. Sends the records read before an error.
     fn read(
         &mut self,
         mut records: Records,
@@ -305,7 +306,7 @@ impl One<'_> {
         Ok(true)
     }
 
-    /// The header, if it is the first one; fails if it is another than the first one.
+    /// The header if it is the first one, else `None`; fails if it differs from the first one.
     fn header(
         &self,
         header: &[u8],
@@ -353,7 +354,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Says how many records had no key.
+    /// Notes how many records had no key.
     fn note(&self) {
         let (name, Skipped { no_field, malformed }) = (name(self.path), self.skipped);
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
@@ -368,7 +369,7 @@ impl One<'_> {
     }
 }
 
-/// What messages call an input.
+/// The name of an input in messages.
 fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -387,20 +388,19 @@ fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> 
     Input::new(name(path), stream(path).map_err(failed)?, plain, read)
 }
 
-/// The first bytes of a regular file, as many as a format is known by; none of anything else, as a pipe gives each byte
-/// once.
+/// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
 pub(super) fn beginning(path: &Path) -> Vec<u8> {
     let mut first = Vec::new();
     if path.metadata().is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = File::open(path)
     {
-        // What cannot be read here fails again where it is read.
+        // Ignores an error: reading the input fails again, with a message.
         let _ = file.take(Foreign::BYTES as u64).read_to_end(&mut first);
     }
     first
 }
 
-/// Fails if a file is in a format that is not read.
+/// Fails if a file is in a format that gowk does not read.
 pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
     match Foreign::of(&beginning(path)).filter(|_| !plain) {
         Some(format) => {
@@ -410,14 +410,14 @@ pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
     }
 }
 
-/// Bytes of an input, if it is a file.
+/// The length of an input, if it is a file.
 fn length(path: &Path) -> Option<u64> {
     let metadata = stream(path).and_then(|file| file.metadata());
     metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
 }
 
-/// Fails where files have other columns than the first of them, before anything is done. Streams are looked at when it is
-/// their turn.
+/// Fails if a file has other columns than the first one, before the verb does anything. Pipes are checked only when
+/// they are read.
 pub(super) fn check_headers<'a>(
     files: impl Iterator<Item = &'a Path>,
     rules: &Rules,

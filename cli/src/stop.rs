@@ -44,7 +44,7 @@ impl Stop {
         let listen = move || {
             for signal in signals.forever() {
                 if noted.swap(signal, Ordering::Relaxed) != 0 {
-                    // This does not return: the default of each of these signals ends the process.
+                    // Does not return: the default of each of these signals ends the process.
                     let _ = emulate_default_handler(signal);
                 }
                 wake();

@@ -1,4 +1,4 @@
-//! `gowk store`, and what the other verbs do where they are given a store in the place of a filter.
+//! `gowk store`, and what the other verbs do with a store in the place of a filter.
 
 mod create;
 mod info;

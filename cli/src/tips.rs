@@ -1,4 +1,4 @@
-//! Tips for arguments that are not understood: what was most likely meant, and nothing where that is not known.
+//! Tips for arguments that are not understood: the most likely meaning, and no tip if that is not known.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What other tools call a verb, and its name here.
+/// Names of verbs in other tools, and the names here.
 const VERBS: [(&str, &str); 27] = [
     ("has", "check"),
     ("exists", "check"),
@@ -37,7 +37,7 @@ const VERBS: [(&str, &str); 27] = [
     ("resize", "grow"),
 ];
 
-/// What other tools call an option, and its name here.
+/// Names of options in other tools, and the names here.
 const OPTIONS: [(&str, &str); 15] = [
     ("--fpr", "--false-positive-rate"),
     ("--fp-rate", "--false-positive-rate"),
@@ -56,7 +56,7 @@ const OPTIONS: [(&str, &str); 15] = [
     ("--jobs", "--threads"),
 ];
 
-/// Letters by which a word may differ from the name that was meant.
+/// The most letters by which a misspelt word may differ from a verb.
 const NEAR: usize = 2;
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
@@ -70,8 +70,8 @@ fn set(error: &mut clap::Error, tip: String) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
-/// The error with the tips that help, and without those of the parser that are most often wrong: a long option that is
-/// unknown was hardly meant as a key, and verbs that differ in most of their letters have little in common.
+/// The error with tips that help, and without the parser's tips that are most often wrong: an unknown long option is
+/// hardly ever meant as a key, and a verb that differs in most of its letters is hardly ever meant.
 pub(super) fn improved(mut error: clap::Error, arguments: &[OsString], command: &Command) -> clap::Error {
     match error.kind() {
         ErrorKind::UnknownArgument => improve_option(&mut error, arguments, command),
@@ -111,14 +111,14 @@ fn improve_option(error: &mut clap::Error, arguments: &[OsString], command: &Com
             format!("options stand behind the verb, as in `gowk {then} {option} ...`{version}"),
         );
     };
-    // Of a verb with verbs of its own, the one that was given.
+    // If the verb has verbs of its own, the one given.
     let inner = words.get(1).and_then(|second| verb.find_subcommand(second));
     let verb = inner.unwrap_or(verb);
     let has = |name: &str| verb.get_arguments().any(|known| known.get_long() == name.strip_prefix("--"));
     if let Some((_, name)) = OPTIONS.iter().find(|(other, name)| *other == option && has(name)) {
         return set(error, format!("it is `{name}` here"));
     }
-    // Of several short options in one argument, the parser names one; the argument may be a key.
+    // If one argument holds several short options, the parser names one of them; the whole argument may be a key.
     let Some(letter) = option.strip_prefix('-').filter(|name| !name.starts_with('-')) else { return };
     let key = words.iter().find(|word| word.starts_with('-') && word.contains(letter));
     if let Some(key) = key.filter(|_| verb.get_arguments().any(|known| known.get_id() == "keys")) {

@@ -49,7 +49,7 @@ impl Verify {
         let mut output = Output::standard(b'\n')?;
         let (mut failed, mut verified) = (None::<Failure>, Vec::new());
         for file in &self.files {
-            // One that cannot be opened does not keep the others from being read.
+            // A filter that cannot be opened does not keep the others from being read.
             let found = match self.verify(file, &mut output) {
                 Ok(found) => Some(found),
                 Err(failure) if failure.is_output() => return Err(failure),
@@ -73,7 +73,7 @@ impl Verify {
         }
     }
 
-    /// Reads one filter or store, and prints what was found unless metrics are printed at the end.
+    /// Reads one filter or store, and prints its findings unless the verb prints metrics at the end.
     fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
         if paths::is_store(file) {
             let verified = store::verify(file)?;

@@ -1,7 +1,7 @@
-//! Further filters and stores that `gowk dedup` looks into: what any of them has is not new.
+//! Further filters and stores that `gowk dedup` looks into: a key that any of them has is not new.
 //!
-//! They are only read. Each key goes into the first filter all the same, so that a window of several days forgets a key only
-//! once it has not come for that long.
+//! They are only read. Each key goes into the first filter in any case, so a window of several days forgets a key only
+//! when it has not come for that many days.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::store::AnyReader;
 pub(super) struct Window(Vec<(PathBuf, AnyReader)>);
 
 impl Window {
-    /// Fails if one is not there, or is the filter that keys go into.
+    /// Opens the filters and stores. Fails if one does not exist, or is the filter that the keys go into.
     pub(super) fn open(files: &[PathBuf], into: &Path, options: &Options) -> Result<Self, Failure> {
         let open = |file: &PathBuf| match is_same(file, into) {
             true => Err(Failure::WindowOfItself { file: file.clone() }),
@@ -25,7 +25,7 @@ impl Window {
         files.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Fails if one of them takes keys by other rules than the filter that they go into.
+    /// Fails if one of them has other key rules than the filter that the keys go into.
     pub(super) fn check_rules(&self, rules: Option<KeyRules>, into: &Path) -> Result<(), Failure> {
         self.0.iter().try_for_each(|(file, reader)| match Some(reader.key_rules(file)?) == rules {
             true => Ok(()),
@@ -33,7 +33,7 @@ impl Window {
         })
     }
 
-    /// Which of the keys one of them has; empty if there are no others.
+    /// For each key, whether any of the filters and stores has it; empty if there are none.
     pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
         let mut known = if self.0.is_empty() { Vec::new() } else { vec![false; keys.len()] };
         for (_, reader) in &self.0 {

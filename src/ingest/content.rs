@@ -1,4 +1,4 @@
-//! The bytes of an input, with their place and the hash of all that were taken.
+//! The bytes of an input, with their place and the hash of all bytes taken.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ pub(super) struct Content {
     decoder: Decoder,
     /// `None` for a stream that is read once.
     file: Option<File>,
-    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` wait.
+    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` are read but not taken yet.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
     end: usize,
     base: u64,
-    /// Of the byte at `at`.
+    /// The offset of the byte at `at`.
     offset: u64,
     hash: Xxh3,
     last: Option<u8>,
@@ -74,15 +74,15 @@ impl Content {
         }
     }
 
-    /// What was read, but not taken.
+    /// The bytes read but not taken yet.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.buffer[self.at..self.end]
     }
 
-    /// Reads more, and keeps what waits; false at the end.
+    /// Reads more bytes behind those that wait; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        // Only then: a long record that was moved at each filling would take quadratic time.
+        // Moves nothing otherwise: moving a long record at each filling would take quadratic time.
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             #[cfg(test)]
@@ -101,7 +101,7 @@ impl Content {
         Ok(read > 0)
     }
 
-    /// Takes the next `length` bytes, of those that wait.
+    /// Takes the next `length` of the bytes that wait, or all if they are fewer.
     pub(super) fn take(&mut self, length: usize) -> &[u8] {
         let from = self.at;
         self.at = (self.at + length).min(self.end);
@@ -113,8 +113,8 @@ impl Content {
         taken
     }
 
-    /// Reads the bytes of an earlier run again, and compares them. Returns false if `stopped`, which is asked now and
-    /// then, says so.
+    /// Reads the bytes of an earlier run again, and compares their hash. Returns false as soon as `stopped`, which it
+    /// calls for each chunk, returns true.
     pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
         if read.offset == 0 {
             return Ok(true);
@@ -175,7 +175,7 @@ impl Content {
         &self.path
     }
 
-    /// The words for a line, which is counted from 1 where reading began.
+    /// A line's name for messages; lines are counted from 1, where reading began.
     pub(super) fn place(&self, line: u64) -> String {
         match self.base {
             0 => format!("line {line}"),

@@ -11,7 +11,7 @@ use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
 #[serde(deny_unknown_fields)]
 pub(super) struct Creation {
     pub(super) path: PathBuf,
-    /// The kind, if given; an existing filter must be of it.
+    /// The kind, if given; an existing filter must be of this kind.
     kind: Option<RawKind>,
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,

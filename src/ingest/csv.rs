@@ -1,4 +1,4 @@
-//! CSV: one column, by name or number. The csv library understands the quoting.
+//! CSV: the key is one column or several, by name or number. The csv library understands the quoting.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::lines::{Found, Skip};
 use super::rules::{Column, Format, JOINT};
 use crate::keys::LONGEST;
 
-/// Bytes of a header shown in a message.
+/// The most bytes of a record shown in a message.
 const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
@@ -18,15 +18,16 @@ const MOST_FIELDS: usize = 1 << 20;
 pub(super) struct Csv {
     columns: Vec<usize>,
     record: Record,
-    /// The header as it is in the file, where it was passed over.
+    /// The header as it is in the file; `None` if there was none to pass over.
     header: Option<Vec<u8>>,
     /// A key of several columns.
     key: Vec<u8>,
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. `columns` are looked for in the first record, which is passed over if it
-    /// is a header; in the midst of a file the columns are those of the file at this path.
+    /// Goes on at `position`, where `content` stands. Looks for the key's columns in the first record, and passes over
+    /// that record if it is a header. In the middle of a file with a header, it takes the columns from the beginning of
+    /// the file at the path of `content`.
     pub(super) fn new(
         wanted: &[Column],
         delimiter: u8,
@@ -87,7 +88,7 @@ impl Csv {
     }
 }
 
-/// The indices of columns, from the first record; without one, nobody will ask for their fields.
+/// The indices of columns, from the first record. Without a first record any indices do: there are no fields.
 fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     if !any {
         return Ok(wanted.iter().map(Column::number).collect());
@@ -162,14 +163,14 @@ fn fields(text: &str) -> Vec<String> {
     if fields.is_empty() { vec![String::new()] } else { fields }
 }
 
-/// On one line, whatever is in it.
+/// Fields on one line: control characters are escaped.
 fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     let mut header = String::new();
     for (index, field) in fields.enumerate() {
         if index > 0 {
             header += ", ";
         }
-        // Enough to show that there is more.
+        // Long enough to show that the field goes on.
         let start = field.get(..SHOWN + 4).unwrap_or(field);
         header.extend(String::from_utf8_lossy(start).chars().flat_map(char::escape_debug));
         if header.len() > SHOWN {
@@ -189,15 +190,15 @@ pub(super) fn shown_record(record: &[u8]) -> String {
 /// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
-    /// Its bytes as they are in the file, from the first one that ends no line, with its end.
+    /// The record's bytes as they are in the file, without the line ends before it, and with the one that ends it.
     raw: Vec<u8>,
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
-    /// Nothing was read yet.
+    /// Whether no record was read yet.
     is_first: bool,
     delimiter: u8,
-    /// The line of its first byte, from 1.
+    /// The line of the record's first byte, counted from 1.
     begins: u64,
 }
 
@@ -212,7 +213,7 @@ impl Record {
         Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, delimiter, begins: 1 }
     }
 
-    /// Says that `lines` have ended before, so that a byte order mark is a part of its field.
+    /// Notes that `lines` lines have ended before, so a byte order mark is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.is_first = false;
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
@@ -229,12 +230,12 @@ impl Record {
         self.text.get(start..end)
     }
 
-    /// All of it, without the newline that ends it; a CR before that stays.
+    /// The record's bytes without the newline that ends it; a CR before that newline stays.
     fn raw(&self) -> &[u8] {
         self.raw.strip_suffix(b"\n").unwrap_or(&self.raw)
     }
 
-    /// Whether a quoted field that was begun has not ended with the content.
+    /// Whether the content ended within a quoted field.
     fn is_open(&self) -> bool {
         let mut reader = ReaderBuilder::new().delimiter(self.delimiter).build();
         let (mut text, mut ends) = (vec![0; self.raw.len() + 1], vec![0; self.fields + 2]);
@@ -242,7 +243,7 @@ impl Record {
         result != ReadRecordResult::Record
     }
 
-    /// False at the end.
+    /// Reads the next record; false at the end.
     fn read(&mut self, content: &mut Content) -> Result<bool, Error> {
         self.begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
@@ -262,7 +263,7 @@ impl Record {
                 &mut self.ends[self.fields..],
             );
             let taken = content.take(taken);
-            // The end of the record before, and empty lines.
+            // Skips the end of the record before, and empty lines.
             let passed = if self.raw.is_empty() {
                 taken.iter().take_while(|byte| is_line_end(**byte)).count()
             } else {
@@ -279,7 +280,7 @@ impl Record {
                         let place = content.place(self.begins);
                         return Err(Error::input(content.path(), InputProblem::Unclosed { place }));
                     }
-                    // It belongs to the encoding of the file, and not to its first record.
+                    // A byte order mark belongs to the encoding of the file, and not to its first record.
                     self.raw.drain(..if marked { BYTE_ORDER_MARK.len() } else { 0 });
                     return Ok(true);
                 }

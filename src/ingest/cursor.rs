@@ -1,4 +1,4 @@
-//! What the filter remembers of a job. Section 5.3.1 of the specification has the layout.
+//! The state of a job that the filter remembers. Section 5.3.1 of the specification has the layout.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -40,12 +40,12 @@ pub(super) struct Cursor {
     pub(super) finished: BTreeMap<InputId, Finished>,
 }
 
-/// What was written to the output.
+/// The committed part of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Written {
     pub(super) path: InputId,
     pub(super) length: u64,
-    /// The hash of its last bytes.
+    /// The hash of the output's last bytes.
     pub(super) tail: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Current {
 /// An input read to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Finished {
-    /// Of the file.
+    /// The length of the file.
     pub(super) length: u64,
     pub(super) fingerprint: Fingerprint,
     pub(super) within_record: bool,
@@ -165,12 +165,12 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// The most bytes that it can have while these inputs are read: all of them finished, and the one with the longest
-    /// name current.
+    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and the one with the
+    /// longest name current.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
-        // Keys may be refused from now on.
+        // A later run may refuse keys, which lengthens the cursor.
         all.total.refused = 1;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {
@@ -213,7 +213,7 @@ impl<'a> Rest<'a> {
         Some(Written { path: InputId(self.number()?), length: self.amount()?, tail: self.number()? })
     }
 
-    /// Without the keys refused, which lie elsewhere.
+    /// A tally without the number of keys refused, which the layout keeps elsewhere.
     fn tally(&mut self) -> Option<Tally> {
         let (keys, new) = (self.amount()?, self.amount()?);
         let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(Cursor::decode(&[rest, last, last].concat()), None);
     }
 
-    /// Found by fuzzing: sums of them overflowed.
+    /// Found by fuzzing: sums of counts overflowed.
     #[test]
     fn counts_and_lengths_that_nothing_can_have_are_rejected() {
         for number in [u64::MAX, MOST] {

@@ -1,4 +1,4 @@
-//! Streams of bytes as what they hold: plain, gzip or zstd, told apart by their first bytes.
+//! The content of streams: plain, gzip or zstd, told apart by their first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
@@ -20,18 +20,18 @@ pub(super) enum Packing {
     Plain,
     Gzip,
     Zstd,
-    /// In a way that is not read.
+    /// In a format that gowk does not read.
     Foreign(Foreign),
 }
 
-/// The magic number, and the one method of compression there is.
+/// The magic number of gzip, and its only method of compression.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 impl Packing {
-    /// Tells it by the first bytes of a stream; `None` if more of them could say otherwise.
+    /// The packing that the first bytes of a stream show; `None` if more bytes could show another one.
     fn of(begin: &[u8]) -> Option<Self> {
         let begins = |magic: &[u8]| begin.len() < magic.len() && magic.starts_with(begin);
         let skippable = begin.split_first().filter(|(first, _)| **first & 0xf0 == 0x50).map(|(_, rest)| rest);
@@ -50,7 +50,7 @@ impl Packing {
         }
     }
 
-    /// Of a file, wherever it is read from.
+    /// The packing of a file, by its first bytes; does not move the position at which the file is read.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let (mut first, mut read) = ([0; Foreign::BYTES], 0);
         while read < first.len() {
@@ -71,7 +71,7 @@ impl Packing {
     }
 }
 
-/// A stream of which it is known how far it is read.
+/// A stream that counts the bytes read from it.
 struct Counted {
     stream: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ impl Read for Counted {
     }
 }
 
-/// What a stream begins with, and the rest of it.
+/// The first bytes of a stream, read already, and the rest of it.
 type Begun = Chain<Cursor<Vec<u8>>, Counted>;
 
 enum Stream {
@@ -94,7 +94,7 @@ enum Stream {
     Zstd(Box<zstd::Decoder<'static, BufReader<Begun>>>),
 }
 
-/// The bytes that a stream holds.
+/// The decompressed bytes of a stream.
 pub(super) struct Decoder {
     packing: Packing,
     stream: Stream,
@@ -102,8 +102,8 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Waits for as many bytes as it takes to know what they are: most often for one read. With `plain` they are taken as
-    /// they are. `read` counts the bytes of the stream.
+    /// Waits until the first bytes tell the packing: most often for one read. With `plain` the bytes are taken as they
+    /// are. `read` counts the bytes of the stream.
     pub(super) fn new(
         stream: impl Read + Send + 'static,
         plain: bool,
@@ -159,7 +159,7 @@ impl Decoder {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes put into `into`; 0 at the end.
+    /// Fills `into` from its start; returns how many bytes it put there, 0 at the end.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
         loop {
             match self.read(into) {
@@ -170,7 +170,7 @@ impl Decoder {
         }
     }
 
-    /// Tells what an error in reading means.
+    /// A function that turns an error of reading into a problem of the input.
     pub(super) fn problems(&self) -> impl Fn(io::Error) -> InputProblem + use<> {
         let (packing, read) = (self.packing, self.read.clone());
         move |source| problem(packing, read.load(Ordering::Relaxed), source)
@@ -197,7 +197,7 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
 
 impl Read for Decoder {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        // At its end each of them returns 0, however often it is asked.
+        // At its end each of them returns 0, again and again.
         match &mut self.stream {
             Stream::Plain(stream) => stream.read(into),
             Stream::Gzip(stream) => stream.read(into),

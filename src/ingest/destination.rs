@@ -1,7 +1,7 @@
 //! Where keys go: into a filter, with commits on the way, or into a store, with one version at the end.
 //!
-//! A store remembers the cursor of a job as the state of its last token. So a run that dies anywhere starts again
-//! from the last version, and of two runs at the same time one commits.
+//! A store remembers the cursor of a job as the state of the job's last token. So a run that dies anywhere starts again
+//! from the last version, and of two runs at the same time only one commits.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use super::job::Job;
 use crate::store::{Change, Committed, Store, Token, Update, Version};
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Writer};
 
-/// What keys are inserted into, or removed from: a filter, or an update of a store.
+/// The filter, or the update of a store, that keys are inserted into or removed from.
 pub struct Destination(To);
 
 enum To {
@@ -26,16 +26,16 @@ enum To {
 /// An update of a store, and how it is committed.
 struct InStore {
     store: Store,
-    /// `None` after it was committed for good.
+    /// `None` after a commit that failed or made no version; a commit that makes a version begins a new update.
     update: Option<Update>,
     operation: &'static str,
     token: Option<Token>,
-    /// Whether the token is a job's, which nobody else may have committed.
+    /// Whether the token is a job's: no other process may have committed that token.
     is_job: bool,
     sealing: Box<dyn Fn(u64, u64) + Sync>,
 }
 
-/// What a store remembers of jobs, in the form in which a filter does.
+/// The cursors of jobs that a store remembers, as the metadata of a filter.
 fn metadata_of(version: &Version) -> Metadata {
     let mut metadata = Metadata::default();
     for (application, done) in &version.tokens {
@@ -55,7 +55,7 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// What the filter or store of a job remembers of jobs, and what a key is there; `None` where there is neither.
+/// The metadata and the key rules of a job's filter or store; `None` if it does not exist.
 pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<(Metadata, KeyRules)>, Error> {
     let options = &job.asked(options.clone());
     if Store::is_at(&job.filter) {
@@ -69,7 +69,7 @@ pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<(Metadata,
     }
 }
 
-/// The rules of a filter, where this build knows them.
+/// The key rules of a job's filter; fails if this build does not know them.
 pub(super) fn known(job: &Job, rules: Option<KeyRules>) -> Result<KeyRules, Error> {
     let (path, wanted) = (&job.filter, job.rules.key);
     Ok(rules.ok_or_else(|| crate::Error::KeyRules { path: path.clone(), found: None, wanted })?)
@@ -105,7 +105,7 @@ impl Destination {
         })))
     }
 
-    /// Tells how many shards of a store are sealed, and how many are to be, while a commit is made.
+    /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.
     pub fn sealing(mut self, told: impl Fn(u64, u64) + Sync + 'static) -> Self {
         if let To::Store(to) = &mut self.0 {
             to.sealing = Box::new(told);
@@ -113,7 +113,7 @@ impl Destination {
         self
     }
 
-    /// Opens the filter or the store of a job, or creates a filter where there is neither.
+    /// Opens the filter or the store of a job; creates a filter if there is neither.
     pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
         let options = &job.asked(options.clone());
         if Store::is_at(&job.filter) {
@@ -124,8 +124,9 @@ impl Destination {
         Ok(job.creation.apply(options.clone()).open(&job.filter)?.into())
     }
 
-    /// Makes sure, for as long as the outcome is kept, that no other run of the job writes to its outputs, which are about
-    /// to be cut to what `entry` says. A filter is locked anyway; a store is not.
+    /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run of the job
+    /// writes to them: they are about to be cut to the lengths in the cursor `entry`. Returns no files for a filter,
+    /// whose own lock is enough; a store has none.
     pub(super) fn claim<'a>(
         &self,
         entry: &str,
@@ -139,7 +140,7 @@ impl Destination {
             let file = opened.map_err(failed)?;
             let is_taken =
                 |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
-            // Where there are no locks, it is the word of whoever runs the job that it runs once.
+            // On a file system without locks, the user must not run the job twice at a time.
             if FileExt::try_lock_exclusive(&file).is_err_and(is_taken) {
                 return Err(to.overtaken());
             }
@@ -149,7 +150,7 @@ impl Destination {
         Ok(claimed)
     }
 
-    /// That no other run of the job has committed since this one began.
+    /// Fails if another run of the job has committed since this one began.
     pub(super) fn check_not_overtaken(&self, entry: &str) -> Result<(), Error> {
         let To::Store(to) = &self.0 else { return Ok(()) };
         let number = |version: &Version| version.tokens.get(entry).map(|done| done.number);
@@ -162,7 +163,7 @@ impl Destination {
         matches!(self.0, To::Store(_))
     }
 
-    /// What a key is there; `None` if this build does not know.
+    /// The key rules of the filter or store; `None` if this build does not know them.
     pub fn key_rules(&self) -> Result<Option<KeyRules>, Error> {
         match &self.0 {
             To::Filter(writer) => Ok(writer.info()?.key_rules),
@@ -170,7 +171,7 @@ impl Destination {
         }
     }
 
-    /// What it remembers of jobs.
+    /// The metadata, in which the cursors of jobs are.
     pub(super) fn metadata(&self) -> Result<Metadata, Error> {
         match &self.0 {
             To::Filter(writer) => Ok(writer.metadata()?.clone()),
@@ -178,7 +179,7 @@ impl Destination {
         }
     }
 
-    /// Has the next commit say what a job has read. In a store a commit that would change nothing makes no version.
+    /// Makes the next commit store a job's cursor. In a store a commit that would change nothing makes no version.
     pub(super) fn remember(&mut self, entry: &str, state: Vec<u8>) -> Result<(), Error> {
         match &mut self.0 {
             To::Filter(writer) => writer.metadata_mut()?.set(entry, state),
@@ -195,8 +196,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Makes all changes until now durable and visible. Returns the number of the commit or version; `None` where nothing was
-    /// made, as there is nothing to commit, or a commit with this token was made before.
+    /// Makes all changes until now durable and visible. Returns the number of the commit or version; `None` if nothing
+    /// was made, because there is nothing to commit, or a commit with this token was made before.
     pub fn commit(&mut self) -> Result<Option<u64>, Error> {
         match &mut self.0 {
             To::Filter(writer) => {
@@ -207,7 +208,7 @@ impl Destination {
         }
     }
 
-    /// Of these keys, how many are in a set; `None` for a store, and where copies count.
+    /// How many of these keys are in the filter, if that is a set; `None` for a store or a counting filter.
     pub(super) fn present<K: Key>(&self, keys: impl Iterator<Item = K>) -> Option<u64> {
         let To::Filter(writer) = &self.0 else { return None };
         if writer.info().ok()?.kind != Kind::Set {
@@ -220,7 +221,8 @@ impl Destination {
         Some(present)
     }
 
-    /// The filter, or all shards together as they were before the update.
+    /// The description of the filter, or of all shards together in the version that the update is based on. After a
+    /// commit that is the version just made.
     pub fn info(&self) -> Result<Info, Error> {
         match &self.0 {
             To::Filter(writer) => Ok(writer.info()?),
@@ -228,7 +230,7 @@ impl Destination {
         }
     }
 
-    /// Closes a filter.
+    /// Closes a filter; does nothing for a store.
     pub fn close(self) -> Result<(), Error> {
         match self.0 {
             To::Filter(writer) => Ok(writer.close()?),
@@ -308,7 +310,7 @@ impl InStore {
     }
 }
 
-/// Makes the store, or the filter, of a job forget one; [`Error::NoSuchJob`] if it remembers none of this name.
+/// Makes the store or filter of `job` forget the job called `name`; [`Error::NoSuchJob`] if it remembers no such job.
 pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Error> {
     let entry = cursor::entry(name);
     let unknown = |metadata: &Metadata| {

@@ -1,4 +1,4 @@
-//! A job while it runs: what becomes of the keys of its inputs, and of the records without keys.
+//! A job while it runs: writes its outputs, moves its cursor, and counts its keys and the records without keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::keys::{CommitClock, Feed};
 
 /// Pieces read ahead.
 const AHEAD: usize = 4;
-/// How often progress is told while nothing comes.
+/// The time between two reports of progress while no keys come.
 const TELL: Duration = Duration::from_millis(200);
 
-/// Told what happens; the answer is whether to go on.
+/// The caller's function for events; it returns whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 fn partly(cause: Error, committed: u64) -> Error {
@@ -32,18 +32,18 @@ pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
     watch: &'a mut Watch<'w>,
     entry: String,
-    /// Of new keys.
+    /// The output of new keys.
     output: Option<Output>,
-    /// Of refused keys.
+    /// The output of refused keys.
     refused: Option<Output>,
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
     inputs: Vec<InputSummary>,
-    /// The task that is being read, and bytes of its file that were read in this run.
+    /// The task that is being read, and the bytes of its file that were read in this run.
     reached: Option<(usize, u64)>,
-    /// Of this run.
+    /// The records of this run.
     tally: Tally,
-    /// Bytes of finished inputs that this run read, and all it has to read.
+    /// Bytes that this run has read of inputs now finished, and all bytes that it has to read.
     bytes: u64,
     of_bytes: u64,
     started: Instant,
@@ -75,13 +75,14 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
     }
 
-    /// The pump for a job: the reading thread says when to commit by keys, because it ends a piece there.
+    /// The pump for a job. Its clock has no number of keys: the reading thread ends a piece where a commit by keys is
+    /// due.
     pub(super) fn pump(job: &Job, destination: Destination) -> Pump {
         let every = Some(job.every).filter(|every| !every.is_zero());
         Pump::new(destination, Deed::Insert, CommitClock::new(None, every), 1)
     }
 
-    /// Reads all inputs to their ends, or until the watch wants no more, and commits what was read.
+    /// Reads all inputs to their ends, or until the watch breaks, and commits the keys read.
     pub(super) fn run(mut self, mut pump: Pump) -> Result<Summary, Error> {
         let outcome = self.take_all(&mut pump).and_then(|()| pump.commit(&mut self));
         let (committed, taken) = (pump.committed(), pump.taken());
@@ -113,7 +114,7 @@ impl<'a, 'w> Engine<'a, 'w> {
             .map_err(|source| Error::Thread { source })?;
         let outcome = pump.run(self, &mut feed);
         if outcome.is_err() && pump.reading_failed() {
-            // What came before is good. If it cannot be committed, the first error is still the one to tell of, and
+            // The keys before the error are good. If they cannot be committed, report the first error all the same, and
             // whether the commit is in doubt.
             let _ = pump.commit(self);
         }
@@ -122,7 +123,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         Ok(())
     }
 
-    /// Begins with an input unless it is being read.
+    /// Begins the summary of an input, unless it has begun.
     fn begin(&mut self, task: usize) {
         if let (Some(Task { input, .. }), true) =
             (self.tasks.get(task), self.inputs.last().is_none_or(|input| input.finished))
@@ -178,7 +179,7 @@ impl Work for Engine<'_, '_> {
         self.begin(pieces.first().map_or(0, |piece| piece.place.task));
         let Some(input) = self.inputs.last() else { return Ok(()) };
         let number = input.tally.keys + index as u64 + 1;
-        // Whoever wants to stop is asked again at once.
+        // A break is ignored here: `is_stopped` calls the watch again at once.
         let _ = (self.watch)(Event::Refused { input: &input.path, number, key: item.key, cause });
         Ok(())
     }
@@ -221,14 +222,14 @@ impl Work for Engine<'_, '_> {
 
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
         if is_certain {
-            // Whoever wants to stop is asked again at once.
+            // A break is ignored here: `is_stopped` calls the watch again at once.
             let _ = (self.watch)(Event::Commit { number, keys });
         }
     }
 }
 
 impl Task {
-    /// Bytes of the file to read, with those that are read again to be compared.
+    /// Bytes of the file to read, including those that are read again for comparison.
     const fn bytes(&self) -> u64 {
         match self.state {
             State::Finished => 0,

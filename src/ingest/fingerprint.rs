@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes hashed at the start of the file, and again at its end.
+/// Bytes hashed at the start of the part read, and again at its end.
 const BLOCK: u64 = 64 * 1024;
 
 /// The hash of a length, the first block and the last.

@@ -23,7 +23,7 @@ pub(super) struct InputId(pub(super) u64);
 /// A file to read, as it was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Input {
-    /// The name by which the cursor knows it: relative to the folder of the job file if it lies in there.
+    /// The name by which the cursor knows the input: relative to the folder of the job file if the input lies in there.
     pub(super) name: PathBuf,
     /// The path to open.
     pub(super) path: PathBuf,
@@ -153,7 +153,7 @@ mod tests {
             let error = names(&format!("['a.gz', './{own}']")).unwrap_err();
             assert!(error.contains(&format!("/{own}: belongs to the job itself")), "{error}");
         }
-        // A file whose name only begins like that of a temporary file is an ordinary input.
+        // An ordinary input: its name only begins like that of a temporary file.
         std::fs::write(dir.path().join("f-new-keys.txt"), "k").unwrap();
         assert_eq!(names("['f-new*']").unwrap(), ["f-new-keys.txt"]);
         for (paths, problem) in [

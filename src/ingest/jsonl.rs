@@ -1,4 +1,4 @@
-//! JSON Lines: one field of the object on each line, or of an object in it.
+//! JSON Lines: the key is one field of the object on each line, or of an object within it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::lines::{Found, Malformed, Skip, line};
 
 pub(super) struct Jsonl {
     path: Vec<String>,
-    /// The key, if it has escapes and so is not a part of the line.
+    /// The key with its escapes resolved, if it has any; a key without escapes is a part of the line.
     key: String,
 }
 
@@ -21,8 +21,8 @@ impl Jsonl {
         Self { path, key: String::new() }
     }
 
-    /// The key is the text of a string, or a number, `true` or `false` as it is written. An empty line is skipped, and
-    /// so is one without such a value in the field.
+    /// The next record. Its key is the text of a string, or a number, `true` or `false` as it is written. Skips an
+    /// empty line, and one without such a value in the field.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
@@ -34,7 +34,7 @@ impl Jsonl {
             Some(None) => return Ok(Some(Found::Skipped { skip: Skip::TooLong, record: b"" })),
             Some(Some(line)) => line,
         };
-        // It belongs to the encoding of the file, and not to its first record.
+        // A byte order mark belongs to the encoding of the file, and not to its first record.
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(line);
         let skipped = |skip| Ok(Some(Found::Skipped { skip, record: line }));
         if line.trim_ascii().is_empty() {
@@ -48,7 +48,7 @@ impl Jsonl {
                 Ok(Some(Found::Key { key: self.key.as_bytes(), record: line }))
             }
             Err(error) => {
-                // The parser counts lines from its own beginning.
+                // The parser counts lines from the start of this text: its own line number is cut off.
                 let text = error.to_string();
                 let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
                 skipped(Skip::Malformed(Malformed { line: number, column: error.column(), message }))
@@ -77,7 +77,7 @@ enum Value<'a> {
     Escaped(String),
 }
 
-/// Picks the value to which these names lead, of which there is at least one; the last such value if there are several.
+/// Picks the value to which these names lead; the last one if several have these names. There is at least one name.
 struct Pick<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

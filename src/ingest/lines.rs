@@ -1,4 +1,4 @@
-//! The lines of an input, and what a record of any format holds. A line of any length takes bounded memory.
+//! The lines of an input, and the content of records in any format. A line of any length takes bounded memory.
 
 use memchr::memchr;
 
@@ -6,7 +6,7 @@ use super::content::Content;
 use super::error::Error;
 use crate::keys::LONGEST;
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Found<'a> {
@@ -14,14 +14,14 @@ pub enum Found<'a> {
     Key {
         /// The key.
         key: &'a [u8],
-        /// All of the record, without the newline that ends it.
+        /// The whole record, without the newline that ends it.
         record: &'a [u8],
     },
     /// No key.
     Skipped {
         /// Why.
         skip: Skip,
-        /// All of the record; empty if it is too long.
+        /// The whole record; empty if it is too long.
         record: &'a [u8],
     },
 }
@@ -30,27 +30,27 @@ pub enum Found<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Skip {
-    /// It is an empty line, where that is no record.
+    /// The line is empty, in a format in which that is no record.
     Blank,
     /// Its key is empty.
     Empty,
-    /// It is too long, or its key is.
+    /// The record or its key is too long.
     TooLong,
-    /// The field is not in it, or holds no single value.
+    /// The record lacks the field, or the field holds no single value.
     NoField,
-    /// It is not what the format says.
+    /// The record is malformed.
     Malformed(Malformed),
 }
 
-/// Why a line is not what the format says.
+/// Why a line is malformed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Malformed {
-    /// The line, from 1 where reading began.
+    /// The number of the line, counted from 1 where reading began.
     pub line: u64,
-    /// Bytes into the line, from 1.
+    /// The byte of the line, counted from 1.
     pub column: usize,
-    /// In the words of the parser.
+    /// The parser's message.
     pub message: String,
 }
 

@@ -1,5 +1,5 @@
-//! The files that belong to a job itself. The files of its filter cannot be its output, and none of its files can be
-//! its input.
+//! The files that belong to a job itself. A job's output cannot be a file of its filter, and its input cannot be any of
+//! its own files.
 //!
 //! A file may have several names, and a file that does not exist yet has no inode. So existing files are compared by
 //! inode, and all files by the paths that their names resolve to.

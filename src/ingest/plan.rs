@@ -1,4 +1,4 @@
-//! What there is to read: the inputs against what the cursor says of them.
+//! The work of a run: compares the inputs with the cursor.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,11 +23,11 @@ use crate::keys::LONGEST;
 pub struct Plan {
     /// The inputs in the order in which they would be read.
     pub inputs: Vec<PlannedInput>,
-    /// Whether the filter is there; else it would be created.
+    /// Whether the filter exists; if not, the run would create it.
     pub filter_exists: bool,
-    /// The output, if there is one, and how many of its bytes stay.
+    /// The output of new keys, if the job has one, and how many of its bytes stay.
     pub output: Option<(PathBuf, u64)>,
-    /// The output of refused keys, if there is one, and how many of its bytes stay.
+    /// The output of refused keys, if the job has one, and how many of its bytes stay.
     pub refused: Option<(PathBuf, u64)>,
 }
 
@@ -39,7 +39,7 @@ pub struct PlannedInput {
     pub path: PathBuf,
     /// Bytes of the file.
     pub length: u64,
-    /// What was read of it.
+    /// How much of it was read.
     pub state: State,
 }
 
@@ -51,12 +51,12 @@ pub enum State {
     New,
     /// All of it.
     Finished,
-    /// All that it held; it has grown since.
+    /// All that it held then; it has grown since.
     Grown {
         /// The byte of the file at which reading goes on.
         from: u64,
     },
-    /// A part, in a run that was stopped.
+    /// A part of it, in a run that was stopped.
     HalfRead {
         /// The byte of the file at which that reading began.
         base: u64,
@@ -73,7 +73,7 @@ pub(super) struct Task {
     pub(super) state: State,
 }
 
-/// All inputs, also those with nothing left to read. The one that was read in part comes first.
+/// All inputs, including those with nothing left to read. The one that was read in part comes first.
 pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
     let current = cursor.current.as_ref().map(Current::id);
     if let Some(current) = &cursor.current
@@ -98,7 +98,7 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
     Ok(tasks)
 }
 
-/// Fails if keys were found by other options than the job's in what was read: that is not read again.
+/// Fails if an input was read by other options than the job's: a run would not read that part again.
 fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     if cursor.options == job.rules.hash() {
         return Ok(());
@@ -114,8 +114,8 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     Err(Error::Job { path: job.path.clone(), line: None, problem })
 }
 
-/// What the output of new keys has to begin with: the header that all inputs share which are left to read. `None` where it
-/// begins with no header, or nothing is left to read.
+/// The header with which the output of new keys has to begin: all inputs left to read share it. `None` if the output
+/// has no header, or nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
     let mut common: Option<(&Task, Vec<u8>)> = None;
@@ -127,7 +127,7 @@ pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error
                     return Err(Error::input(&task.input.path, problem));
                 }
             }
-            // An empty file has none.
+            // An empty file has no header.
             None if !header.is_empty() => common = Some((task, header)),
             _ => {}
         }
@@ -157,7 +157,7 @@ fn refused(input: &Input, op: &'static str) -> impl Fn(std::io::Error) -> Error 
     move |source| Error::input(&input.path, InputProblem::Io { op, source })
 }
 
-/// Fails if what was read is no longer there.
+/// Fails if the input no longer holds the bytes that were read.
 fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     let (read, found) = (finished.length, input.length);
     if found < read {
@@ -171,7 +171,7 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input at which reading goes on: where the record begins that was not whole before.
+/// The byte of a grown input at which reading goes on: the start of the first record that was not whole before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {
@@ -186,12 +186,12 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
     file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
     let separator = job.rules.format.separator();
     if next == [separator] {
-        // The last record was whole but for its end.
+        // The last record lacked only its end of line.
         return Ok(end + 1);
     }
     match job.rules.format {
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
-        // A quoted field may have any byte in it.
+        // A quoted field may hold any byte, so no byte marks the start of a record.
         Format::Csv { .. } => return Err(within()),
         Format::Lines(_) | Format::Jsonl { .. } => {}
     }

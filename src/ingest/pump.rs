@@ -1,13 +1,14 @@
-//! Keys from a feed into a filter or store, with commits on the way: the one loop of jobs, and of the verbs of the tool
-//! that write.
+//! Takes keys from a feed into a filter or store, with commits on the way. Jobs run this loop, and so do the tool's
+//! verbs that write.
 //!
 //! Invariants:
 //!
-//! 1. What is written for a key is durable before that key is committed. So a crash can repeat it, and never loses it.
-//! 2. A commit falls between two keys, in their order. Where a commit may be durable or not, [`Pump::in_doubt`] has its
+//! 1. The record written for a key is durable before that key is committed. So a crash can repeat a record, and never
+//!    loses one.
+//! 2. A commit falls between two keys, in their order. If a commit may be durable or not, [`Pump::in_doubt`] has its
 //!    number.
 //! 3. A key without room does not end a run. It counts as taken, as new, and as refused.
-//! 4. Once a commit has failed, no other one is tried: it would most likely fail too.
+//! 4. After a failed commit the pump tries no other one: it would most likely fail too.
 
 use std::time::Instant;
 
@@ -18,18 +19,18 @@ use crate::Batches;
 use crate::keys::{Batch, CommitClock, Feed, Next};
 use crate::store::Error as StoreError;
 
-/// Records that were read one after the other, and their keys.
+/// Consecutive records of an input, and their keys.
 #[derive(Debug)]
 pub struct Piece<P> {
-    /// What is looked for, inserted or removed. Empty at the places in `keyless`.
+    /// The key of each record, to insert or remove; empty at the indices in `keyless`.
     pub keys: Batch,
-    /// What is written for each key; `None` where that is the key itself.
+    /// The bytes to write for each record if it is new; `None` to write the keys themselves.
     pub records: Option<Batch>,
-    /// The indices, rising, of records without a key that are written as new ones are.
+    /// The ascending indices of records without a key that are written like new ones.
     pub keyless: Vec<usize>,
-    /// Whether a commit is to follow.
+    /// Whether a commit must follow this piece.
     pub commit: bool,
-    /// Where they come from.
+    /// Where the records come from.
     pub place: P,
 }
 
@@ -38,13 +39,13 @@ pub struct Piece<P> {
 pub struct Item<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What is written for it.
+    /// The bytes to write if the key is new.
     pub record: &'a [u8],
     has_key: bool,
 }
 
 impl Item<'_> {
-    /// Whether it is a key.
+    /// Whether the record has a key.
     pub const fn has_key(&self) -> bool {
         self.has_key
     }
@@ -57,12 +58,12 @@ impl AsRef<[u8]> for Item<'_> {
 }
 
 impl<P> Piece<P> {
-    /// Keys from this place that are written as they are.
+    /// A piece of these keys, which are their own records.
     pub const fn new(keys: Batch, place: P) -> Self {
         Self { keys, records: None, keyless: Vec::new(), commit: false, place }
     }
 
-    /// Adds its records to others.
+    /// Adds its records to `all`.
     pub fn add_to<'a>(&'a self, all: &mut Vec<Item<'a>>) {
         let before = all.len();
         match &self.records {
@@ -78,33 +79,34 @@ impl<P> Piece<P> {
     }
 }
 
-/// What is done with keys.
+/// The operation on each key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deed {
-    /// Each is inserted; new ones are handed to [`Work::write`].
+    /// Inserts each key; new ones go to [`Work::write`].
     Insert,
-    /// One copy of each is removed; those that had one count as new.
+    /// Removes one copy of each key; keys that had a copy count as new.
     Remove,
 }
 
-/// What keys are taken for: a job, or a verb of the tool.
+/// The pump's caller, a job or a verb of the tool: writes records, and takes note of what the pump does.
 pub trait Work {
     /// Where pieces come from.
     type Place;
-    /// Why it fails.
+    /// Why the work fails.
     type Error: From<Error>;
 
-    /// Called when nothing is there to be taken yet.
+    /// Called before the pump waits for keys.
     fn idle(&mut self) -> Result<(), Self::Error>;
 
-    /// Until when to wait for something to take, if not for a commit.
+    /// When a wait for keys ends at the latest; a commit that falls due ends it earlier.
     fn until(&self) -> Option<Instant>;
 
     /// Takes note of pieces that were read, before their keys are taken.
     fn read(&mut self, pieces: &[Piece<Self::Place>]) -> Result<(), Self::Error>;
 
-    /// Which of these records, by their index, count as seen even if the destination has not their keys: they are inserted,
-    /// and neither written nor counted as new. Nothing is inserted if this fails. Empty if there are none.
+    /// Which of these records, by their index, count as seen even if the destination lacks their keys. The pump inserts
+    /// such keys, but neither writes their records nor counts them as new. It inserts nothing if this fails. An empty
+    /// list means none.
     fn seen_elsewhere(&mut self, _: &[Item<'_>]) -> Result<Vec<bool>, Self::Error> {
         Ok(Vec::new())
     }
@@ -115,7 +117,7 @@ pub trait Work {
     /// Writes a new record, or one without a key.
     fn write(&mut self, item: Item<'_>) -> Result<(), Self::Error>;
 
-    /// Takes note of a key without room: the one of this index among those of the pieces.
+    /// Takes note of a key without room; `index` is its place among all records of the pieces.
     fn refuse(
         &mut self,
         item: Item<'_>,
@@ -124,13 +126,13 @@ pub trait Work {
         cause: &crate::Error,
     ) -> Result<(), Self::Error>;
 
-    /// Takes note of keys that were taken, all or some of those of the pieces.
+    /// Takes note that keys of the pieces were taken: all, or the next ones.
     fn took(&mut self, pieces: &[Piece<Self::Place>], tally: Tally) -> Result<(), Self::Error>;
 
     /// Makes what was written durable, just before a commit.
     fn sync(&mut self, destination: &mut Destination) -> Result<(), Self::Error>;
 
-    /// Takes note of a commit of the keys taken so far; one that is not certain may be durable or not.
+    /// Takes note of a commit of the keys taken so far. Without `is_certain` the commit may be durable or not.
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool);
 }
 
@@ -140,7 +142,7 @@ pub struct Pump {
     destination: Destination,
     deed: Deed,
     clock: CommitClock,
-    /// Pieces that are taken together.
+    /// The most pieces taken together.
     together: usize,
     in_doubt: Option<u64>,
     commit_failed: bool,
@@ -149,8 +151,8 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Commits into a filter when `clock` says so, into a store at the end alone. At most `together` pieces that are there
-    /// already are taken at a time.
+    /// A pump that commits to a filter when `clock` says so, and to a store only when [`commit`](Self::commit) is
+    /// called. It takes at most `together` pieces at a time, without waiting for more than the first.
     pub const fn new(destination: Destination, deed: Deed, clock: CommitClock, together: usize) -> Self {
         Self {
             destination,
@@ -164,12 +166,12 @@ impl Pump {
         }
     }
 
-    /// Where the keys go.
+    /// The destination of the keys.
     pub const fn destination(&self) -> &Destination {
         &self.destination
     }
 
-    /// Where the keys have gone.
+    /// The destination, which the pump no longer needs.
     pub fn into_destination(self) -> Destination {
         self.destination
     }
@@ -179,7 +181,7 @@ impl Pump {
         self.clock.taken()
     }
 
-    /// Keys that are committed, from the first on.
+    /// How many of the keys are committed, counted from the first one.
     pub const fn committed(&self) -> u64 {
         self.clock.committed()
     }
@@ -194,19 +196,19 @@ impl Pump {
         self.commit_failed
     }
 
-    /// Whether it was reading that failed, so that all that was taken is whole.
+    /// Whether reading failed; the keys taken before are complete then.
     pub const fn reading_failed(&self) -> bool {
         self.reading_failed
     }
 
-    /// Of the keys that were being taken when that failed, how many are in the filter, and how many they are. They are behind
-    /// those [taken](Self::taken), and a commit includes them.
+    /// If taking a batch of keys failed: how many of these keys are in the filter, and how many they are. They come
+    /// after the keys [taken](Self::taken), and a commit includes them.
     pub const fn within(&self) -> Option<[u64; 2]> {
         self.within
     }
 
-    /// Takes keys until the feed ends, or until the work says to stop; true if it ended. What is left to commit is not
-    /// committed.
+    /// Takes keys until the feed ends, or until the work says to stop; true if the feed ended. Does not commit the last
+    /// keys.
     pub fn run<W: Work>(
         &mut self,
         work: &mut W,
@@ -251,7 +253,7 @@ impl Pump {
         work.read(pieces)?;
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.keys.len()).sum());
         pieces.iter().for_each(|piece| piece.add_to(&mut all));
-        // Once also without records: a job moves on past those that have no key.
+        // Runs once even without keys: a job's cursor moves past records that have none.
         let mut taken = 0;
         while taken == 0 || taken < all.len() && !work.is_stopped(&self.destination, self.taken()) {
             let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
@@ -272,8 +274,9 @@ impl Pump {
         Ok(())
     }
 
-    /// Changes the destination by keys, the first of which has this index among those of the pieces, and writes those that
-    /// are new. Where the destination fails, those that were stored before are written too.
+    /// Inserts or removes the keys of `items`, and writes the records of new ones. `first` is the index of the first
+    /// item among all records of the pieces. If the destination fails, the keys stored before the failure are written
+    /// too.
     fn change<W: Work>(
         &mut self,
         work: &mut W,
@@ -281,7 +284,7 @@ impl Pump {
         pieces: &[Piece<W::Place>],
         first: usize,
     ) -> Result<Tally, W::Error> {
-        // Where some items have no key, the places of the others.
+        // If some items have no key, the indices of those that have one.
         let has_keyless = pieces.iter().any(|piece| !piece.keyless.is_empty());
         let keyed: Option<Vec<usize>> = has_keyless.then(|| {
             items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
@@ -332,7 +335,7 @@ impl Pump {
         Ok(Tally { keys, new, refused, ..Tally::default() })
     }
 
-    /// Commits what was taken, after what was written for it.
+    /// Makes the records written durable, then commits the keys taken.
     pub fn commit<W: Work>(&mut self, work: &mut W) -> Result<(), W::Error> {
         work.sync(&mut self.destination)?;
         let has_new = self.clock.uncommitted() > 0;

@@ -1,7 +1,7 @@
-//! The reading thread, which makes batches of keys of the inputs.
+//! The reading thread, which cuts the inputs into batches of keys.
 //!
-//! Invariant: where a batch ends depends on the job's inputs and options alone, not on how the system cuts what
-//! is read into pieces, nor on where an earlier run was killed.
+//! Invariant: where a batch ends depends on the job's inputs and options alone, not on how many bytes each read
+//! returns, nor on where an earlier run was killed.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use super::rules::Format;
 use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
 
-/// The most keys in a batch: enough that many are in the same region, and few enough that a run stops soon.
+/// The most keys in a batch: enough that many share a region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
-/// Bytes of an input after which a batch ends in any case.
+/// A batch ends at the latest after this many bytes of an input.
 const BATCH_BYTES: u64 = 8 << 20;
 
 /// Where a piece comes from.
 pub(super) struct Read {
     /// The index of the task.
     pub(super) task: usize,
-    /// Records without a key between those with one.
+    /// The records without a key in the piece, by their reason.
     pub(super) skipped: Tally,
-    /// How far the input is read with them.
+    /// How far the input is read at the end of the piece.
     pub(super) position: Position,
-    /// Bytes of the file that are read, which may be more.
+    /// Bytes of the file read so far; the reader may be ahead of the piece.
     pub(super) raw: u64,
-    /// What there is to remember of the input, if it was read to its end.
+    /// What the cursor keeps of the input, if the piece ends it.
     pub(super) finished: Option<Finished>,
 }
 
@@ -62,7 +62,7 @@ impl From<Error> for End {
 }
 
 impl Reading {
-    /// Reads all inputs to their ends, or until nobody listens.
+    /// Reads all inputs to their ends, or until the receiver is gone.
     pub(super) fn run(mut self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let tasks = self.tasks.clone();
         for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
@@ -94,7 +94,7 @@ impl Reading {
             match found {
                 Some(Found::Key { key, record }) => {
                     piece.keys.push(&self.job.rules.key.normal(key));
-                    // The output has one end of lines, whatever those of the inputs are.
+                    // The output ends all lines alike, whether the inputs end theirs with CR LF or LF.
                     let record = record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record);
                     piece.records.iter_mut().for_each(|kept| kept.push(record));
                 }

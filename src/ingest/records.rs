@@ -1,4 +1,4 @@
-//! From the bytes of an input to keys: lines, CSV and JSON Lines; plain, gzip and zstd.
+//! Finds records and their keys in the bytes of an input: lines, CSV and JSON Lines; plain, gzip and zstd.
 
 use std::fmt;
 use std::io::Read;
@@ -18,7 +18,7 @@ use super::rules::{Format, Rules};
 use crate::KeyRules;
 use crate::keys::{self, Batch, LONGEST, Lines};
 
-/// A stream whose first bytes are known, and with them how it is compressed.
+/// A stream whose compression is known from its first bytes.
 pub struct Input {
     name: PathBuf,
     decoder: Decoder,
@@ -53,8 +53,8 @@ impl fmt::Debug for Records {
 }
 
 impl Input {
-    /// Looks at the first bytes of a stream that messages call `name`. With `plain` it is taken as it is, although it may
-    /// begin as gzip or zstd files do. `read` counts the bytes of the stream.
+    /// Looks at the first bytes of a stream that messages call `name`. With `plain` the stream is taken as it is, even
+    /// if it begins like a gzip or zstd file. `read` counts the bytes of the stream.
     pub fn new(
         name: impl Into<PathBuf>,
         stream: impl Read + Send + 'static,
@@ -68,8 +68,8 @@ impl Input {
         }
     }
 
-    /// The lines, or what else ends with `separator`, as they are: [`Lines`], which copies none of them. Fails at one that
-    /// is longer than [`LONGEST`].
+    /// The keys that end with `separator`, unchanged: lines, if that is a newline. [`Lines`] cuts them without a copy.
+    /// Fails at a key that is longer than [`LONGEST`].
     pub fn lines(self, separator: u8) -> impl Iterator<Item = Result<Batch, Error>> {
         let Self { name, decoder } = self;
         let problems = decoder.problems();
@@ -84,7 +84,7 @@ impl Input {
         Lines::new(decoder, separator).map(move |batch| batch.map_err(&failed))
     }
 
-    /// The records. Fails if the first one is a header without a column of the key.
+    /// The records. Fails if the first record is a header that lacks a column of the key.
     pub fn records(self, rules: &Rules) -> Result<Records, Error> {
         Records::of(rules, Content::of(self.name, self.decoder), Position::default())
     }
@@ -132,7 +132,7 @@ impl Records {
         }))
     }
 
-    /// Whether the next record may have to be waited for: what was read holds no end of one.
+    /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
     pub fn may_wait(&self) -> bool {
         let end = if let Kind::Lines(separator) = self.kind { separator } else { b'\n' };
         memchr(end, self.content.waiting()).is_none()
@@ -146,7 +146,7 @@ impl Records {
         }
     }
 
-    /// The header of CSV as it is in the input, without the newline that ends it; `None` where there is none.
+    /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
         if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
     }
@@ -194,7 +194,7 @@ pub(super) mod tests {
     use crate::ingest::job::Job;
     use crate::keys::LONGEST;
 
-    /// The keys, and why others are missing, from `from` on; and where that ended.
+    /// The keys from `from` on, with the reason in place of a missing key; and the position after each record.
     pub(crate) fn keys(
         input: &str,
         content: &[u8],
@@ -244,7 +244,7 @@ pub(super) mod tests {
         found
     }
 
-    /// The keys are the same wherever reading is broken off and taken up.
+    /// Checks that the keys are the same wherever reading is broken off and taken up.
     pub(crate) fn assert_keys(input: &str, content: &[u8], expected: &[&str]) {
         let (found, positions) = keys(input, content, None).unwrap();
         assert_eq!(found, expected);

@@ -4,24 +4,24 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Case, KeyRules};
 
-/// Between the fields of a key that has several: the unit separator of ASCII.
+/// The byte between the fields of a key that has several: the unit separator of ASCII.
 pub const JOINT: u8 = 0x1f;
 
 /// How keys are found in an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Rules {
-    /// What a record is, and which part of it is the key.
+    /// The format of records, and the part of a record that is the key.
     pub format: Format,
-    /// What becomes of a key before it is looked for: those of the filter.
+    /// The filter's key rules: how a key is changed before it is hashed.
     pub key: KeyRules,
-    /// Whether a record with an empty key counts as none.
+    /// Whether a record with an empty key is skipped.
     pub skip_empty: bool,
-    /// Bytes that a key may have at most.
+    /// The most bytes that a key may have.
     pub max_key_length: usize,
 }
 
-/// What a record is, and which part of it is the key.
+/// The format of records, and the part of a record that is the key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Format {
@@ -29,16 +29,17 @@ pub enum Format {
     Lines(u8),
     /// CSV as RFC 4180 describes it.
     Csv {
-        /// The fields that the key consists of, at least one. With [`JOINT`] between them where they are several.
+        /// The fields of the key, at least one. Several are joined by [`JOINT`].
         columns: Vec<Column>,
-        /// Whether the first record has the names of the columns, and is no record.
+        /// Whether the first record is a header: the names of the columns.
         header: bool,
-        /// What lies between the fields.
+        /// The byte between two fields.
         delimiter: u8,
     },
     /// One JSON object on each line.
     Jsonl {
-        /// The names that lead to the key: the field of the object, the field of the object in that one, and so on.
+        /// The names that lead to the key: a field of the line's object, a field of the object in that field, and so
+        /// on.
         path: Vec<String>,
     },
 }
@@ -47,22 +48,22 @@ pub enum Format {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Column {
-    /// By the first record.
+    /// By its name in the first record.
     Name(String),
-    /// Counted from 0.
+    /// By its number, counted from 0.
     Number(usize),
 }
 
 impl Rules {
-    /// Keys of this format, as they are.
+    /// Rules that take keys of this format unchanged.
     pub fn new(format: Format) -> Self {
         let (key, max_key_length) = (KeyRules::default(), crate::keys::LONGEST);
         Self { format, key, skip_empty: false, max_key_length }
     }
 
-    /// Changes whenever records would be cut or understood in another way.
+    /// A hash of the rules. Rules that find other records or keys have another hash.
     ///
-    /// The cursor keeps it: section 5.3.1 of the specification says what is hashed.
+    /// The cursor keeps the hash: section 5.3.1 of the specification says what is hashed.
     pub(super) fn hash(&self) -> u64 {
         xxh3_64(&self.encode())
     }
@@ -107,8 +108,8 @@ impl Rules {
 }
 
 impl Format {
-    /// JSON Lines whose key is at this path: names with dots between them. A backslash before a dot, or before another
-    /// backslash, makes it a part of the name: `user\.name` is one name.
+    /// JSON Lines whose key is at this path: names with dots between them. A dot or a backslash behind a backslash is a
+    /// part of the name: `user\.name` is one name.
     pub fn jsonl(path: &str) -> Self {
         let (mut names, mut name, mut rest) = (Vec::new(), String::new(), path.chars().peekable());
         while let Some(c) = rest.next() {
@@ -122,7 +123,7 @@ impl Format {
         Self::Jsonl { path: names }
     }
 
-    /// What ends a record that is written.
+    /// The byte that ends a record in outputs.
     pub const fn separator(&self) -> u8 {
         match self {
             Self::Lines(separator) => *separator,
@@ -130,7 +131,7 @@ impl Format {
         }
     }
 
-    /// What a record must have for a key, in words; `None` for lines, which always have one.
+    /// The columns or the field of the key, for messages; `None` for lines, which always have a key.
     pub fn field(&self) -> Option<String> {
         match self {
             Self::Lines(_) => None,
@@ -148,7 +149,7 @@ impl Column {
         number.map_or(Self::Name(text), Self::Number)
     }
 
-    /// The index of one that is given by its number.
+    /// The index of a column given by its number.
     pub(super) const fn number(&self) -> usize {
         match self {
             Self::Number(index) => *index,
@@ -217,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(encoded(input), [&flags, &most[..], rest].concat(), "{input}");
         }
-        // Of the first row, by another implementation of XXH3.
+        // The hash of the first row, computed by another implementation of XXH3.
         assert_eq!(Job::parse(LEAST, "j").unwrap().rules.hash(), 0x5fe5_6fc8_d970_6655);
     }
 }

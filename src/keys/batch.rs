@@ -10,7 +10,7 @@
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
-    /// One byte lies between each two keys: the separator of the stream that they were cut out of.
+    /// The keys, with one byte between each two: the separator of the stream that they were cut out of.
     pub(super) bytes: Vec<u8>,
     /// The end of each key in `bytes`.
     pub(super) ends: Vec<usize>,

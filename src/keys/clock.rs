@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Says when a commit is due: after a number of keys, or a time since the last commit.
+/// Says when a commit is due: after a number of keys, or when some time has passed since the last commit.
 #[derive(Clone, Debug)]
 pub struct CommitClock {
     every_keys: Option<NonZeroU64>,
@@ -35,17 +35,17 @@ impl CommitClock {
         self.taken
     }
 
-    /// How many of them are committed.
+    /// Keys taken and committed.
     pub const fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// How many of them are not.
+    /// Keys taken and not committed yet.
     pub const fn uncommitted(&self) -> u64 {
         self.taken - self.committed
     }
 
-    /// Keys that can be taken until a commit is due by their number; 0 if it is due.
+    /// Keys that can be taken before their number makes a commit due; 0 if it is due.
     pub const fn keys_left(&self) -> u64 {
         match self.every_keys {
             Some(every) => every.get().saturating_sub(self.uncommitted()),
@@ -58,12 +58,12 @@ impl CommitClock {
         self.every.filter(|_| self.uncommitted() > 0).and_then(|every| self.last.checked_add(every))
     }
 
-    /// Whether the time since the last commit has passed, even if no key was taken since.
+    /// Whether the time set has passed since the last commit, even if no key was taken since.
     pub fn has_rung(&self) -> bool {
         self.every.is_some_and(|every| self.last.elapsed() >= every)
     }
 
-    /// Whether there are keys to commit, and enough of them or for long enough.
+    /// Whether a commit is due: there are keys to commit, and they are enough or have waited long enough.
     pub fn is_due(&self) -> bool {
         self.uncommitted() > 0 && (self.keys_left() == 0 || self.has_rung())
     }

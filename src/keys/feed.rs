@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. The last event of the thread says how its reading ended, even by a panic. So a receiver never waits for ever,
+//! 1. The last event of the thread says how its reading ended, even if by a panic. So a receiver never waits for ever,
 //!    although wakers keep the queue open.
 //! 2. Messages are received in the order in which they were sent, and the end comes after all of them.
 
@@ -18,8 +18,8 @@ use std::time::Instant;
 /// A thread that reads, and the queue of its messages `M`, most often one [`Batch`](super::Batch) each, until the end
 /// or an error `E`.
 ///
-/// After the feed is dropped, the thread learns from its next send that nobody listens. Dropping does not wait for the
-/// thread, as it may be reading a terminal. [`stop`](Self::stop) waits.
+/// After the feed is dropped, the thread's next send fails. Dropping does not wait for the thread, because it may be
+/// reading a terminal. [`stop`](Self::stop) waits.
 #[derive(Debug)]
 pub struct Feed<M, E> {
     events: Receiver<Event<M, E>>,
@@ -27,7 +27,7 @@ pub struct Feed<M, E> {
     ready: VecDeque<Event<M, E>>,
     waker: SyncSender<Event<M, E>>,
     stopped: Arc<AtomicBool>,
-    /// `None` without a thread, and after the end.
+    /// `None` if the feed has no thread, and after the end.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -102,14 +102,14 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
         Ok(feed)
     }
 
-    /// A feed of these messages, without a thread.
+    /// A feed of these messages. It has no thread.
     pub fn of(messages: impl IntoIterator<Item = M>) -> Self {
         let mut feed = Self::new(1);
         feed.ready.extend(messages.into_iter().map(Event::Message).chain([Event::End]));
         feed
     }
 
-    /// A function that ends a wait in [`next`](Self::next), from any thread.
+    /// A function that ends a wait in [`next`](Self::next). Any thread may call it.
     pub fn waker(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let waker = self.waker.clone();
         move || {
@@ -156,8 +156,8 @@ impl<M, E> Feed<M, E> {
         self.told(event)
     }
 
-    /// Further messages that are there already, at most `most`. The more keys a filter takes at a time, the more of
-    /// them are in the same region, and the more of its threads have work.
+    /// Further messages that are in the queue already, at most `most`. The more keys a filter takes at a time, the more
+    /// of them share a region, and the more of its threads have work.
     pub fn ready(&mut self, most: usize) -> Vec<M> {
         let mut messages = Vec::new();
         while messages.len() < most {
@@ -187,7 +187,7 @@ impl<M, E> Feed<M, E> {
             Event::End | Event::Failed(_) => {}
             Event::Panicked => join(self.thread.take()),
         }
-        // A further call gets the end again.
+        // A later call gets the end again.
         self.ready.push_front(Event::End);
         match event {
             Event::Failed(error) => Err(error),

@@ -1,8 +1,8 @@
 //! Formats of files that gowk does not read, known by their first bytes: cut into lines, such a file would be millions
 //! of wrong keys.
 //!
-//! A format counts only if what it begins with cannot well be text, so that no list of keys is refused: `BZh9` may be a
-//! key, and begins bzip2 data only if the magic number of a block follows.
+//! A format is recognised only by a beginning that is hardly ever text, so that no list of keys is refused: `BZh9` may
+//! be a key, and begins bzip2 data only if the magic number of a block follows.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ pub enum Foreign {
 /// Stands for one digit from 1 to 9: the level of bzip2.
 const LEVEL: u8 = b'#';
 
-/// How files of each format begin. Behind `BZh` and the level stands the magic number of the first block, or of the
-/// end, where there is no block. Behind `PAR1` stands a page or the footer, whose first field is an integer.
+/// How files of each format begin. The magic number of the first block follows `BZh` and the level; in a file without
+/// blocks, that of the end. A page or the footer follows `PAR1`; its first field is an integer.
 const BEGINNINGS: [(&[u8], Foreign); 10] = [
     (b"BZh#\x31\x41\x59\x26\x53\x59", Foreign::Bzip2),
     (b"BZh#\x17\x72\x45\x38\x50\x90", Foreign::Bzip2),
@@ -43,22 +43,22 @@ const BEGINNINGS: [(&[u8], Foreign); 10] = [
 ];
 
 impl Foreign {
-    /// Bytes from which every one of them is known.
+    /// The number of first bytes that tell every format.
     pub const BYTES: usize = 10;
 
-    /// The format of a file that begins with these bytes; `None` if it is none of them, or there are too few bytes.
+    /// The format of a file that begins with these bytes; `None` if it is another format, or there are too few bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         let found = BEGINNINGS.iter().find(|(magic, _)| first.len() >= magic.len() && agree(magic, first));
         found.map(|(_, format)| *format)
     }
 
-    /// Whether these bytes are too few to tell, so that [`of`](Self::of) wants more of them.
+    /// Whether these bytes are too few for [`of`](Self::of) to tell.
     pub fn is_open(first: &[u8]) -> bool {
         BEGINNINGS.iter().any(|(magic, _)| first.len() < magic.len() && agree(magic, first))
     }
 
-    /// The command that writes what such a file holds to its standard output, without the name of the file; `None` for
-    /// Parquet, whose columns no unpacker tells apart.
+    /// The command that writes the content of such a file to its standard output, without the name of the file. `None`
+    /// for Parquet: no unpacker turns its columns into lines.
     pub const fn unpacker(self) -> Option<&'static str> {
         match self {
             Self::Bzip2 => Some("bzip2 -dc"),
@@ -85,7 +85,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Whether both begin alike, as far as both go.
+/// Whether the two agree as far as the shorter one goes.
 fn agree(magic: &[u8], first: &[u8]) -> bool {
     let mut both = magic.iter().zip(first);
     both.all(|(magic, byte)| if *magic == LEVEL { (b'1'..=b'9').contains(byte) } else { magic == byte })
@@ -110,7 +110,7 @@ mod tests {
         for (bytes, format) in WHOLE {
             assert_eq!(Foreign::of(bytes), Some(format), "{format}");
             assert!(!Foreign::is_open(bytes), "{format}");
-            // The shortest beginning that tells: before it more bytes are wanted, and none are called a format.
+            // The shortest beginning that tells the format: fewer bytes are open, and are called no format.
             let known = (0..=bytes.len()).find(|length| Foreign::of(&bytes[..*length]).is_some()).unwrap();
             assert!((4..=Foreign::BYTES).contains(&known), "{format}: {known}");
             for length in 0..known {

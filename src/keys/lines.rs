@@ -1,4 +1,4 @@
-//! From a stream of bytes to keys.
+//! Cuts a stream of bytes into keys.
 
 use std::io::{self, Read};
 
@@ -14,8 +14,8 @@ const CHUNK: usize = 64 * 1024;
 /// A key ends at the separator, and the last one may also end with the stream. All other bytes belong to the key, even
 /// a CR before a newline. Two separators in a row have an empty key between them.
 ///
-/// Takes time in proportion to the length of the stream, in pieces of any length, and memory in proportion to its
-/// longest key. After an error the iterator ends.
+/// Takes time in proportion to the length of the stream, however short the pieces in which it comes, and memory in
+/// proportion to its longest key. After an error the iterator ends.
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
@@ -108,7 +108,7 @@ fn read_more(stream: &mut impl Read, into: &mut Vec<u8>) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Gives its bytes in pieces of the length chosen.
+    /// Gives its bytes in pieces of the given length.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The keys, and the error if there is one behind them.
+    /// The keys, and the error that ended them, if any.
     fn keys(stream: &[u8], piece: usize, separator: u8) -> (Vec<Vec<u8>>, Option<Error>) {
         let (mut keys, mut error) = (Vec::new(), None);
         for batch in Lines::new(Pieces(stream, piece), separator) {
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Notes how much had to be moved for the stream's buffer to be where it is.
+    /// Counts the bytes that the cutter moved within its buffer.
     struct Watched<'a> {
         pieces: Pieces<'a>,
         /// The beginning of the pending bytes, and their number.

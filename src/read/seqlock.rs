@@ -1,8 +1,8 @@
 //! Lookups in one opening of the file: two buckets, read under the seqlock of the live area.
 //!
 //! The invariant (`format-spec/README.md`, section 7): a lookup answers "absent" only if nothing was applied around its
-//! reads: the apply epoch, or else the region's own sequence, was even and the same before and after them. "Present" needs
-//! no check.
+//! reads: the apply epoch, or the region's own sequence, was even, and the same before and after the reads. "Present"
+//! needs no check.
 
 use super::patience::Patience;
 use super::view::View;
@@ -38,7 +38,7 @@ struct Glance<W> {
 impl<W: Width> Glance<W> {
     fn contains(self) -> Option<bool> {
         let Self { first, second, query, consistent } = self;
-        // "Present" is certain while something is being applied, "absent" is not.
+        // While something is being applied, "present" is certain and "absent" is not.
         let found = first.either_matches(second, query);
         (found | consistent).then_some(found)
     }
@@ -57,14 +57,13 @@ impl View {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // `None` says that the file must be opened anew. The page is then verified by the lookup that touches
-            // it.
+            // `None` says that the file must be opened anew. The lookup that touches the page then verifies it.
             self.read_consistent(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
 
     /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
-    /// file must be opened anew: this takes so long that the writer may have died, the writer gave up, or the file
+    /// file must be opened anew: the wait was so long that the writer may have died, the writer gave up, or the file
     /// has changed since it was replayed privately.
     #[inline]
     pub(super) fn read_consistent<T>(
@@ -82,8 +81,8 @@ impl View {
         self.pages.map.read_consistent(region, look, certain, || patience.wait())
     }
 
-    /// Whether the key is present. `None` if that takes more than two buckets of verified pages, or if the view is
-    /// not of `reader`.
+    /// Whether the key is present. `None` if the lookup needs more than two buckets of verified pages, or if the view
+    /// does not belong to `reader`.
     pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
@@ -101,8 +100,8 @@ impl View {
         Some(self.superblock.identity.kind.capped(count))
     }
 
-    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads elsewhere,
-    /// or for a key of another shard. The view is not a private replay.
+    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads to
+    /// another file, or for a key of another shard. Must not be called on a private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);

@@ -1,13 +1,14 @@
-//! The shortcut of lookups: what most of them in most filters take, in line with the caller, and no more.
+//! The shortcut of lookups: the few instructions that most lookups in most filters need, inlined into the caller.
 //!
-//! A lookup waits for memory. The processor works at several lookups meanwhile, and the fewer instructions and
-//! registers each takes, the more of them: each instruction that does nothing, added to a lookup in 1 GiB, costs up
-//! to 1 ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes
-//! every key, and nothing is being applied.
+//! A lookup waits for memory. The processor works on several lookups meanwhile: the fewer instructions and registers
+//! each one takes, the more lookups. A single instruction that does nothing, added to a lookup in 1 GiB, costs up to 1
+//! ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes every
+//! key, and nothing is being applied.
 //!
-//! The invariant is that of `seqlock.rs`, in the form of `format-spec/README.md`, section 7.7. Applying a commit and setting
-//! a flag both change the apply epoch, which never goes back. A lookup that finds an even epoch and no flag notes that epoch.
-//! A lookup that begins after that, and finds the noted epoch after its reads, met neither.
+//! The invariant is that of `seqlock.rs`, in the form of `format-spec/README.md`, section 7.7. Applying a commit and
+//! setting a flag both change the apply epoch, which never goes back. A lookup that finds an even epoch and no flag
+//! notes that epoch. If a later lookup finds the noted epoch after its reads, no commit was applied and no flag was set
+//! in between.
 
 use std::sync::atomic::Ordering;
 
@@ -30,21 +31,22 @@ impl View {
                 of_keys.store(self.reader, Ordering::SeqCst);
             }
             of_hashes.store(self.reader, Ordering::SeqCst);
-            // `leave` may have run since the lookup began, and closed the shortcut before it was opened here.
+            // `leave` may have run since the lookup began, and have closed the shortcut before this lookup opened it.
             if self.is_left() {
                 self.leave();
             }
         }
     }
 
-    /// Whether a key is present; `None` if that takes more than the shortcut, or if the view is not of `reader`.
+    /// Whether a key is present; `None` if the lookup needs more than the shortcut, or if the view does not belong to
+    /// `reader`.
     #[inline(always)]
     pub(super) fn contains_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<bool> {
         let ([first, second], query) = self.buckets_in_line(reader, key)?;
         Some(first.either_matches(second, query))
     }
 
-    /// Like `contains_in_line`: the copies that the filter holds.
+    /// Like `contains_in_line`, for the number of copies that the filter holds.
     #[inline(always)]
     pub(super) fn count_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<u32> {
         let ([first, second], query) = self.buckets_in_line(reader, key)?;

@@ -1,4 +1,4 @@
-//! Reading a whole file and saying what is wrong with it; and verifying all pages before many lookups touch them.
+//! Reads a whole file and reports the damage in it; verifies all pages ahead of many lookups.
 
 use super::reader::Reader;
 use super::view::{Source, View};
@@ -10,24 +10,24 @@ use crate::format::{
 };
 use crate::system::on_threads;
 
-/// What [`Reader::verify`] found.
+/// The findings of [`Reader::verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// Data pages read.
     pub pages: u64,
-    /// Those that do not match their checksum, ascending.
+    /// The pages that do not match their checksum, ascending.
     pub damaged: Vec<DamagedPage>,
-    /// Those that match their checksum but hold what no writer stores, ascending.
+    /// The pages that match their checksum but hold slots that no writer stores, ascending.
     pub malformed: Vec<DamagedPage>,
-    /// One of the two superblocks is damaged; the other serves.
+    /// Whether one of the two superblocks is damaged; the other is used.
     pub superblock_damaged: bool,
-    /// Entries found are not those that the filter counts, although every page is intact.
+    /// Whether the counters differ from the entries found, although every page is intact.
     pub counts_differ: bool,
-    /// No writer has the file, but its live area is of another commit than its superblock, which shows that a write was
-    /// lost; or a block of it cannot be read. The superblock counts.
+    /// Whether the live area is wrong: no writer has the file, but the live area names another commit than the
+    /// superblock, which shows that a write was lost; or a block of it cannot be read. Readers take the superblock.
     pub live_differs: bool,
-    /// Slots in use of each region, but for those in damaged pages.
+    /// The slots in use in each region, without those in damaged pages.
     pub used_slots: Vec<u32>,
 }
 
@@ -41,12 +41,12 @@ impl Report {
 }
 
 impl Reader {
-    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page that the
-    /// medium cannot give back, or whose checksum it cannot, is damaged too.
+    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page is damaged,
+    /// too, if the medium cannot give back the page or its checksum.
     ///
-    /// `progress` is told the pages read, and all there are. Beside a busy writer each page is judged at a
-    /// moment when nothing is being applied to it; the counters are compared only if no commit came between.
-    /// Fails only where the file cannot be read at all, or with [`Error::Busy`].
+    /// `progress` gets the number of pages read, and of all pages. Beside a busy writer each page is checked at a
+    /// moment when nothing is being applied to it; the counters are compared only if no commit came in between. Fails
+    /// only if the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
         let Identity { geometry, kind, .. } = view.superblock.identity;
@@ -86,9 +86,9 @@ impl Reader {
 }
 
 impl View {
-    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. For each
-    /// it gives the checksum, or what is wrong with the page: one that the medium cannot give back is damaged.
-    /// `None` if the file must be opened anew first.
+    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. Returns for
+    /// each page its checksum or an error; a page that the medium cannot give back is damaged. `None` if the file must
+    /// be opened anew first.
     pub(super) fn consistent_region(
         &self,
         region: RegionId,
@@ -99,7 +99,7 @@ impl View {
         let (pages, _) = into.as_chunks_mut();
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
-            // A page that matches its checksum is right, whatever is going on.
+            // A page that matches its checksum is right, even while a commit is applied.
             *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
                 None => self.read_consistent(region, || self.read_from_medium(id, page), Result::is_ok)?,
@@ -139,7 +139,7 @@ impl View {
         sum.ok_or_else(|| self.pages.damaged(id))
     }
 
-    /// Whether the live area of an idle file is of another commit than `superblock`.
+    /// Whether the live area of an idle file names another commit than `superblock`.
     pub(super) fn differs_from(&self, superblock: &Superblock) -> bool {
         let differs = |copy: LiveCopy| copy.commit != superblock.commit;
         !self.is_replayed()
@@ -147,11 +147,11 @@ impl View {
             && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
     }
 
-    /// The epoch and the newest superblock of an idle file whose live area is of another commit than that; else
-    /// `None`.
+    /// The epoch and the newest superblock of an idle file, if its live area names another commit than that superblock;
+    /// else `None`.
     pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
         let source = self.source()?;
-        // Whoever brings a newer superblock changes the epoch before.
+        // A process that writes a newer superblock changes the epoch before.
         let epoch = self.pages.map.epoch();
         let newest = read_superblocks(&source.file, self.pages.path())
             .and_then(|raw| raw.check(self.pages.path()))
@@ -160,15 +160,15 @@ impl View {
         (self.differs_from(&newest) && self.pages.map.is_consistent(epoch)).then_some((epoch, newest))
     }
 
-    /// Verifies all pages in their order, if lookups of so many keys would do so one by one anyway: read in order, they come
-    /// faster from the disk and from memory. A page that does not match its checksum is left to the lookups: it may be
-    /// damaged, or being written just now.
+    /// Verifies all pages in their order, if lookups of `keys` keys would verify most of them one by one anyway: read
+    /// in order, they come faster from the disk and from memory. Leaves a page that does not match its checksum to the
+    /// lookups: it may be damaged, or a writer may be changing it.
     ///
     /// This is done once after the opening, on two threads at least: one alone does not read as fast as memory gives.
     pub(super) fn verify_ahead(&self, keys: usize, threads: usize) {
         let pages = self.superblock.identity.geometry.pages();
         let contents = self.contents();
-        // Once most pages were verified, those that are left may be damaged. It is not tried again for them.
+        // Once most pages are verified, the others may be damaged ones. They are not tried again.
         let left = contents.unverified();
         if left <= pages / 2 || (keys as u64) < left || contents.paging.larger_than_memory {
             return;

@@ -1,4 +1,4 @@
-//! What is printed of a job: what it would do, and what it has done.
+//! Prints the plan of a job, and the summary of a run.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::quantity::{chance, grouped};
 
 #[derive(Serialize)]
 struct Found {
-    /// Records, also those skipped.
+    /// Records read, including those skipped.
     read: u64,
     keys: u64,
     new: u64,
@@ -61,7 +61,7 @@ struct FilterNow {
 struct Done {
     job: String,
     finished: bool,
-    /// The command that goes on.
+    /// The command that continues a stopped run.
     resume: Option<String>,
     inputs: Vec<InputDone>,
     finished_before: u64,
@@ -75,7 +75,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What a run has done; `signal` if one stopped it.
+/// Prints the summary of a run; `signal` is the signal that stopped it, if any.
 pub(super) fn summary(
     job: &Job,
     summary: &Summary,
@@ -204,7 +204,7 @@ struct PlannedLine {
     input: String,
     length: u64,
     state: &'static str,
-    /// The byte at which reading goes on; after decompression where it is half read.
+    /// The byte at which reading goes on; if the input is half read, a byte of its decompressed content.
     from: u64,
 }
 
@@ -220,7 +220,7 @@ impl From<&PlannedInput> for PlannedLine {
     }
 }
 
-/// What a run would do.
+/// Prints the plan of a run.
 pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     if as_json {
         let planned = Planned {

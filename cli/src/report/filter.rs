@@ -1,4 +1,4 @@
-//! The pictures of one filter; those of its entries serve for the filters of a store together, too.
+//! The pictures of one filter. Those of its entries are also drawn for all filters of a store together.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
 
-/// Cells of a map at most: more would be too small to be seen.
+/// The most cells of a map: with more, they would be too small to see.
 const CELLS: usize = 768;
 /// Columns of a distribution: one for each hundredth of the load.
 const COLUMNS: usize = 100;
-/// Damaged regions that are named one by one.
+/// The most damaged regions named one by one.
 const NAMED: usize = 12;
 
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
@@ -58,9 +58,9 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How much of each region is in use, and which are damaged.
+/// How much of each region is in use, and which regions are damaged.
 struct Regions {
-    /// From 0 to 1.
+    /// The load of each region, from 0 to 1.
     loads: Vec<f64>,
     damaged: Vec<bool>,
     full: f64,
@@ -196,17 +196,17 @@ fn next_doubling(info: &Info) -> String {
     }
 }
 
-/// Keys for which there is room.
+/// The number of keys that still find room.
 fn keys_left(info: &Info) -> u64 {
     ((info.slots_per_bucket.headroom() - info.load).max(0.0) * info.slots as f64) as u64
 }
 
-/// What the reader of the page has to expect. `then` says what comes when there is no room left.
+/// What to expect of the filter next. `then` says what happens when there is no room left.
 pub(super) fn next(page: &mut Page, info: &Info, then: &str) {
     page.words("Next", &[format!("About {} more keys, {then}.", grouped(keys_left(info)))], false);
 }
 
-/// How the slots are used. `next` says what comes when there is no room left.
+/// How the slots are used. `next` says what happens when there is no room left.
 pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
     let slots = info.slots.max(1) as f64;
     let quarantined = info.quarantined_buckets * u64::from(info.slots_per_bucket.get());
@@ -272,7 +272,7 @@ pub(super) fn ages(page: &mut Page, info: &Info) {
     page.picture("Age", &words, &svg::bars("Entries by age, with the bits of their tails", &bars));
 }
 
-/// What the next doublings bring.
+/// The rates after each of the next doublings.
 fn rates(page: &mut Page, info: &Info) {
     let rate = |rate: f64| format!("{rate:.2e}");
     let now = Point {

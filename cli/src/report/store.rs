@@ -1,4 +1,4 @@
-//! The pictures of a store: its shards, its versions, and the entries of all.
+//! The pictures of a store: its shards, its versions, and the entries of all shards.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
 
-/// Shards that get a bar each; of more than that a map is drawn.
+/// The most shards that get a bar each; more shards are drawn as a map.
 const BARS: usize = 32;
-/// Versions on the line at most, the newest.
+/// The most versions on the line; only the newest are drawn.
 const VERSIONS: usize = 60;
 
-/// What is wrong with the file of a shard.
+/// The shards whose files are wrong, each with the reason.
 type Wrong = Vec<(u32, String)>;
 
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
@@ -45,7 +45,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
         false => wrong.iter().map(|(shard, problem)| format!("Shard {shard}: {problem}.")).collect(),
     };
     page.words("Damage", &lines, !wrong.is_empty());
-    // It asks each file, which a missing or wrong one refuses.
+    // This opens each file, and fails if one is missing or wrong.
     let entries = reader.filter_info();
     let then = "then its shards double, each when it is full, as far as their limits allow";
     entries.iter().for_each(|info| next(&mut page, info, then));

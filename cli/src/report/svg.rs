@@ -1,7 +1,7 @@
 //! Pictures: maps, bars and lines, as SVG that takes its colours from the page around it.
 //!
-//! Each has a title that says what it shows, for those who hear the page. A picture is 360 units wide, about as wide as a
-//! telephone shows it, so that its text of 12 units can be read there. Text stands beside what is drawn, never on it.
+//! Each has a title that says what it shows, for screen readers. A picture is 360 units wide, about as wide as a
+//! telephone shows it, so that text of 12 units is legible there. Text stands beside the drawing, never on it.
 
 use super::html::escaped;
 
@@ -17,14 +17,14 @@ fn picture(title: &str, height: f64, inside: &str) -> String {
     )
 }
 
-/// One cell of a map: how full it is, from 0 to 1, and what a pointer above it is told.
+/// One cell of a map: how full it is, from 0 to 1, and the words shown while the pointer is over it.
 pub(super) struct Cell {
     pub(super) full: f64,
     pub(super) wrong: bool,
     pub(super) words: String,
 }
 
-/// Cells side by side, stronger in colour where fuller.
+/// Cells side by side; the fuller a cell, the stronger its colour.
 pub(super) fn map(title: &str, cells: &[Cell]) -> String {
     let columns = (2.0 * (cells.len() as f64).sqrt()).ceil().clamp(1.0, 48.0);
     let side = (WIDTH / columns).min(20.0);
@@ -33,7 +33,7 @@ pub(super) fn map(title: &str, cells: &[Cell]) -> String {
     for (index, Cell { full, wrong, words }) in cells.iter().enumerate() {
         let (row, column) = ((index as f64 / columns).floor(), index as f64 % columns);
         let (x, y, size) = (column.floor() * side, row * side, side - 0.8);
-        // Nothing in use is still to be seen as a cell.
+        // An empty cell must still be visible.
         let opacity = 0.95f64.mul_add(full.clamp(0.0, 1.0).powi(2), 0.05);
         let colour = if *wrong { "wrong" } else { "main" };
         let words = escaped(words);
@@ -60,7 +60,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     let mut inside = String::new();
     for (index, Bar { name, length, value, wrong }) in bars.iter().enumerate() {
         let (y, class) = (index as f64 * height, if *wrong { "wrong" } else { "main" });
-        // The least that is not nothing can be seen.
+        // The smallest value above 0 must still be visible.
         let length = if *length > 0.0 { (length.min(1.0) * WIDTH).max(1.0) } else { 0.0 };
         let (name, value, text, bar) = (escaped(name), escaped(value), y + 14.0, y + 19.0);
         inside += &format!(
@@ -73,7 +73,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     picture(title, bars.len() as f64 * height, &inside)
 }
 
-/// Columns beside each other, of heights from 0 to 1, above a scale with names at some of them; and a mark.
+/// Columns side by side, of heights from 0 to 1, above a scale that names some of them; and a mark.
 pub(super) fn columns(
     title: &str,
     heights: &[f64],
@@ -113,24 +113,24 @@ pub(super) fn columns(
     picture(title, height + 24.0, &inside)
 }
 
-/// A point of a line: its name below, its value, and that in words.
+/// A point of a line: the name below it, its value, and the value in words.
 pub(super) struct Point {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) words: String,
 }
 
-/// How the values of a line lie above each other.
+/// The vertical scale of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// From 0 on.
+    /// Linear, from 0 on.
     Linear,
-    /// By powers of ten: for values above 0.
+    /// Logarithmic, by powers of ten; for values above 0.
     Decades,
 }
 
-/// Points joined by a line; and a limit, with its words. Values stand at the left, names below; the others are told by the
-/// words of their points.
+/// Points joined by a line; and a limit, with its words. Some values stand at the left and some names below; the words
+/// of the points give the others.
 pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f64, String)>) -> String {
     let (top, height, left, right) = (10.0, 130.0, 84.0, 32.0);
     let on_scale = |value: f64| if scale == Scale::Decades { value.max(1e-300).log10() } else { value };
@@ -153,7 +153,7 @@ pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f
         .map(|(index, point)| format!("{:.1},{:.1}", x(index), y(point.value)))
         .collect();
     inside += &format!("<polyline class=\"line\" points=\"{}\"/>", path.join(" "));
-    // So few names that they do not lie over each other.
+    // Few enough names that they do not overlap.
     let every = points.len().div_ceil(4).max(1);
     for (index, Point { name, value, words }) in points.iter().enumerate() {
         let (x, y, name) = (x(index), y(*value), escaped(name));
@@ -174,7 +174,7 @@ pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f
     let by_value = |one: &&Point, other: &&Point| one.value.total_cmp(&other.value);
     let ends = [points.iter().max_by(by_value), points.iter().min_by(by_value)];
     let ends = ends.into_iter().flatten().map(|point| (point.value, point.words.clone()));
-    // Each at the height of its value, unless another is there already.
+    // Each name at the height of its value, unless another one is there already.
     let mut taken: Vec<f64> = Vec::new();
     for (value, words) in limit.into_iter().chain(ends) {
         let at = y(value);

@@ -87,7 +87,7 @@ impl Facts {
     }
 }
 
-/// Describes a store, by its newest version; no file of a shard is opened.
+/// Describes a store by its newest version, without opening a shard's file.
 pub(in super::super) fn print(
     path: &Path,
     (store, reader): &(Store, StoreReader),

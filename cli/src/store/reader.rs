@@ -10,7 +10,7 @@ use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::super::paths::is_store;
 
-/// What a verb looks into.
+/// The filter or store that a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
     Store(Box<Description>, Box<StoreReader>),
@@ -32,7 +32,7 @@ impl AnyReader {
         }
     }
 
-    /// What a key is there.
+    /// Its key rules.
     pub(in super::super) fn key_rules(&self, file: &Path) -> Result<KeyRules, Failure> {
         match self {
             Self::Filter(reader) => {

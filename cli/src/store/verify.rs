@@ -11,7 +11,7 @@ use super::super::json;
 use super::super::output::Output;
 use super::super::prometheus::Found;
 
-/// What was found in a store.
+/// The findings in a store.
 #[derive(Serialize)]
 pub(in super::super) struct Verified {
     file: String,
@@ -25,7 +25,7 @@ pub(in super::super) struct Verified {
 #[derive(Serialize)]
 struct Damaged {
     shard: u32,
-    /// Pages that are damaged; none if the file cannot be opened, or is another one.
+    /// The number of damaged pages; `None` if the file cannot be opened, or is not the shard's.
     pages: Option<u64>,
     problem: String,
 }
@@ -58,7 +58,7 @@ pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
 }
 
 impl Verified {
-    /// For metrics.
+    /// The findings, as metrics.
     pub(in super::super) fn found(&self) -> Found {
         let damaged_pages = self.damaged.iter().filter_map(|damaged| damaged.pages).sum();
         let damaged_files = self.damaged.len() as u64;

@@ -1,4 +1,4 @@
-//! From the text of a job file to a job: what serde takes it for, and the checks that serde does not make.
+//! Turns the text of a job file into a job: the structures that serde fills, and the checks that serde does not make.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,9 +17,9 @@ use crate::ingest::rules::{Column, Format, Rules};
 use crate::keys::LONGEST;
 use crate::{Case, KeyRules, SlotsPerBucket};
 
-/// Bytes that a job file may have.
+/// The most bytes that a job file may have.
 const LONGEST_JOB: u64 = 1 << 20;
-/// Bytes that a job's name may have.
+/// The most bytes that a job's name may have.
 const LONGEST_NAME: usize = 200;
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 const EVERY_SECONDS: Duration = Duration::from_secs(10);
@@ -124,8 +124,8 @@ impl Job {
         Self::parse(&text, path)
     }
 
-    /// Checks the text of a job file as if it were at `path`: its folder is the one to which the paths in it
-    /// are relative, and without a `name` the job is called as the file is, without the extension.
+    /// Checks the text of a job file as if it were at `path`: paths in it are relative to the folder of `path`, and a
+    /// job without a `name` has the file's name without the extension.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         parse(text, path).map_err(|(problem, at)| {

@@ -1,5 +1,6 @@
-//! Invariant checked: a lookup in a private replay that began before somebody else recovered the file, and went on,
-//! answers nothing. What was not replayed is read from the file as it is now, and would be mixed with what was.
+//! Invariant checked: a lookup in a private replay gives no answer if another process recovers the file while the
+//! lookup runs. Pages that the replay did not change are read from the file as it is now; the answer would mix them
+//! with replayed pages.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use super::*;
 use crate::system::Disk;
 use crate::{Lookup, Options};
 
-/// The disk of somebody who may only read.
+/// The disk of a process that may only read.
 #[derive(Debug)]
 struct ReadOnly;
 

@@ -1,5 +1,5 @@
-//! Invariants checked: the shortcut answers once every page is intact and some lookup has noted an epoch; and
-//! no more after a commit, or a flag, or in a view of another reader, until a lookup has looked again.
+//! Invariants checked: the shortcut answers once every page is intact and a lookup has noted an epoch. After a commit
+//! or a flag, or in a view of another reader, it gives no answer until a slower lookup notes an epoch again.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn filter(path: &Path, options: Options) -> Writer {
     writer
 }
 
-/// Lookups until the thread keeps the view, and has noted an epoch.
+/// Looks keys up until the thread keeps the view and has noted an epoch.
 fn look(reader: &Reader) {
     for _ in 0..2 {
         assert!(reader.contains(KEY).unwrap());
@@ -104,14 +104,14 @@ fn a_lookup_that_ends_after_the_view_was_left_does_not_open_it_again() {
     let epoch = view.shortcut.epoch.load(std::sync::atomic::Ordering::Acquire);
     view.leave();
     assert_eq!(view.contains_in_line(view.reader, &KEY), None);
-    // The end of a lookup that found this epoch before.
+    // A lookup that found this epoch ends only now.
     view.note_epoch(epoch);
     assert_eq!(view.contains_in_line(view.reader, &KEY), None);
     assert_eq!(view.contains_in_line(view.reader, &reader.hash(KEY).unwrap()), None);
     assert_eq!(view.count_in_line(view.reader, &KEY), None);
 }
 
-/// Lookups of threads that keep a view, while it loses its last user: they answer what is right, or nothing.
+/// Threads that keep a view look keys up while the view loses its last user: each answer is right, or there is none.
 #[test]
 fn a_view_that_is_given_up_meanwhile_answers_no_present_key_absent() {
     use std::sync::atomic::{AtomicU64, Ordering};
