@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::inserted::Inserted;
-use super::partition::{Buffers, Manner, Mode};
+use super::partition::{Buffers, Manner, Mode, Told};
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
@@ -136,8 +136,15 @@ impl Batches for Writer {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        let mode = Mode::Insert(self.state()?.transaction.kind());
+        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::New);
         self.take_all(keys, mode, new)
+    }
+
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
+        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::Seen);
+        let mut inserted = Inserted::all_new(keys.len());
+        let refused = self.take_all(keys, mode, |index| inserted.set_seen(index))?;
+        Ok(inserted.with_refused(refused))
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
@@ -147,7 +154,7 @@ impl Batches for Writer {
 }
 
 impl Writer {
-    /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    /// Takes all keys, and tells `done` the indices of those that `mode` says, or that were removed.
     fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -200,16 +207,16 @@ impl Writer {
         // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
         for index in indices {
             let hash = hash(index)?;
-            match self.insert(hash) {
-                Ok(true) => done(index),
-                Ok(false) => {}
+            let is_new = match self.insert(hash) {
+                Ok(is_new) => is_new,
                 Err(error) if error.refuses_one_key() => {
-                    if !self.contains(hash)? {
-                        done(index);
-                    }
                     refuse(index, error);
+                    !self.contains(hash)?
                 }
                 Err(error) => return Err(error),
+            };
+            if matches!(mode, Mode::Insert(_, told) if told.tells(is_new)) {
+                done(index);
             }
         }
         Ok(())

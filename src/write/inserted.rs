@@ -47,6 +47,22 @@ impl Inserted {
         Self { keys, new: vec![0; keys.div_ceil(WORD)], refused: Vec::new() }
     }
 
+    /// Of so many keys, all of them new.
+    pub(crate) fn all_new(keys: usize) -> Self {
+        let mut new = vec![u64::MAX; keys.div_ceil(WORD)];
+        if let (Some(last), 1..) = (new.last_mut(), keys % WORD) {
+            *last = (1 << (keys % WORD)) - 1;
+        }
+        Self { keys, new, refused: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn set_seen(&mut self, index: usize) {
+        if let Some(word) = self.new.get_mut(index / WORD) {
+            *word &= !(1 << (index % WORD));
+        }
+    }
+
     #[inline]
     pub(crate) fn set_new(&mut self, index: usize) {
         if let Some(word) = self.new.get_mut(index / WORD) {

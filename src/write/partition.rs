@@ -66,7 +66,7 @@ pub(super) struct Buffers {
 struct Part {
     /// Two buffers to sort with.
     sorted: [Vec<Item>; 2],
-    /// The indices of the keys that are new, or were removed.
+    /// The indices of the keys that are to be told.
     done: Vec<u32>,
 }
 
@@ -74,7 +74,7 @@ struct Part {
 const KEPT: usize = 32 << 20;
 
 impl Buffers {
-    /// The indices of the last batch's keys that are new, or were removed; also after an error.
+    /// The indices of the last batch's keys that are to be told; also after an error.
     pub(super) fn done(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().flat_map(|part| &part.done).copied()
     }
@@ -120,9 +120,25 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// Insert it, as the filter's kind says.
-    Insert(Kind),
+    Insert(Kind, Told),
     /// Remove one copy of it.
     Remove,
+}
+
+/// The keys of an insert whose indices are told. To tell an index takes some 2 ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// Those that were not there before.
+    New,
+    /// The others, as they are few where a filter is being filled.
+    Seen,
+}
+
+impl Told {
+    /// Whether a key is told that is new, or not.
+    pub(super) fn tells(self, is_new: bool) -> bool {
+        is_new == (self == Self::New)
+    }
 }
 
 /// How to take the keys of a batch.
@@ -163,16 +179,23 @@ impl Outcomes {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
-            let found = match manner.mode {
-                Mode::Insert(kind) => match region::try_insert(buckets, place)? {
+            let (found, told) = match manner.mode {
+                Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
                     Tried::Stored => {
                         self.delta.stored::<W>();
                         self.changes += 1;
-                        done.push(item.index);
+                        if told == Told::New {
+                            done.push(item.index);
+                        }
                         continue;
                     }
-                    Tried::Matches if kind == Kind::Set => continue,
-                    tried => tried == Tried::Matches,
+                    Tried::Matches if kind == Kind::Set => {
+                        if told == Told::Seen {
+                            done.push(item.index);
+                        }
+                        continue;
+                    }
+                    tried => (tried == Tried::Matches, told),
                 },
                 Mode::Remove => {
                     if let Some(removed) = region::remove(buckets, place)? {
@@ -190,7 +213,7 @@ impl Outcomes {
             }
             self.delta.inserted(&inserted);
             self.changes += 1;
-            if !found {
+            if told.tells(!found) {
                 done.push(item.index);
             }
         }
