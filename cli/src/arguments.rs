@@ -20,7 +20,7 @@ use gowk::{KeyRules, Options};
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs};
 use super::output::Output;
-use super::paths::{belongs_to, is_store};
+use super::paths::is_store;
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
 
@@ -222,18 +222,14 @@ impl KeyArgs {
         Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }
 
-    /// Opens the file that `option` names, to append keys or records to it. Fails if the command reads or writes that file
-    /// otherwise.
-    pub(super) fn appending(
-        &self,
-        path: &Path,
-        filter: &Path,
-        option: &'static str,
-    ) -> Result<Output, Failure> {
+    /// The file for records without a key, by its option.
+    pub(super) fn rejects(&self) -> (&'static str, Option<&Path>) {
+        ("--rejects", self.fields.rejects.as_deref())
+    }
+
+    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard output.
+    pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
         let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
-        if let Some(is) = belongs_to(path, filter) {
-            return Err(refused(is));
-        }
         let output = Output::appending(path, self.separator())?;
         // Keys written to an input would be read and written again, without end.
         let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
@@ -256,11 +252,10 @@ impl KeyArgs {
         Ok(output)
     }
 
-    /// Opens the file for records without a key, if one is given. Fails if the command reads or writes that file
-    /// otherwise.
-    pub(super) fn aside(&self, file: &Path, prints: bool) -> Result<Aside, Failure> {
-        let rejects = self.fields.rejects.as_deref();
-        let rejects = rejects.map(|path| self.appending(path, file, "--rejects")).transpose()?;
+    /// Opens the file for records without a key, if one is given.
+    pub(super) fn aside(&self, prints: bool) -> Result<Aside, Failure> {
+        let (option, rejects) = self.rejects();
+        let rejects = rejects.map(|path| self.appending(path, option)).transpose()?;
         Ok(Aside::new(rejects, prints))
     }
 
@@ -274,7 +269,7 @@ impl KeyArgs {
         output: &mut Output,
         mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<Skipped, Failure> {
-        let mut aside = self.aside(file, prints)?;
+        let mut aside = self.aside(prints)?;
         let mut feed = self.start(known, file, prints, false)?.feed;
         loop {
             let next = match feed.try_next()? {

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::paths::check_outputs;
 use super::store::AnyReader;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
@@ -106,6 +107,7 @@ impl Check {
             readers.push(reader);
         }
         let files = std::iter::once(&self.file).chain(&self.filter).map(PathBuf::as_path);
+        check_outputs(&[("--output", self.output.as_deref()), self.keys.rejects()], files.clone())?;
         let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), files)?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);

@@ -26,7 +26,7 @@ use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
-use super::paths::{self, is_same};
+use super::paths::{self, check_outputs};
 use super::quantity;
 use super::refused::Refusals;
 use super::source::{self, AHEAD, Aside, Read};
@@ -121,6 +121,9 @@ impl IntakeArgs {
         of_store: impl FnOnce(Options) -> Result<Options, Failure>,
     ) -> Result<(Outcome, [u64; 2]), Failure> {
         self.keys.check()?;
+        let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
+        let outputs = [("--output", verb.output), ("--refused", refused), self.keys.rejects()];
+        check_outputs(&outputs, std::iter::once(verb.file).chain(verb.window.files()))?;
         let output = self.output(verb)?;
         let prints = verb.prints && verb.output.is_none();
         let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
@@ -136,11 +139,10 @@ impl IntakeArgs {
         }
         let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
-        let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
         let writes = verb.prints || refused.is_some();
-        let refused = refused.map(|path| self.keys.appending(path, verb.file, "--refused")).transpose()?;
+        let refused = refused.map(|path| self.keys.appending(path, "--refused")).transpose()?;
         let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
-        let aside = self.keys.aside(verb.file, verb.prints)?;
+        let aside = self.keys.aside(verb.prints)?;
         let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
         let pace = Pace::new(bar, &source);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
@@ -180,15 +182,7 @@ impl IntakeArgs {
             let output = Output::standard(self.keys.separator())?;
             return output.check_beside(verb.file).map(|()| output);
         };
-        if verb
-            .insert
-            .and_then(|insert| insert.refused.as_deref())
-            .is_some_and(|refused| is_same(refused, path))
-        {
-            let is = "the file for the new keys".to_owned();
-            return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" });
-        }
-        self.keys.appending(path, verb.file, "--output")
+        self.keys.appending(path, "--output")
     }
 
     fn filter(&self, verb: &Verb<'_>, writer: Result<Writer, Failure>) -> Result<Opened, Failure> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::failure::Failure;
-use super::paths::{belongs_to, own};
+use super::paths::own;
 
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -53,8 +53,8 @@ impl Output {
         Ok(Self { path: None, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
-    /// Standard output, or a file in its place, which [`finish`](Self::finish) gives its name. Fails if the output is a
-    /// file of one of these filters.
+    /// Standard output, or a file in its place, which [`finish`](Self::finish) gives its name. Fails if standard output is
+    /// a file of one of these filters.
     pub(super) fn of_lookups<'a>(
         path: Option<&Path>,
         separator: u8,
@@ -64,11 +64,6 @@ impl Output {
             let output = Self::standard(separator)?;
             return filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output);
         };
-        for filter in filters {
-            if let Some(is) = belongs_to(path, filter) {
-                return Err(Failure::RefusedOutput { path: path.to_owned(), is, option: "--output" });
-            }
-        }
         Self::anew(path, separator)
     }
 
@@ -91,7 +86,7 @@ impl Output {
                 stream,
                 separator,
                 is_file,
-                is_new: false,
+                is_new: true,
                 unpublished: None,
             });
         }

@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::failure::Failure;
+
 /// Whether the path is a store.
 pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
@@ -26,6 +28,28 @@ pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     }
     let is_in_store = is_store(filter) && leads_into(path, filter);
     is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
+}
+
+/// Fails if one of these outputs, each given by an option, is a file of one of these filters or stores, or is the file of
+/// another output. Devices and pipes may be given several times.
+pub(super) fn check_outputs<'a>(
+    outputs: &[(&'static str, Option<&Path>)],
+    filters: impl Iterator<Item = &'a Path> + Clone,
+) -> Result<(), Failure> {
+    let mut before: Vec<(&str, &Path)> = Vec::new();
+    for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
+        let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
+        if let Some(is) = filters.clone().find_map(|filter| belongs_to(path, filter)) {
+            return Err(refused(is));
+        }
+        let may_be_a_file = path.metadata().map_or(true, |metadata| metadata.is_file());
+        let same = before.iter().find(|(_, other)| may_be_a_file && is_same(path, other));
+        if let Some((other, _)) = same {
+            return Err(refused(format!("the file given with {other}")));
+        }
+        before.push((option, path));
+    }
+    Ok(())
 }
 
 /// Whether the name leads into the folder. The file need not exist.

@@ -25,6 +25,11 @@ impl Window {
         files.iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The filters and stores.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.0.iter().map(|(file, _)| file.as_path())
+    }
+
     /// Fails if one of them has other key rules than the filter that the keys go into.
     pub(super) fn check_rules(&self, rules: Option<KeyRules>, into: &Path) -> Result<(), Failure> {
         self.0.iter().try_for_each(|(file, reader)| match Some(reader.key_rules(file)?) == rules {

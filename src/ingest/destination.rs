@@ -26,7 +26,7 @@ enum To {
 /// An update of a store, and how it is committed.
 struct InStore {
     store: Store,
-    /// `None` after a commit that failed or made no version; a commit that makes a version begins a new update.
+    /// `None` after a commit that failed; any other begins a new update.
     update: Option<Update>,
     operation: &'static str,
     token: Option<Token>,
@@ -293,8 +293,8 @@ impl InStore {
         }
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
-        let (base, operation) = (update.base().number, self.operation.to_owned());
-        let sealed = update.seal_with(&self.sealing)?;
+        let (version, operation) = (update.base().clone(), self.operation.to_owned());
+        let (base, sealed) = (version.number, update.seal_with(&self.sealing)?);
         match self.store.commit(&Change { base, operation, token, sealed })? {
             Committed::New(version) => {
                 let number = version.number;
@@ -305,7 +305,10 @@ impl InStore {
             Committed::Already(done) if done.base != base => {
                 Err(Error::TokenTaken { store: self.store.path().to_owned(), version: done.version })
             }
-            Committed::Already(_) | Committed::Unchanged => Ok(None),
+            Committed::Already(_) | Committed::Unchanged => {
+                self.update = Some(self.store.update_of(version));
+                Ok(None)
+            }
         }
     }
 }
@@ -339,6 +342,22 @@ pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A commit whose token was committed before, on the same base, makes no version; the store can be asked after it.
+    #[test]
+    fn a_store_is_described_after_a_commit_that_was_made_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(dir.path().join("s"), 2, &Options::new().capacity(1000)).unwrap();
+        let base = store.newest().unwrap();
+        for number in [Some(base.number + 1), None] {
+            let update = store.update_of(base.clone());
+            let token = Some(Token::new("a", 1));
+            let mut to = Destination::store(store.clone(), update, "insert", token);
+            assert_eq!(to.insert_batch(&["a"]).unwrap().complete().unwrap(), 1);
+            assert_eq!(to.commit().unwrap(), number);
+            assert_eq!(to.info().unwrap().entries, u64::from(number.is_some()));
+        }
+    }
 
     #[test]
     fn a_cursor_in_hexadecimal_digits_is_read_back() {

@@ -26,26 +26,11 @@ use gowk::{
     ShrinkRefusal, SlotsPerBucket, Writer,
 };
 
+use crate::numbers::Numbers;
 use crate::thorough;
 
 const SEED: u64 = 5;
 const REGION: usize = 65_536;
-
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// The hash of key `number` under `SEED`.
 fn hash(number: u64) -> KeyHash {

@@ -22,6 +22,7 @@ use gowk::{
 };
 use tempfile::TempDir;
 
+use crate::numbers::Numbers;
 use crate::thorough;
 
 /// All keys that are used, and the number of those used often.
@@ -30,27 +31,9 @@ const OFTEN: u64 = 5;
 /// The test asks for no doubling beyond this generation.
 const MOST_GENERATIONS: u32 = 2;
 
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
     fn key(&mut self) -> u64 {
         if self.below(10) == 0 { self.below(OFTEN) } else { self.below(KEYS) }
-    }
-
-    fn keys(&mut self, most: u64) -> Vec<u64> {
-        (0..self.below(most)).map(|_| self.key()).collect()
     }
 }
 

@@ -4,5 +4,6 @@
 
 mod examples;
 mod package;
+mod sources;
 mod surface;
 mod walls;

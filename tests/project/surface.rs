@@ -6,28 +6,11 @@
 //!    and what `insert` means is the filter's kind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{read_dir, read_to_string};
-use std::path::{Path, PathBuf};
+
+use crate::sources::below;
 
 /// The types, and the methods that each may have at most.
 const MOST: [(&str, usize); 4] = [("Writer", 30), ("Reader", 16), ("Update", 14), ("StoreReader", 10)];
-
-fn sources() -> Vec<(PathBuf, String)> {
-    let (mut found, mut folders) = (Vec::new(), vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")]);
-    while let Some(folder) = folders.pop() {
-        for entry in read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = read_to_string(&path).unwrap();
-                found.push((path, text));
-            }
-        }
-    }
-    assert!(found.len() > 100, "{} files", found.len());
-    found
-}
 
 /// The word at the beginning of a text.
 fn word(text: &str) -> &str {
@@ -61,7 +44,7 @@ fn builds(lines: &[&str]) -> bool {
 
 fn methods() -> BTreeMap<String, BTreeSet<String>> {
     let mut methods: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (_, text) in sources() {
+    for text in below("src").values() {
         let lines: Vec<&str> = text.lines().collect();
         let mut of = None;
         for (number, line) in lines.iter().enumerate() {
@@ -105,7 +88,7 @@ fn the_types_that_people_work_with_have_few_methods() {
 #[test]
 fn no_public_name_tells_a_variant_of_a_call() {
     let mut names = BTreeSet::new();
-    for (_, text) in sources() {
+    for text in below("src").values() {
         let mut in_trait = false;
         for line in text.lines() {
             let rest = public(line);

@@ -9,8 +9,10 @@
 //! package.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{read_dir, read_to_string};
+
 use std::path::{Path, PathBuf};
+
+use crate::sources::below;
 
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 const ROOT: &str = include_str!("../../src/lib.rs");
@@ -25,24 +27,6 @@ fn sources() -> BTreeMap<PathBuf, String> {
 /// The source files of the tool, by their path under `cli/src`.
 fn sources_of_the_tool() -> BTreeMap<PathBuf, String> {
     below("cli/src")
-}
-
-fn below(folder: &str) -> BTreeMap<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = read_to_string(&path).unwrap();
-                found.insert(path.strip_prefix(&root).unwrap().to_owned(), text);
-            }
-        }
-    }
-    assert!(found.len() > 40, "{} files in {folder}", found.len());
-    found
 }
 
 /// The wing of a file: its first folder, or its own name.

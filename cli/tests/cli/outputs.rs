@@ -146,10 +146,28 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
 }
 
 #[test]
+fn a_file_begins_with_the_header_of_its_records() {
+    let folder = Folder::new();
+    for (rows, all) in [("id,url\n1,a\n", "id,url\n1,a\n"), ("id,url\n2,b\n", "id,url\n1,a\n2,b\n")] {
+        folder.run(&["dedup", "f", "--csv", "url", "-o", "new"], rows).done();
+        assert_eq!(read(&folder, "new"), all);
+    }
+    let check = ["check", "f", "--csv", "url", "-o"];
+    for _ in 0..2 {
+        folder.run(&[&check[..], &["found"]].concat(), "url,id\na,9\nc,8\n").done();
+        assert_eq!(read(&folder, "found"), "url,id\na,9\n");
+    }
+    // A device too.
+    let ended = folder.run(&[&check[..], &["/dev/stdout"]].concat(), "url,id\na,9\nc,8\n");
+    assert_eq!(ended.done(), "url,id\na,9\n");
+}
+
+#[test]
 fn no_file_of_the_command_is_an_output() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
     fs::write(folder.path("keys"), "a\n").unwrap();
+    folder.run(&["create", "keys.gowk", "--capacity", "1000"], "").done();
     let before = folder.snapshot();
     for verb in ["dedup", "check", "count"] {
         for output in ["f", "./f-journal", "f-lock"] {
@@ -165,5 +183,32 @@ fn no_file_of_the_command_is_an_output() {
         .run(&["dedup", "f", "--input", "keys", "-o", "keys"], "")
         .refused(&["is the input keys", "--output"]);
     folder.run(&["dedup", "f", "-o", "x", "--refused", "./x"], "a\n").refused(&["--refused"]);
+    let rows = ["--csv", "1", "--rejects"];
+    for others in [&["-o", "x"][..], &["--refused", "x"], &["--filter", "x"]] {
+        let ended = folder.run(&[&["dedup", "f"], &rows[..], &["./x"], others].concat(), "a\n");
+        assert_eq!(ended.code, Some(2), "{others:?}: {ended:?}");
+    }
+    // Nor is a further filter, which is only read, an output.
+    for (verb, output) in [("dedup", "--output"), ("dedup", "--refused"), ("check", "--output")] {
+        folder.run(&[verb, "f", "--filter", "keys.gowk", output, "keys.gowk"], "a\n").refused(&[
+            "gowk: keys.gowk: is ",
+            "a file of the filter itself",
+            output,
+        ]);
+    }
+    for verb in ["dedup", "check"] {
+        folder
+            .run(&[&[verb, "f", "--filter", "keys.gowk"], &rows[..], &["keys.gowk"]].concat(), "a\n")
+            .refused(&["gowk: keys.gowk: is ", "a file of the filter itself", "--rejects"]);
+    }
+    for verb in ["check", "count"] {
+        folder
+            .run(&[&[verb, "f", "-o", "x"], &rows[..], &["x"]].concat(), "a\n")
+            .refused(&["x: is the file given with --output", "--rejects"]);
+    }
     assert!(folder.snapshot() == before);
+    // A device is no file.
+    let null =
+        ["dedup", "f", "--csv", "1", "-o", "/dev/null", "--refused", "/dev/null", "--rejects", "/dev/null"];
+    folder.run(&null, "a\n").done();
 }
