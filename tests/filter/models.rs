@@ -35,6 +35,10 @@ impl Numbers {
     fn key(&mut self) -> u64 {
         if self.below(10) == 0 { self.below(OFTEN) } else { self.below(KEYS) }
     }
+
+    fn keys(&mut self, most: u64) -> Vec<u64> {
+        (0..self.below(most)).map(|_| self.key()).collect()
+    }
 }
 
 fn key(number: u64) -> [u8; 8] {
