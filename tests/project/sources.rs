@@ -5,7 +5,7 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// All source files below a folder of the project, by their path under it.
-pub fn below(folder: &str) -> BTreeMap<PathBuf, String> {
+pub(crate) fn below(folder: &str) -> BTreeMap<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
     while let Some(folder) = folders.pop() {
