@@ -271,6 +271,10 @@ const fn by_option(error: &gowk::ingest::Error) -> &'static str {
                 | InputProblem::OtherOptions { .. },
             ..
         } => " (--restart INPUT)",
+        Error::Input { problem: InputProblem::Json { .. }, .. } => {
+            ", or go on after it (`rejects = \"FILE\"` under [output])"
+        }
+        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (`missing = \"drop\"` under [input])",
         Error::Output {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..
