@@ -38,11 +38,14 @@
 
 mod batches;
 mod commit;
+mod compact;
+mod conflict;
 mod create;
 mod description;
 mod divide;
 mod error;
 mod files;
+mod fold;
 mod history;
 #[cfg(test)]
 mod interrupted;
@@ -50,9 +53,12 @@ mod join;
 #[cfg(test)]
 mod model;
 mod partition;
+mod pending;
 mod reader;
+mod run;
 mod sealed;
 mod storage;
+mod taken;
 mod text;
 mod update;
 mod vacuum;
@@ -64,13 +70,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use commit::{Change, Committed, Token};
+pub use compact::Compacted;
 pub use description::Description;
 pub use error::{Error, Result};
 pub use reader::{StoreInfo, StoreReader};
 pub use sealed::Sealed;
 pub use update::Update;
 pub use vacuum::{Vacuum, Vacuumed};
-pub use version::{Done, ShardFile, Version};
+pub use version::{Done, RunFile, ShardFile, Version};
 
 use crate::Options;
 use storage::{Folder, Storage};

@@ -23,7 +23,7 @@ use super::files::{self, Name, VERSIONS};
 use super::sealed::Sealed;
 use super::storage::{Unpublished, publish};
 use super::text::LONGEST;
-use super::version::{Done, FIRST, ShardFile, Version};
+use super::version::{Done, FIRST, Version};
 use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
@@ -55,7 +55,7 @@ pub struct Change {
     pub operation: String,
     /// What makes the commit happen once.
     pub token: Option<Token>,
-    /// The new files of the shards that change.
+    /// The new files of the shards that are rewritten, and runs.
     pub sealed: Vec<Sealed>,
 }
 
@@ -74,18 +74,34 @@ impl Store {
     /// Publishes a version with these changes.
     ///
     /// If other versions have come since the base, they stay: the changes are put on top of them, unless one of them
-    /// has changed the same shard ([`Error::Conflict`]). [`Error::Expired`] says that the base is so old that a vacuum
+    /// has changed what this one judged ([`Error::Conflict`]): a key of a run, or anything in a shard that was rewritten.
+    /// Several runs become one first. [`Error::Expired`] says that the base is so old that a vacuum
     /// has given the update up. Nothing is published that a reader would refuse ([`Error::Invalid`]). [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
     /// that it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
+        let joined;
+        let change = if change.runs().count() > 1 {
+            let newest = self.newest()?;
+            if let Some(done) = change.already(&newest) {
+                return Ok(Committed::Already(done));
+            }
+            joined = self.with_one_run(change).map_err(|error| self.given_up(change.base, error))?;
+            &joined
+        } else {
+            change
+        };
         let (root, mut seen) = (&self.root, change.base);
         loop {
             let newest = self.newest()?;
             if let Some(done) = change.already(&newest) {
                 return Ok(Committed::Already(done));
             }
-            self.check_base(change, &newest)?;
+            match self.check_base(change, &newest) {
+                // It has read files of a version that a vacuum has removed since: there is a newer one.
+                Err(Error::Vacuumed { .. }) if self.newest()?.number > newest.number => continue,
+                outcome => outcome?,
+            }
             if newest.number > seen {
                 seen = newest.number;
                 events::store_rebased(root, change.base, seen);
@@ -93,6 +109,7 @@ impl Store {
             let id = new_uuid(root)?;
             if let Some(version) = self.try_publish(change.on(&newest, id), newest.number)? {
                 events::store_committed(root, version.number, change.base);
+                self.keep_up(&version);
                 return Ok(Committed::New(version));
             }
         }
@@ -116,10 +133,11 @@ impl Store {
             if *base != change.base {
                 return Err(misfit("base", base.to_string(), change.base.to_string()));
             }
-            if *shard >= self.description.shards {
+            let Some(shard) = *shard else { continue };
+            if shard >= self.description.shards {
                 return Err(misfit("shard", shard.to_string(), format!("below {}", self.description.shards)));
             }
-            if !seen.insert(*shard) {
+            if !seen.insert(shard) {
                 return Err(misfit("shard", shard.to_string(), "each shard once".to_owned()));
             }
         }
@@ -131,15 +149,16 @@ impl Store {
         if base < FIRST || base > newest.number {
             return Err(Error::NoSuchVersion { path, number: base, newest: newest.number });
         }
-        let since = |sealed: &Sealed| newest.shards.get(&sealed.shard).map_or(0, |file| file.since);
-        if let Some(lost) = change.sealed.iter().find(|sealed| since(sealed) > base) {
-            return Err(Error::Conflict { path, shard: lost.shard, base, version: since(lost) });
+        let since = |shard| newest.shards.get(&shard).map_or(0, |file| file.since);
+        let rewritten = || change.sealed.iter().filter_map(Sealed::shard);
+        if let Some(shard) = rewritten().find(|shard| since(*shard) > base) {
+            return Err(Error::Conflict { path, shard, keys: 0, base, version: since(shard) });
         }
         if base < newest.fence {
             return Err(Error::Expired { path, base, fence: newest.fence });
         }
         for sealed in &change.sealed {
-            let name = files::shard(sealed.shard, &sealed.name());
+            let name = sealed.file();
             let path = self.path_of(&name);
             let gone = || io::ErrorKind::NotFound.into();
             let length = self.storage.length(&name)?.ok_or_else(gone).at(&path, "look at");
@@ -149,7 +168,10 @@ impl Store {
                 return Err(Error::WrongFile { path, what: "length", found, expected });
             }
         }
-        Ok(())
+        if base == newest.number {
+            return Ok(());
+        }
+        self.check_judged(change, newest)
     }
 
     /// The text of a version, which a reader would take: it is read back before it is published.
@@ -206,6 +228,10 @@ impl Store {
 }
 
 impl Change {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Sealed> {
+        self.sealed.iter().filter(|sealed| sealed.shard.is_none())
+    }
+
     /// The token of this one's application in `newest`, if it is this one or a later one.
     pub(super) fn already(&self, newest: &Version) -> Option<Done> {
         let Token { application, number, .. } = self.token.as_ref()?;
@@ -224,15 +250,12 @@ impl Change {
             ..newest.clone()
         };
         for sealed in &self.sealed {
-            let file = ShardFile {
-                name: sealed.name(),
-                commit: sealed.commit,
-                bytes: sealed.bytes,
-                entries: sealed.entries,
-                expected_false_positive_rate: sealed.rate,
-                since: number,
-            };
-            next.shards.insert(sealed.shard, file);
+            match sealed.shard {
+                Some(shard) => {
+                    next.shards.insert(shard, sealed.shard_file(number));
+                }
+                None => next.runs.push(sealed.run_file(number, number, number)),
+            }
         }
         if let Some(Token { application, number: of, state }) = &self.token {
             let done = Done { number: *of, version: number, base: self.base, state: state.clone() };

@@ -69,7 +69,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// `store.toml` or a version file is not what was written.
+    /// `store.toml`, a version file or the head of a run is not what was written.
     #[error(
         "{}: its checksum does not match, so it was cut short or changed; restore it from a copy of the store",
         path.display()
@@ -129,20 +129,24 @@ pub enum Error {
         newest: u64,
     },
 
-    /// Another commit has changed the same shard since the version that the update is based on.
+    /// Another commit has changed what this one judged, since the version that the update is based on.
     #[error(
-        "{}: shard {shard} was changed by version {version}, after version {base} on which this update is based; \
+        "{}: {} by version {version}, after version {base} on which this update is based; \
          nothing was committed; make the update again on the newest version",
-        path.display()
+        path.display(),
+        conflicting(*shard, *keys)
     )]
     Conflict {
         /// The store.
         path: PathBuf,
-        /// The shard that both changed.
+        /// The shard that both changed; of several the lowest.
         shard: u32,
+        /// Keys of this update that are judged otherwise now; 0 if this update has rewritten the shard, so that nobody
+        /// can tell.
+        keys: u64,
         /// The version that the update is based on.
         base: u64,
-        /// The version that won.
+        /// The version that won, or the newest one.
         version: u64,
     },
 
@@ -243,6 +247,15 @@ pub enum Error {
         source: Box<crate::Error>,
     },
 
+    /// A page of a run does not match its checksum, or its records are not what a run holds.
+    #[error("{}: page {page} is damaged; restore the file from a copy of the store", path.display())]
+    DamagedRun {
+        /// The run.
+        path: PathBuf,
+        /// The page, counted from 0.
+        page: u64,
+    },
+
     /// A version that is to stay is not there, so that a vacuum cannot know which files it names.
     #[error(
         "{}: missing, although version {newest} says that it stays; nothing was removed; if the file system shows changes \
@@ -264,6 +277,15 @@ pub enum Error {
     },
 }
 
+/// What another commit has changed.
+fn conflicting(shard: u32, keys: u64) -> String {
+    match keys {
+        0 => format!("shard {shard} was changed"),
+        1 => format!("1 key, of shard {shard}, was changed"),
+        _ => format!("{keys} keys, the first of them of shard {shard}, were changed"),
+    }
+}
+
 impl Error {
     /// What sort of failure this is.
     pub fn kind(&self) -> ErrorKind {
@@ -279,6 +301,7 @@ impl Error {
             | Self::Field { .. }
             | Self::MissingFile { .. }
             | Self::MissingVersion { .. }
+            | Self::DamagedRun { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
             Self::Misfit { .. } | Self::Invalid { .. } => ErrorKind::Invalid,

@@ -12,6 +12,7 @@ pub(super) const MAX_VERSION: u64 = i64::MAX as u64;
 pub(super) const DESCRIPTION: &str = "store.toml";
 pub(super) const VERSIONS: &str = "versions";
 pub(super) const SHARDS: &str = "shards";
+pub(super) const RUNS: &str = "runs";
 pub(super) const INCOMING: &str = "incoming";
 
 /// The name of a version in the folder of versions.
@@ -36,6 +37,10 @@ pub(super) fn shard_folder(shard: u32) -> String {
 
 pub(super) fn shard(shard: u32, name: &Name) -> String {
     format!("{}/{}", shard_folder(shard), name.filter())
+}
+
+pub(super) fn run(name: &Name) -> String {
+    format!("{RUNS}/{}", name.run())
 }
 
 pub(super) fn incoming(file: &str) -> String {
@@ -67,6 +72,11 @@ impl Name {
         format!("{self}.gowk")
     }
 
+    /// The name of a run.
+    pub(super) fn run(&self) -> String {
+        format!("{self}.run")
+    }
+
     /// The name of the text of a version that is not published yet.
     pub(super) fn draft(&self) -> String {
         format!("{self}.toml")
@@ -78,6 +88,11 @@ impl Name {
         let (uuid, rest) = rest.split_at_checked(32)?;
         let name = Self { base: base.parse().ok()?, uuid: from_hex(uuid)? };
         (file.strip_suffix(rest)? == name.to_string() && name.base <= MAX_VERSION).then_some((name, rest))
+    }
+
+    /// The name whose run is called so.
+    pub(super) fn of_run(file: &str) -> Option<Self> {
+        Self::begin_of(file).and_then(|(name, rest)| (rest == ".run").then_some(name))
     }
 
     /// The name whose filter is called so.
@@ -95,6 +110,8 @@ mod tests {
         for base in [0, 17, 999_999_999_999, 1_000_000_000_000, MAX_VERSION] {
             let name = Name { base, uuid: [0xab; 16] };
             assert_eq!(Name::of_filter(&name.filter()), Some(name));
+            assert_eq!(Name::of_run(&name.run()), Some(name));
+            assert_eq!((Name::of_run(&name.filter()), Name::of_filter(&name.run())), (None, None));
             let longer = format!("{name}.gowk-lock");
             assert_eq!(Name::begin_of(&longer), Some((name, ".gowk-lock")));
             assert_eq!(version_number(&version_file(base)), Some(base));

@@ -50,6 +50,7 @@ impl Shared {
         let uuid = new_uuid(&self.store.root).unwrap();
         self.memory.put(&files::shard(shard, &Name { base, uuid }), b"keys");
         let store = self.store.description.uuid;
+        let shard = Some(shard);
         let sealed = Sealed { store, shard, base, uuid, commit: 1, bytes: 4, entries: 1, rate: 0.5 };
         Change { base, operation: "insert".to_owned(), token, sealed: vec![sealed] }
     }

@@ -1,12 +1,13 @@
 //! Lookups in one version of a store.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Store;
 use super::error::{Error, Result};
 use super::partition::divided;
+use super::run::Run;
 use super::text::hex;
 use super::version::{ShardFile, Version};
 use crate::cuckoo::Counts;
@@ -27,8 +28,8 @@ const BLOCK: usize = 1 << 18;
 /// [`refresh`](Self::refresh).
 #[derive(Clone)]
 pub struct StoreReader {
-    store: Store,
-    snapshot: Arc<Snapshot>,
+    pub(super) store: Store,
+    pub(super) snapshot: Arc<Snapshot>,
 }
 
 impl fmt::Debug for StoreReader {
@@ -38,17 +39,20 @@ impl fmt::Debug for StoreReader {
     }
 }
 
-struct Snapshot {
-    version: Version,
+pub(super) struct Snapshot {
+    pub(super) version: Version,
     /// One for each shard.
     filters: Vec<Opened>,
-    opening: Mutex<()>,
+    /// One for each run of the version.
+    pub(super) runs: Vec<Arc<OnceLock<Run>>>,
+    pub(super) opening: Mutex<()>,
 }
 
 impl Snapshot {
     fn new(version: Version, shards: u32) -> Self {
         let filters = (0..shards).map(|_| Opened::default()).collect();
-        Self { version, filters, opening: Mutex::new(()) }
+        let runs = version.runs.iter().map(|_| Arc::default()).collect();
+        Self { version, filters, runs, opening: Mutex::new(()) }
     }
 }
 
@@ -112,15 +116,19 @@ impl Store {
         let path = self.file_path(shard, file);
         let reader = match self.sealed_options().read(&path) {
             Err(FilterError::NotFound { .. }) => {
-                let (path, gone) = (path, version.number);
-                let is_vacuumed = !self.newest()?.keeps(gone);
-                let vacuumed = Error::Vacuumed { path: path.clone(), version: gone };
-                return Err(if is_vacuumed { vacuumed } else { Error::MissingFile { path, version: gone } });
+                return Err(self.missing(path, version)?);
             }
             outcome => outcome?,
         };
         self.check_filter(&path, &reader, shard, file)?;
         Ok(reader)
+    }
+
+    /// Why a file is not there that a version names.
+    pub(super) fn missing(&self, path: PathBuf, version: &Version) -> Result<Error> {
+        let version = version.number;
+        let is_vacuumed = !self.newest()?.keeps(version);
+        Ok(if is_vacuumed { Error::Vacuumed { path, version } } else { Error::MissingFile { path, version } })
     }
 
     fn check_filter(&self, path: &Path, reader: &Reader, shard: u32, file: &ShardFile) -> Result<()> {
@@ -164,7 +172,7 @@ impl StoreReader {
         &self.store
     }
 
-    /// Moves to the newest version; true if that is another one. The files of shards that it has not changed stay open.
+    /// Moves to the newest version; true if that is another one. Files that both versions name stay open.
     /// If this fails, the version stays as it was.
     pub fn refresh(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
@@ -180,6 +188,10 @@ impl StoreReader {
                 *place = opened.clone();
             }
         }
+        for (file, place) in next.version.runs.iter().zip(&mut next.runs) {
+            let known = old.version.runs.iter().zip(&old.runs).find(|(known, _)| known.name == file.name);
+            known.into_iter().for_each(|(_, opened)| *place = opened.clone());
+        }
         self.snapshot = Arc::new(next);
         Ok(true)
     }
@@ -187,7 +199,7 @@ impl StoreReader {
     /// The filter of a shard; `None` if the shard is empty, or there is no such shard. Where there is a
     /// [copy](Store::copies), it is the copy, until a lookup in this reader fails in it.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening } = &*self.snapshot;
+        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Ok(None);
         };
@@ -205,7 +217,11 @@ impl StoreReader {
     }
 
     /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
-    fn look<T>(&self, shard: u32, mut look: impl FnMut(&Reader) -> FilterResult<T>) -> Result<Option<T>> {
+    pub(super) fn look<T>(
+        &self,
+        shard: u32,
+        mut look: impl FnMut(&Reader) -> FilterResult<T>,
+    ) -> Result<Option<T>> {
         let Some(filter) = self.shard(shard)? else { return Ok(None) };
         match look(filter) {
             Ok(found) => Ok(Some(found)),
@@ -219,7 +235,7 @@ impl StoreReader {
     /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
     #[cold]
     fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening } = &*self.snapshot;
+        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Err(error.into());
         };
@@ -277,7 +293,11 @@ impl StoreReader {
         }
         let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
         all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
-        let StoreInfo { version, bytes, bits_per_key, expected_false_positive_rate, .. } = self.info();
+        let StoreInfo { version, pending, bytes, bits_per_key, expected_false_positive_rate, .. } =
+            self.info();
+        // The load is that of the files.
+        all.entries += pending;
+        all.inserted += pending;
         all.uuid = own.uuid;
         (all.shards, all.capacity) = (1, own.capacity);
         (all.commit, all.file_length, all.bits_per_key) = (version, bytes, bits_per_key);
@@ -290,7 +310,10 @@ impl StoreReader {
     ///
     /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
     /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
+    ///
+    /// Fails if a run cannot be read or is damaged: with [`Error::DamagedRun`] at a page of it.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
+        self.verify_runs()?;
         let shards: Vec<u32> = self.version().shards.keys().copied().collect();
         let (all, done) = (shards.len() as u64, Mutex::new(0));
         let mut reports = divided(shards, self.store.options.threads, |shard| {
@@ -314,15 +337,13 @@ impl Lookup for StoreReader {
     #[inline]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
         let hash = self.store.hash(key)?;
-        let shard = self.store.description.shard_of(hash);
-        Ok(self.look(shard, |filter| filter.contains(hash))?.unwrap_or_default())
+        self.contains_in(self.store.description.shard_of(hash), hash)
     }
 
     #[inline]
     fn count<K: Key>(&self, key: K) -> Result<u32> {
         let hash = self.store.hash(key)?;
-        let shard = self.store.description.shard_of(hash);
-        Ok(self.look(shard, |filter| filter.count(hash))?.unwrap_or_default())
+        self.count_in(self.store.description.shard_of(hash), hash)
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
@@ -333,10 +354,7 @@ impl Lookup for StoreReader {
         divided(parts, threads, |(keys, found)| {
             let partition = self.store.partition(keys)?;
             for (shard, _) in &partition.shards {
-                let hashes = partition.hashes_of(*shard);
-                let Some(answers) = self.look(*shard, |filter| filter.contains_batch(hashes))? else {
-                    continue;
-                };
+                let answers = self.contains_batch_in(*shard, partition.hashes_of(*shard))?;
                 for (index, answer) in partition.indices_of(*shard).iter().zip(answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = answer;
@@ -355,11 +373,17 @@ impl Lookup for StoreReader {
 pub struct StoreInfo {
     /// The number of the version.
     pub version: u64,
-    /// Shards that have a file; the others are empty.
+    /// Shards that have a file; the others have nothing but what is pending for them.
     pub files: u64,
-    /// Entries in all shards.
+    /// Runs that are not folded into all shards.
+    pub runs: u64,
+    /// Records in all runs. Those that some shard has folded already count until their run is merged.
+    pub pending: u64,
+    /// Bytes of all runs.
+    pub run_bytes: u64,
+    /// Entries in the files of all shards, and `pending`.
     pub entries: u64,
-    /// Bytes of all files of shards.
+    /// Bytes of all files of shards, and of all runs.
     pub bytes: u64,
     /// Bits of the files per entry; `None` while there are no entries.
     pub bits_per_key: Option<f64>,
@@ -377,6 +401,9 @@ impl StoreInfo {
         Self {
             version: version.number,
             files: version.shards.len() as u64,
+            runs: version.runs.len() as u64,
+            pending: version.runs.iter().map(|run| run.records).fold(0, u64::saturating_add),
+            run_bytes: version.runs.iter().map(|run| run.bytes).fold(0, u64::saturating_add),
             entries,
             bytes,
             bits_per_key: (entries != 0).then(|| bytes as f64 * 8.0 / entries as f64),

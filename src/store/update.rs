@@ -1,4 +1,4 @@
-//! Changing shards of a store: in working copies that nobody else sees, which are then sealed and committed
+//! Changing a store: by records, and by working copies of the shards that get many, which are then sealed and committed
 //! (`format-spec/STORE.md`, section 8).
 //!
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
@@ -10,14 +10,15 @@ use std::sync::{Mutex, PoisonError};
 use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
-use super::files::{self, INCOMING, Name};
+use super::files::{self, Name};
 use super::partition::{Partition, divided};
+use super::reader::StoreReader;
 use super::sealed::Sealed;
+use super::taken::{Held, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
-use crate::system::new_uuid;
-use crate::{Batches as _, Error as FilterError, Info, Key, KeyHash, Writer};
+use crate::{Error as FilterError, Info, Key, KeyHash};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
@@ -26,20 +27,27 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 
 /// Changes to a store, made on one version of it: seen by nobody until they are [committed](Self::commit).
 ///
-/// A shard that is touched gets a working copy of its own, into which keys go without a journal. Dropping the update
-/// removes the working copies. Any number of updates may be made at the same time; of two that change the same shard,
-/// the one that commits first wins.
+/// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets more
+/// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it gets a working copy of its own,
+/// into which keys go without a journal. So the records take at most about 3 bytes of memory for each entry of the
+/// store. Dropping the update removes the working copies.
+///
+/// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
+/// that the other has rewritten, the one that commits first wins.
+///
+/// Records find room in every shard. A store that must not grow may hold a sixteenth more keys than its filters take,
+/// or 8192 a shard, before keys are refused.
 pub struct Update {
     pub(super) store: Store,
-    base: Version,
+    base: StoreReader,
     scratch: Option<PathBuf>,
-    /// Of each shard its working copy, once it was touched.
-    drafts: Vec<Option<Draft>>,
+    /// What it has of each shard.
+    shards: Vec<Held>,
 }
 
 impl fmt::Debug for Update {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (base, touched) = (self.base.number, self.touched());
+        let (base, touched) = (self.base().number, self.touched());
         let path = self.store.path();
         f.debug_struct("Update")
             .field("path", &path)
@@ -47,12 +55,6 @@ impl fmt::Debug for Update {
             .field("touched", &touched)
             .finish_non_exhaustive()
     }
-}
-
-struct Draft {
-    name: Name,
-    path: PathBuf,
-    writer: Writer,
 }
 
 /// What is done with each key of a batch.
@@ -80,8 +82,8 @@ impl Store {
     /// Begins an update of a version, such as the one that the keys were compared with. If a shard that it touches has
     /// been changed since, it cannot be committed.
     pub fn update_of(&self, base: Version) -> Update {
-        let drafts = (0..self.description.shards).map(|_| None).collect();
-        Update { store: self.clone(), base, scratch: None, drafts }
+        let shards = (0..self.description.shards).map(|_| Held::default()).collect();
+        Update { store: self.clone(), base: self.strict().read_version(base), scratch: None, shards }
     }
 }
 
@@ -94,13 +96,13 @@ impl Update {
     }
 
     /// The version that the update is made on.
-    pub const fn base(&self) -> &Version {
-        &self.base
+    pub fn base(&self) -> &Version {
+        self.base.version()
     }
 
-    /// Shards that have a working copy.
+    /// Shards that a commit would change.
     pub fn touched(&self) -> usize {
-        self.drafts.iter().flatten().count()
+        self.shards.iter().filter(|held| held.is_touched()).count()
     }
 
     /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
@@ -123,7 +125,7 @@ impl Update {
     }
 
     fn take_block<K: Key + Sync>(&mut self, keys: &[K], deed: Deed) -> Result<Vec<Outcome>> {
-        let Self { store, base, scratch, drafts } = self;
+        let Self { store, base, scratch, shards } = self;
         let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
         // Where the keys of each part begin.
@@ -131,66 +133,72 @@ impl Update {
         let mut parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
         parts.sort_by_key(|(start, _)| *start);
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
-        let touched: Vec<_> = (0..).zip(drafts.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
-        divided(touched, threads, |(shard, place)| {
-            let draft = match place {
-                Some(draft) => draft,
-                none => none.insert(Draft::open(store, base, scratch.as_deref(), shard)?),
-            };
+        let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
+        divided(touched, threads, |(shard, held)| {
             let (hashes, indices) = gather(&parts, shard);
-            let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
-            Ok(match deed {
-                Deed::Insert => {
-                    let inserted = draft.writer.insert_batch(&hashes)?;
-                    Outcome { indices, done: of(inserted.mask()), refused: inserted.into_refused() }
-                }
-                Deed::Remove => {
-                    let removed = draft.writer.remove_batch(&hashes)?;
-                    Outcome { indices, done: of(removed), refused: Vec::new() }
-                }
-            })
+            let (done, refused) = held.take(base, scratch.as_deref(), shard, &hashes, deed)?;
+            Ok(Outcome { indices, done, refused })
         })
     }
 
-    /// Makes a sealed file of each working copy, synced and in its place in the store. No version names them yet: a
-    /// [`Change`] with them can be committed here, or by another process that they are sent to.
+    /// Makes a sealed file of each working copy, and one run of all records, synced and in their places in the store. No
+    /// version names them yet: a [`Change`] with them can be committed here, or by another process that they are sent to.
     ///
     /// If this fails, the update is lost; the store is as it was.
     pub fn seal(self) -> Result<Vec<Sealed>> {
         self.seal_with(&|_, _| {})
     }
 
-    /// As [`seal`](Self::seal); `progress` is told the shards sealed, and all there are to seal.
+    /// As [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
     pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let Self { store, base, drafts, .. } = self;
-        let drafts: Vec<_> = (0..).zip(drafts).filter_map(|(shard, draft)| Some((shard, draft?))).collect();
-        let (all, done) = (drafts.len() as u64, Mutex::new(0));
-        let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
-            let sealed =
-                draft.seal(&store, &base, shard).map_err(|error| store.given_up(base.number, error))?;
+        let Self { store, base, shards, scratch } = self;
+        let (mut drafts, mut records) = (Vec::new(), Vec::new());
+        for (shard, held) in (0..).zip(shards) {
+            match held {
+                Held::Rewritten(draft) => drafts.push((shard, draft)),
+                Held::Records(taken) if taken.records() > 0 => records.push(taken),
+                Held::Records(_) => {}
+            }
+        }
+        let has_run = !records.is_empty();
+        let (all, done) = ((drafts.len() + usize::from(has_run)) as u64, Mutex::new(0));
+        let tell = || {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
+        };
+        let number = base.version().number;
+        let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
+            let sealed = draft.seal(&base, shard).map_err(|error| store.given_up(number, error))?;
+            tell();
             Ok(sealed)
         })?;
         sealed.sort_by_key(Sealed::shard);
+        if has_run {
+            let at_most = records.iter().map(Taken::records).sum();
+            // Shards divide the positions in their order.
+            let keys = records.iter().flat_map(|taken| taken.sorted().into_iter().map(Ok));
+            let run = store.write_run(number, scratch.as_deref(), at_most, keys);
+            sealed.extend(run.map_err(|error| store.given_up(number, error))?);
+            tell();
+        }
         Ok(sealed)
     }
 
-    /// Seals the shards that were touched, and publishes a version with them, as [`Store::commit`] does. Without a
+    /// Seals what was changed, and publishes a version with it, as [`Store::commit`] does. Without a
     /// touched shard and without a token there is nothing to publish. If a commit with the
-    /// token was made before, no shard is sealed.
+    /// token was made before, nothing is sealed.
     pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
         if self.touched() == 0 && token.is_none() {
             return Ok(Committed::Unchanged);
         }
-        let (store, base) = (self.store.clone(), self.base.number);
+        let (store, base) = (self.store.clone(), self.base().number);
         let mut change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
         let newest = store.newest()?;
         if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
         }
-        // A token or word that cannot be published is told before any shard is sealed.
+        // A token or word that cannot be published is told before anything is sealed.
         if base <= newest.number {
             store.text_of(&change.on(&newest, newest.id))?;
         }
@@ -205,37 +213,6 @@ fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
     let indices =
         parts.iter().flat_map(|(start, part)| part.indices_of(shard).iter().map(move |index| start + index));
     (hashes.collect(), indices.collect())
-}
-
-impl Draft {
-    /// A working copy of a shard, as it is in a version.
-    fn open(store: &Store, base: &Version, scratch: Option<&Path>, shard: u32) -> Result<Self> {
-        let incoming = store.path_of(INCOMING);
-        let name = Name { base: base.number, uuid: new_uuid(&incoming)? };
-        let path = scratch.unwrap_or(&incoming).join(name.filter());
-        let file = base.shards.get(&shard);
-        let own = &store.options;
-        let mut options =
-            store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
-        (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
-        // Every page is compared with its checksum as it is copied.
-        if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
-            match options.draft(&path, name.uuid, Some(&copy)) {
-                Ok(writer) => return Ok(Self { name, path, writer }),
-                Err(error) => store.refuse_copy(copy.path(), &error.into()),
-            }
-        }
-        let source = file.map(|file| store.open_shard(base, shard, file)).transpose()?;
-        let writer = options.draft(&path, name.uuid, source.as_ref())?;
-        Ok(Self { name, path, writer })
-    }
-
-    fn seal(self, store: &Store, base: &Version, shard: u32) -> Result<Sealed> {
-        let Self { name, path, writer } = self;
-        let info = writer.seal()?;
-        debug_assert_eq!(name, Name { base: base.number, uuid: info.uuid });
-        store.sealed(shard, name, &path, &info)
-    }
 }
 
 impl Store {
@@ -255,7 +232,7 @@ impl Store {
         self.storage.put_file(&files::shard(shard, &name), path)?;
         Ok(Sealed {
             store: self.description.uuid,
-            shard,
+            shard: Some(shard),
             base: name.base,
             uuid: name.uuid,
             commit: info.commit,

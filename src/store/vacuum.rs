@@ -17,7 +17,7 @@ use super::Store;
 #[cfg(doc)]
 use super::Token;
 use super::error::{Error, Result};
-use super::files::{self, INCOMING, Name};
+use super::files::{self, INCOMING, Name, RUNS};
 use super::storage::Storage;
 use super::version::{FIRST, Version};
 use crate::events;
@@ -66,7 +66,7 @@ pub struct Vacuumed {
     pub version: Option<u64>,
     /// Versions removed.
     pub versions: u64,
-    /// Files of shards removed, and what updates and commits had left.
+    /// Files of shards and runs removed, and what updates and commits had left.
     pub files: u64,
     /// Bytes of all these.
     pub bytes: u64,
@@ -87,6 +87,7 @@ struct Staying {
     bases: BTreeSet<u64>,
     /// What these versions name, and all from the first limit on.
     files: BTreeSet<(u32, Name)>,
+    runs: BTreeSet<Name>,
 }
 
 impl Store {
@@ -162,7 +163,7 @@ impl Store {
     /// The versions that stay, and the files that they name; `None` if another vacuum has removed one meanwhile.
     fn staying(&self, limits: Limits, newest: &Version) -> Result<Option<Staying>> {
         let bases: BTreeSet<u64> = newest.bases().collect();
-        let mut files = BTreeSet::new();
+        let (mut files, mut runs) = (BTreeSet::new(), BTreeSet::new());
         // The version that this vacuum makes names what the newest one names.
         let first = limits.first.min(newest.number);
         for number in bases.iter().copied().filter(|base| *base < first).chain(first..=newest.number) {
@@ -172,8 +173,9 @@ impl Store {
                 return if is_newest { Err(Error::MissingVersion { path, newest }) } else { Ok(None) };
             };
             files.extend(version.shards.iter().map(|(shard, file)| (*shard, file.name)));
+            runs.extend(version.runs.iter().map(|run| run.name));
         }
-        Ok(Some(Staying { bases, files }))
+        Ok(Some(Staying { bases, files, runs }))
     }
 
     /// The versions that a listing shows and that may be removed, ascending.
@@ -211,6 +213,15 @@ impl Store {
                     Some(_) => {}
                     None => foreign += 1,
                 }
+            }
+        }
+        for file in self.storage.list(RUNS, "")? {
+            match Name::of_run(&file) {
+                Some(name) if name.base < limits.fence && !staying.runs.contains(&name) => {
+                    found(&format!("{RUNS}/{file}"))?;
+                }
+                Some(_) => {}
+                None => foreign += 1,
             }
         }
         for file in self.storage.list(INCOMING, "")? {

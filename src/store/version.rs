@@ -1,6 +1,6 @@
 //! A version: the whole of a store at one moment, as a file that is written once (`format-spec/STORE.md`, section 5).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::description::Description;
 use super::error::{Error, Result};
 use super::files::{MAX_VERSION, Name};
+use super::run;
 use super::text::{self, from_hex, hex};
 
 /// The file of a shard, as a version names it.
@@ -26,6 +27,37 @@ pub struct ShardFile {
     pub expected_false_positive_rate: f64,
     /// The number of the version in which the file came into the store.
     pub since: u64,
+    /// The file has what all runs up to this version hold for the shard.
+    pub folded: u64,
+}
+
+/// A run, as a version names it: records of keys of any shards that commits have changed.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct RunFile {
+    pub(super) name: Name,
+    /// The lowest number of a version whose commit brought a record of it.
+    pub from: u64,
+    /// The highest such number.
+    pub to: u64,
+    /// Records in it.
+    pub records: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The number of the version in which the file came into the store.
+    pub since: u64,
+}
+
+impl RunFile {
+    /// The name of the file in the folder of runs.
+    pub fn file_name(&self) -> String {
+        self.name.run()
+    }
+
+    /// Whether some of it, and not all, is of commits up to this version.
+    pub(super) const fn straddles(&self, number: u64) -> bool {
+        self.from <= number && number < self.to
+    }
 }
 
 impl ShardFile {
@@ -73,8 +105,10 @@ pub struct Version {
     pub fence: u64,
     /// The last token of each application.
     pub tokens: BTreeMap<String, Done>,
-    /// The file of each shard; a shard that is not here is empty.
+    /// The file of each shard; a shard that is not here has none.
     pub shards: BTreeMap<u32, ShardFile>,
+    /// The runs, the oldest first.
+    pub runs: Vec<RunFile>,
 }
 
 impl Version {
@@ -88,14 +122,27 @@ impl Version {
         number >= self.first || self.bases().any(|base| base == number)
     }
 
-    /// Entries in all shards.
+    /// Entries in the files of all shards, and records in all runs. A record that was folded into a shard counts twice
+    /// until its run is merged or named no more.
     pub fn entries(&self) -> u64 {
-        self.shards.values().map(|shard| shard.entries).fold(0, u64::saturating_add)
+        let of_shards = self.shards.values().map(|shard| shard.entries);
+        of_shards.chain(self.runs.iter().map(|run| run.records)).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all files of shards.
+    /// Bytes of all files of shards and of all runs.
     pub fn bytes(&self) -> u64 {
-        self.shards.values().map(|shard| shard.bytes).fold(0, u64::saturating_add)
+        let of_shards = self.shards.values().map(|shard| shard.bytes);
+        of_shards.chain(self.runs.iter().map(|run| run.bytes)).fold(0, u64::saturating_add)
+    }
+
+    /// The number up to which a shard's file has what runs hold; 0 without a file.
+    pub(super) fn folded(&self, shard: u32) -> u64 {
+        self.shards.get(&shard).map_or(0, |file| file.folded)
+    }
+
+    /// Whether it names this run.
+    pub(super) fn names_run(&self, name: Name) -> bool {
+        self.runs.iter().any(|run| run.name == name)
     }
 }
 
@@ -114,8 +161,21 @@ struct Raw {
     fence: u64,
     #[serde(default, rename = "token", skip_serializing_if = "Vec::is_empty")]
     tokens: Vec<RawToken>,
+    #[serde(default, rename = "run", skip_serializing_if = "Vec::is_empty")]
+    runs: Vec<RawRun>,
     #[serde(default, rename = "shard", skip_serializing_if = "Vec::is_empty")]
     shards: Vec<RawShard>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRun {
+    file: String,
+    from: u64,
+    to: u64,
+    records: u64,
+    bytes: u64,
+    since: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -139,6 +199,7 @@ struct RawShard {
     entries: u64,
     rate: f64,
     since: u64,
+    folded: u64,
 }
 
 /// The number of the version that a store begins with. It is the same for whoever creates the store, and so it does
@@ -151,6 +212,8 @@ const MAX_STATE: usize = 1 << 20;
 /// Applications, and bytes of their names and states together.
 const MAX_TOKENS: usize = 65_536;
 const MAX_STRINGS: usize = 1 << 24;
+/// Runs that a version names at most.
+pub(super) const MAX_RUNS: usize = 4096;
 /// The operation of that version.
 pub(super) const CREATE: &str = "create";
 
@@ -167,6 +230,7 @@ impl Version {
             fence: 0,
             tokens: BTreeMap::new(),
             shards: BTreeMap::new(),
+            runs: Vec::new(),
         }
     }
 
@@ -196,6 +260,15 @@ impl Version {
             entries: file.entries,
             rate: file.expected_false_positive_rate,
             since: file.since,
+            folded: file.folded,
+        });
+        let runs = self.runs.iter().map(|run| RawRun {
+            file: run.name.run(),
+            from: run.from,
+            to: run.to,
+            records: run.records,
+            bytes: run.bytes,
+            since: run.since,
         });
         Raw {
             store: (self.number != FIRST).then(|| hex(&store)),
@@ -207,6 +280,7 @@ impl Version {
             first: self.first,
             fence: self.fence,
             tokens: tokens.collect(),
+            runs: runs.collect(),
             shards: shards.collect(),
         }
     }
@@ -241,6 +315,32 @@ impl Checker<'_> {
             return Ok(());
         }
         Err(self.refuse(field, found, format!("{low} to {high}")))
+    }
+
+    /// The runs of the version of this number.
+    fn runs(&self, all: Vec<RawRun>, number: u64) -> Result<Vec<RunFile>> {
+        if all.len() > MAX_RUNS {
+            return Err(self.refuse("run", format!("{} of them", all.len()), format!("at most {MAX_RUNS}")));
+        }
+        let (mut runs, mut names, mut before) = (Vec::with_capacity(all.len()), BTreeSet::new(), FIRST);
+        for RawRun { file, from, to, records, bytes, since } in all {
+            self.within("run.since", since, FIRST + 1, number)?;
+            self.within("run.to", to, FIRST + 1, since)?;
+            self.within("run.from", from, before + 1, to)?;
+            self.within("run.records", records, 1, run::MAX_RECORDS)?;
+            self.within("run.bytes", bytes, 1, MAX_VERSION)?;
+            let name =
+                Name::of_run(&file).ok_or_else(|| self.refuse("run.file", &file, "a name of a run"))?;
+            if name.base >= since {
+                return Err(self.refuse("run.file", &file, format!("of a version below {since}")));
+            }
+            if !names.insert(name) {
+                return Err(self.refuse("run.file", &file, "different in each"));
+            }
+            before = to;
+            runs.push(RunFile { name, from, to, records, bytes, since });
+        }
+        Ok(runs)
     }
 }
 
@@ -284,10 +384,12 @@ impl Raw {
                 return Err(fields.refuse("token.application", application, "different in each token"));
             }
         }
+        let runs = fields.runs(self.runs, number)?;
         let mut shards = BTreeMap::new();
-        for RawShard { shard, file, commit, bytes, entries, rate, since } in self.shards {
+        for RawShard { shard, file, commit, bytes, entries, rate, since, folded } in self.shards {
             fields.within("shard.shard", shard.into(), 0, u64::from(store.shards) - 1)?;
             fields.within("shard.since", since, FIRST + 1, number)?;
+            fields.within("shard.folded", folded, FIRST, since - 1)?;
             for (field, value) in
                 [("shard.commit", commit), ("shard.bytes", bytes), ("shard.entries", entries)]
             {
@@ -301,12 +403,14 @@ impl Raw {
             if !(0.0..=1.0).contains(&rate) {
                 return Err(fields.refuse("shard.rate", rate, "0 to 1"));
             }
-            let file = ShardFile { name, commit, bytes, entries, expected_false_positive_rate: rate, since };
+            let expected_false_positive_rate = rate;
+            let file =
+                ShardFile { name, commit, bytes, entries, expected_false_positive_rate, since, folded };
             if shards.insert(shard, file).is_some() {
                 return Err(fields.refuse("shard.shard", shard, "different in each"));
             }
         }
-        if number == FIRST && (!tokens.is_empty() || !shards.is_empty()) {
+        if number == FIRST && !(tokens.is_empty() && shards.is_empty() && runs.is_empty()) {
             return Err(fields.refuse("number", number, "above 1 for a version that is not empty"));
         }
         Ok(Version {
@@ -319,6 +423,7 @@ impl Raw {
             fence: self.fence,
             tokens,
             shards,
+            runs,
         })
     }
 }

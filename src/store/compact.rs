@@ -1,0 +1,284 @@
+//! Fewer runs: runs merged into one, and shards written anew with what is pending for them (`format-spec/STORE.md`,
+//! sections 12.3 and 12.4).
+//!
+//! Invariants:
+//!
+//! 1. What is published changes no answer, but for false positives of the filters.
+//! 2. Where others have rewritten a shard or merged its runs meanwhile, this gives way: nothing is published that they
+//!    have not seen.
+//!
+//! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use super::Store;
+use super::error::{Error, Result};
+use super::fold::{Draft, worth_rewriting};
+use super::partition::divided;
+use super::reader::StoreReader;
+use super::run::{MAX_RECORDS, Merged, Records};
+use super::sealed::Sealed;
+use super::version::Version;
+use crate::system::new_uuid;
+use crate::{Growth, events};
+
+/// Runs that a commit leaves: each costs every lookup of an absent key a line or two.
+const MOST_RUNS: usize = 8;
+
+/// What a compaction has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// The number of the last version that it made; `None` if there was nothing to do.
+    pub version: Option<u64>,
+    /// Shards written anew.
+    pub folded: u64,
+    /// Shards that have no room for what is pending for them, and must not grow.
+    pub full: u64,
+    /// Bytes of the new files.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Folds what is pending into the shards for which that is due, or into `all` that have anything pending; then
+    /// merges runs, if there are too many. Commits do the same as they come.
+    ///
+    /// May run beside any other work on the store. If others rewrite a shard meanwhile, theirs counts. `progress` is told
+    /// the shards folded, and all that are to be.
+    pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
+        let reader = self.strict().read_version(self.newest()?);
+        let mut told = Compacted::default();
+        let mut shards = Vec::new();
+        for shard in 0..self.description.shards {
+            let pending = reader.count_pending(shard)?;
+            if if all { pending > 0 } else { pending > self.due_at(reader.version(), shard) } {
+                shards.push(shard);
+            }
+        }
+        let folded = self.fold(&reader, shards, &mut told, progress)?;
+        let newest = folded.map_or_else(|| self.newest(), Ok)?;
+        if let Some(merged) = self.merge(&newest, &mut told)? {
+            told.version = Some(merged.number);
+        }
+        Ok(told)
+    }
+
+    /// Merges and folds what is due after a commit. If that fails, the commit has not: the next one tries again.
+    pub(super) fn keep_up(&self, version: &Version) {
+        if let Err(error) = self.try_keep_up(version) {
+            events::store_not_compacted(&self.root, &error);
+        }
+    }
+
+    fn try_keep_up(&self, version: &Version) -> Result<()> {
+        let mut told = Compacted::default();
+        let merged = self.merge(version, &mut told)?;
+        let version = merged.as_ref().unwrap_or(version);
+        let records: u64 = version.runs.iter().map(|run| run.records).sum();
+        // No shard can be due.
+        if records < worth_rewriting(&Version::first([0; 16]), 0) / 2 {
+            return Ok(());
+        }
+        let reader = self.strict().read_version(version.clone());
+        let may_refuse = self.description.growth == Growth::Never
+            || self.description.max_file_size.is_some()
+            || self.description.max_false_positive_rate.is_some();
+        let mut shards = Vec::new();
+        for shard in 0..self.description.shards {
+            let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
+            // Where so much more is pending, the shard was full, and every commit would find out again.
+            let was_full = may_refuse && pending > 2 * worth_rewriting(version, shard);
+            if pending > due && !was_full {
+                shards.push(shard);
+            }
+        }
+        self.fold(&reader, shards, &mut told, &|_, _| {}).map(drop)
+    }
+
+    /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole, drawn by the
+    /// number of its file, so that shards which fill at the same pace are not all folded by the same commit.
+    fn due_at(&self, version: &Version, shard: u32) -> u64 {
+        let uuid = version.shards.get(&shard).map_or(self.description.uuid, |file| file.name.uuid);
+        let drawn = u128::from_le_bytes(uuid) as u64 ^ u64::from(shard).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let half = worth_rewriting(version, shard) / 2;
+        half + ((u128::from(drawn) * u128::from(half)) >> 64) as u64
+    }
+
+    /// Writes shards anew with what is pending for them, and publishes a version with those that nobody else has
+    /// changed meanwhile.
+    fn fold(
+        &self,
+        base: &StoreReader,
+        shards: Vec<u32>,
+        told: &mut Compacted,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Option<Version>> {
+        let (all, done) = (shards.len() as u64, std::sync::Mutex::new(0));
+        let sealed = divided(shards, self.options.threads, |shard| {
+            let folded = match Draft::open(base, None, shard) {
+                Err(Error::Filter(error)) if error.refuses_one_key() => None,
+                outcome => Some(outcome?.seal(base, shard)?),
+            };
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *done += 1;
+            progress(*done, all);
+            Ok(folded)
+        })?;
+        told.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
+        let sealed: Vec<Sealed> = sealed.into_iter().flatten().collect();
+        let number = base.version().number;
+        let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
+        let mut counted = (0, 0);
+        let published = self.publish_upkeep(number, "fold", |newest| {
+            // Records that are folded now would lie beside later ones, and count twice.
+            if newest.runs.iter().any(|run| run.straddles(number)) {
+                return Ok(None);
+            }
+            let is_same = |shard| name(base.version(), shard) == name(newest, shard);
+            let mut next = newest.clone();
+            counted = (0, 0);
+            for one in &sealed {
+                let Some(shard) = one.shard.filter(|shard| is_same(*shard)) else { continue };
+                next.shards.insert(shard, one.shard_file(newest.number + 1));
+                counted = (counted.0 + 1, counted.1 + one.bytes);
+            }
+            if counted.0 == 0 {
+                return Ok(None);
+            }
+            base.drop_folded(&mut next)?;
+            Ok(Some(next))
+        })?;
+        if let Some(version) = &published {
+            (told.folded, told.bytes) = (told.folded + counted.0, told.bytes + counted.1);
+            told.version = Some(version.number);
+        }
+        Ok(published)
+    }
+
+    /// Merges the newest runs of a version, if it has too many.
+    fn merge(&self, version: &Version, told: &mut Compacted) -> Result<Option<Version>> {
+        let Some(places) = too_many(version) else { return Ok(None) };
+        let reader = self.strict().read_version(version.clone());
+        let runs = version.runs.get(places.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(None) };
+        let (from, to) = (first.from, last.to);
+        let at_most = runs.iter().map(|run| run.records).sum();
+        let records = places.map(|place| reader.unfolded(place)).collect::<Result<Vec<_>>>()?;
+        let merged = Merged::new(records.into_iter().flatten());
+        let one = self.write_run(version.number, None, at_most, merged)?;
+        let published = self.publish_upkeep(version.number, "merge", |newest| {
+            let start = newest.runs.iter().position(|run| run.name == first.name).unwrap_or_default();
+            let place = start..start + runs.len();
+            let is_there = newest.runs.get(place.clone()) == Some(runs);
+            // Otherwise records would lie beside later ones that their shard's file has already.
+            let is_folded = newest.shards.iter().any(|(shard, file)| {
+                file.folded != version.folded(*shard) && (from..to).contains(&file.folded)
+            });
+            if !is_there || is_folded {
+                return Ok(None);
+            }
+            let mut next = newest.clone();
+            next.runs.splice(place, one.as_ref().map(|one| one.run_file(from, to, newest.number + 1)));
+            Ok(Some(next))
+        })?;
+        if let (Some(_), Some(one)) = (&published, &one) {
+            told.bytes += one.bytes;
+        }
+        Ok(published)
+    }
+
+    /// Publishes what `next` makes of the newest version; nothing if it gives way, or a vacuum has given up the base.
+    fn publish_upkeep(
+        &self,
+        base: u64,
+        operation: &str,
+        mut next: impl FnMut(&Version) -> Result<Option<Version>>,
+    ) -> Result<Option<Version>> {
+        loop {
+            let newest = self.newest()?;
+            if newest.fence > base {
+                return Ok(None);
+            }
+            let Some(next) = next(&newest)? else { return Ok(None) };
+            let next = Version {
+                number: newest.number + 1,
+                id: new_uuid(&self.root)?,
+                time: SystemTime::now(),
+                operation: operation.to_owned(),
+                base,
+                ..next
+            };
+            if let Some(version) = self.try_publish(next, newest.number)? {
+                events::store_compacted(&self.root, operation, version.number);
+                return Ok(Some(version));
+            }
+        }
+    }
+}
+
+/// The newest runs that are to be merged, if there are too many: at least so many that few are left, and older ones as
+/// long as each has no more records than all newer ones together.
+fn too_many(version: &Version) -> Option<Range<usize>> {
+    let runs = &version.runs;
+    if runs.len() <= MOST_RUNS {
+        return None;
+    }
+    let least = (runs.len() - MOST_RUNS + 1).max(2);
+    let (mut start, mut records) = (runs.len(), 0_u64);
+    for run in runs.iter().rev() {
+        let taken = runs.len() - start;
+        if taken >= least && run.records > records || records + run.records > MAX_RECORDS {
+            break;
+        }
+        records += run.records;
+        start -= 1;
+    }
+    (runs.len() - start >= 2).then_some(start..runs.len())
+}
+
+impl StoreReader {
+    /// Records that are pending for a shard.
+    fn count_pending(&self, shard: u32) -> Result<u64> {
+        let shards = self.store.description.shards;
+        self.pending(shard).try_fold(0, |sum, run| {
+            let slice = run?.slice(shard, shards)?;
+            Ok(sum + (slice.end - slice.start))
+        })
+    }
+
+    /// The records of a run that are pending for their shards.
+    fn unfolded(&self, place: usize) -> Result<Option<Records<'_>>> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let (Some(file), Some(run)) = (version.runs.get(place), self.run(place)?) else { return Ok(None) };
+        let pending = (0..shards).filter(|shard| file.to > version.folded(*shard));
+        let slices = pending.map(|shard| run.slice(shard, shards)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(run.records_of(slices)))
+    }
+
+    /// Takes those runs out of a version that this one names too, and that are pending there for no shard of which they
+    /// have a record.
+    fn drop_folded(&self, next: &mut Version) -> Result<()> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let mut kept = Vec::with_capacity(next.runs.len());
+        for file in &next.runs {
+            let place = version.runs.iter().position(|known| known.name == file.name);
+            let Some(run) = place.map(|place| self.run(place)).transpose()?.flatten() else {
+                kept.push(file.clone());
+                continue;
+            };
+            let mut is_needed = false;
+            for shard in (0..shards).filter(|shard| file.to > next.folded(*shard)) {
+                if !run.slice(shard, shards)?.is_empty() {
+                    is_needed = true;
+                    break;
+                }
+            }
+            if is_needed {
+                kept.push(file.clone());
+            }
+        }
+        next.runs = kept;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether other commits have changed what one judged (`format-spec/STORE.md`, section 7.2).
+
+use std::path::Path;
+
+use super::Store;
+use super::commit::Change;
+use super::error::{Error, Result};
+use super::files::{self, Name};
+use super::reader::StoreReader;
+use super::run::{Merged, Record, RecordKey, Run, RunWriter};
+use super::sealed::Sealed;
+use super::version::Version;
+use crate::error::Result as FilterResult;
+use crate::system::new_uuid;
+use crate::{Kind, OnDamage};
+
+impl Store {
+    /// The same store, in which damage is an error. A key that "present" is answered for because of damage would not be
+    /// stored.
+    pub(super) fn strict(&self) -> Self {
+        Self { options: self.options.clone().on_damage(OnDamage::Error), ..self.clone() }
+    }
+
+    /// That the newest version judges what was changed as the base does.
+    pub(super) fn check_judged(&self, change: &Change, newest: &Version) -> Result<()> {
+        let Some(base) = self.load(change.base)? else {
+            return Err(self.given_up(change.base, self.no_such_version(change.base)?));
+        };
+        let strict = self.strict();
+        let (before, now) = (strict.read_version(base), strict.read_version(newest.clone()));
+        for shard in change.sealed.iter().filter_map(Sealed::shard) {
+            self.check_rewritten(shard, &before, &now)?;
+        }
+        change.runs().try_for_each(|sealed| self.check_run(sealed, &before, &now))
+    }
+
+    /// That no commit since the base has changed a shard that this one has rewritten.
+    fn check_rewritten(&self, shard: u32, before: &StoreReader, now: &StoreReader) -> Result<()> {
+        let (base, newest) = (before.version(), now.version());
+        for (place, file) in newest.runs.iter().enumerate() {
+            if file.to <= base.number || base.names_run(file.name) {
+                continue;
+            }
+            let Some(run) = now.run(place)? else { continue };
+            if !run.slice(shard, self.description.shards)?.is_empty() {
+                let (path, base, version) = (self.root.clone(), base.number, file.to);
+                return Err(Error::Conflict { path, shard, keys: 0, base, version });
+            }
+        }
+        Ok(())
+    }
+
+    /// That each key of a run has as many copies as in the base.
+    fn check_run(&self, sealed: &Sealed, before: &StoreReader, now: &StoreReader) -> Result<()> {
+        let (base, newest) = (before.version(), now.version());
+        let run = self.open_sealed(base, sealed)?;
+        let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
+        let (mut keys, mut first) = (0, None);
+        for next in Merged::new([run.all()]) {
+            let (key, _) = next?;
+            let hash = key.hash();
+            let shard = self.description.shard_of(hash);
+            if name(base, shard) == name(newest, shard) && !is_in_new_runs(key, shard, base, now)? {
+                continue;
+            }
+            // A set's update has found the key absent.
+            let expected = match self.description.kind {
+                Kind::Set => 0,
+                Kind::Counting => before.count_in(shard, hash)?,
+            };
+            if now.count_in(shard, hash)? != expected {
+                keys += 1;
+                first.get_or_insert(shard);
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some(shard) => {
+                let (path, base, version) = (self.root.clone(), base.number, newest.number);
+                Err(Error::Conflict { path, shard, keys, base, version })
+            }
+        }
+    }
+
+    /// Opens a run that was sealed and may not be committed yet.
+    fn open_sealed(&self, base: &Version, sealed: &Sealed) -> Result<Run> {
+        self.open_run(base, &sealed.run_file(base.number, base.number, base.number))
+            .map_err(|error| self.given_up(base.number, error))
+    }
+
+    /// The change with one run in place of its several.
+    pub(super) fn with_one_run(&self, change: &Change) -> Result<Change> {
+        let base = Version { number: change.base, ..Version::first([0; 16]) };
+        let runs = change.runs().map(|sealed| self.open_sealed(&base, sealed)).collect::<Result<Vec<_>>>()?;
+        let at_most = runs.iter().map(Run::records).sum();
+        let merged = Merged::new(runs.iter().map(Run::all));
+        let one = self.write_run(change.base, None, at_most, merged)?;
+        let shards = change.sealed.iter().filter(|sealed| sealed.shard.is_some()).cloned();
+        Ok(Change { sealed: shards.chain(one).collect(), ..change.clone() })
+    }
+
+    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes.
+    pub(super) fn write_run(
+        &self,
+        base: u64,
+        scratch: Option<&Path>,
+        at_most: u64,
+        keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
+    ) -> Result<Option<Sealed>> {
+        let name = Name { base, uuid: new_uuid(&self.root)? };
+        let path = match scratch {
+            Some(folder) => folder.join(name.run()),
+            None => self.path_of(&files::incoming(&name.run())),
+        };
+        let written = self.fill_run(&path, name, at_most, keys);
+        if !matches!(written, Ok(Some(_))) {
+            let _ = self.options.disk.remove(&path);
+        }
+        let Some((records, bytes)) = written? else { return Ok(None) };
+        self.storage.put_file(&files::run(&name), &path)?;
+        let store = self.description.uuid;
+        let (uuid, entries) = (name.uuid, records);
+        Ok(Some(Sealed { store, shard: None, base, uuid, commit: 0, bytes, entries, rate: 0.0 }))
+    }
+
+    fn fill_run(
+        &self,
+        path: &Path,
+        name: Name,
+        at_most: u64,
+        keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
+    ) -> Result<Option<(u64, u64)>> {
+        let own = &self.description;
+        let uuids = (own.uuid, name.uuid);
+        let mut writer = RunWriter::create(path, &self.options.disk, uuids, own.kind, at_most)?;
+        for next in keys {
+            let (key, copies) = next?;
+            // Records of two runs that hold one key of a set say the same.
+            let copies = if own.kind == Kind::Set { copies.min(1) } else { copies };
+            Record::all_of(key, copies).try_for_each(|record| -> FilterResult<()> { writer.push(record) })?;
+        }
+        Ok(writer.seal()?)
+    }
+}
+
+/// Whether a run has the key that the newest version names for its shard, and the base does not.
+fn is_in_new_runs(key: RecordKey, shard: u32, base: &Version, now: &StoreReader) -> Result<bool> {
+    let folded = now.version().folded(shard);
+    for (place, file) in now.version().runs.iter().enumerate() {
+        if file.to <= folded || base.names_run(file.name) {
+            continue;
+        }
+        if let Some(run) = now.run(place)?
+            && run.copies(key)?.is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
