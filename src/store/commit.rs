@@ -123,7 +123,7 @@ impl Store {
             found,
             expected,
         };
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut files) = (BTreeSet::new(), BTreeSet::new());
         for sealed in &change.sealed {
             let Sealed { store, shard, base, .. } = sealed;
             if *store != self.description.uuid {
@@ -132,6 +132,9 @@ impl Store {
             }
             if *base != change.base {
                 return Err(misfit("base", base.to_string(), change.base.to_string()));
+            }
+            if !files.insert(sealed.uuid) {
+                return Err(misfit("file", sealed.file(), "each file once".to_owned()));
             }
             let Some(shard) = *shard else { continue };
             if shard >= self.description.shards {

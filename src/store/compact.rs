@@ -87,8 +87,8 @@ impl Store {
         let mut shards = Vec::new();
         for shard in 0..self.description.shards {
             let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
-            // Where so much more is pending, the shard was full, and every commit would find out again.
-            let was_full = may_refuse && pending > 2 * worth_rewriting(version, shard);
+            // Where so much is pending, the shard was full, and every commit would find out again.
+            let was_full = may_refuse && pending > worth_rewriting(version, shard);
             if pending > due && !was_full {
                 shards.push(shard);
             }
@@ -239,7 +239,7 @@ fn too_many(version: &Version) -> Option<Range<usize>> {
 
 impl StoreReader {
     /// Records that are pending for a shard.
-    fn count_pending(&self, shard: u32) -> Result<u64> {
+    pub(super) fn count_pending(&self, shard: u32) -> Result<u64> {
         let shards = self.store.description.shards;
         self.pending(shard).try_fold(0, |sum, run| {
             let slice = run?.slice(shard, shards)?;

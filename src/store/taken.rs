@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 
 use super::error::{Error, Result};
-use super::fold::{Draft, worth_rewriting};
+use super::fold::Draft;
 use super::reader::StoreReader;
 use super::run::{Record, RecordKey};
 use super::update::Deed;
@@ -68,6 +68,26 @@ impl Default for Held {
     }
 }
 
+/// The shard that keys are for.
+pub(super) struct Source<'a> {
+    pub(super) base: &'a StoreReader,
+    pub(super) scratch: Option<&'a Path>,
+    pub(super) shard: u32,
+    /// Records beyond which it is rewritten.
+    pub(super) most: u64,
+    /// Whether it is rewritten in any case.
+    pub(super) rewrites: bool,
+}
+
+impl Source<'_> {
+    /// A working copy of the shard, with these records.
+    fn rewritten(&self, taken: &Taken) -> Result<Draft> {
+        let mut draft = Draft::open(self.base, self.scratch, self.shard)?;
+        draft.fold(taken.sorted().into_iter().map(Ok))?;
+        Ok(draft)
+    }
+}
+
 /// Which of the keys are new, or were removed, and which were refused; by their places among them.
 pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
 
@@ -80,115 +100,104 @@ impl Held {
         }
     }
 
-    pub(super) fn take(
-        &mut self,
-        base: &StoreReader,
-        scratch: Option<&Path>,
-        shard: u32,
-        hashes: &[KeyHash],
-        deed: Deed,
-    ) -> Result<Became> {
+    /// Takes keys. Once there are more than `most` records, a working copy takes their place, and then the keys too.
+    pub(super) fn take(&mut self, from: &Source<'_>, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
         let taken = match self {
             Self::Rewritten(draft) => return draft.take(hashes, deed),
             Self::Records(taken) => taken,
         };
-        let before = taken.records;
-        let kind = base.store().description().kind;
-        let mut became = match (kind, deed) {
-            (Kind::Set, _) => taken.take_new(base, shard, hashes)?,
-            (Kind::Counting, Deed::Insert) => taken.take_copies(base, shard, hashes)?,
-            (Kind::Counting, Deed::Remove) => taken.remove(base, shard, hashes)?,
+        let kind = from.base.store().description().kind;
+        let (mut done, undo) = match (kind, deed) {
+            (Kind::Set, _) => taken.take_new(from, hashes)?,
+            (Kind::Counting, Deed::Insert) => taken.take_copies(from, hashes)?,
+            (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
         };
-        let is_many = taken.records > worth_rewriting(base.version(), shard) && taken.records > before;
-        if !is_many && taken.full.is_none() {
-            return Ok(became);
+        let is_few = taken.records <= from.most && !from.rewrites;
+        // A removal takes no room.
+        if taken.full.is_none() && is_few || taken.full.is_some() && deed == Deed::Remove {
+            return Ok((done, Vec::new()));
         }
+        undo.iter().for_each(|(key, copies)| taken.add(*key, -copies));
         if taken.full.is_none() {
-            match Draft::open(base, scratch, shard).and_then(|mut draft| {
-                draft.fold(taken.sorted().into_iter().map(Ok))?;
-                Ok(draft)
-            }) {
-                Ok(draft) => {
+            match from.rewritten(taken) {
+                Ok(mut draft) => {
+                    let became = draft.take(hashes, deed);
                     *self = Self::Rewritten(Box::new(draft));
-                    return Ok(became);
+                    return became;
                 }
                 Err(error) => taken.full = Some(Full::of(error)?),
             }
+            if deed == Deed::Remove {
+                undo.iter().for_each(|(key, copies)| taken.add(*key, *copies));
+                return Ok((done, Vec::new()));
+            }
         }
-        if deed == Deed::Insert {
-            taken.give_back(kind, hashes, &mut became);
-        }
-        Ok(became)
+        let refuse: Vec<usize> = match kind {
+            Kind::Counting => (0..hashes.len()).collect(),
+            Kind::Set => {
+                let new: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
+                // A key that comes again in the batch is refused again.
+                let is_new = |hash: &KeyHash| new.contains(&RecordKey::of(*hash));
+                done = hashes.iter().enumerate().filter(|(_, hash)| is_new(hash)).map(|(at, _)| at).collect();
+                done.clone()
+            }
+        };
+        let refused = taken.full.iter().flat_map(|full| refuse.iter().map(|at| (*at, full.error())));
+        Ok((done, refused.collect()))
     }
 }
 
+/// Keys that are new, or were removed, by their places; and what was added for them.
+type Changed = (Vec<usize>, Vec<(RecordKey, i64)>);
+
 impl Taken {
     /// Takes keys of a set that neither the base nor this one has.
-    fn take_new(&mut self, base: &StoreReader, shard: u32, hashes: &[KeyHash]) -> Result<Became> {
-        let found = base.contains_batch_in(shard, hashes)?;
-        let mut new = Vec::new();
+    fn take_new(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        let found = from.base.contains_batch_in(from.shard, hashes)?;
+        let (mut new, mut added) = (Vec::new(), Vec::new());
         for (at, (hash, found)) in hashes.iter().zip(found).enumerate() {
             let key = RecordKey::of(*hash);
             if !found && self.copies(key) == 0 {
                 self.add(key, 1);
                 new.push(at);
+                added.push((key, 1));
             }
         }
-        Ok((new, Vec::new()))
+        Ok((new, added))
     }
 
-    fn take_copies(&mut self, base: &StoreReader, shard: u32, hashes: &[KeyHash]) -> Result<Became> {
-        let mut new = Vec::new();
+    fn take_copies(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        let (mut new, mut added) = (Vec::new(), Vec::new());
         for (at, hash) in hashes.iter().enumerate() {
             let key = RecordKey::of(*hash);
-            if self.count(base, shard, *hash)? <= 0 {
+            if self.count(from, *hash)? <= 0 {
                 new.push(at);
             }
             self.add(key, 1);
+            added.push((key, 1));
         }
-        Ok((new, Vec::new()))
+        Ok((new, added))
     }
 
-    fn remove(&mut self, base: &StoreReader, shard: u32, hashes: &[KeyHash]) -> Result<Became> {
-        let mut removed = Vec::new();
+    fn remove(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
         for (at, hash) in hashes.iter().enumerate() {
-            if self.count(base, shard, *hash)? > 0 {
+            if self.count(from, *hash)? > 0 {
+                let key = RecordKey::of(*hash);
+                self.add(key, -1);
                 removed.push(at);
-                self.add(RecordKey::of(*hash), -1);
+                added.push((key, -1));
             }
         }
-        Ok((removed, Vec::new()))
+        Ok((removed, added))
     }
 
     /// Copies of a key in the base and here. A count of the base that means "that many or more" does not fall.
-    fn count(&self, base: &StoreReader, shard: u32, hash: KeyHash) -> Result<i64> {
-        let highest = base.store().description().slots_per_bucket.highest_count();
-        let found = base.count_in(shard, hash)?;
+    fn count(&self, from: &Source<'_>, hash: KeyHash) -> Result<i64> {
+        let highest = from.base.store().description().slots_per_bucket.highest_count();
+        let found = from.base.count_in(from.shard, hash)?;
         let own = if found >= highest { 0 } else { self.copies(RecordKey::of(hash)) };
         Ok(i64::from(found) + own)
-    }
-
-    /// Refuses the keys that were taken last, as the shard is full. Of a counting store these are all that were given,
-    /// as each would take room.
-    fn give_back(&mut self, kind: Kind, hashes: &[KeyHash], (new, refused): &mut Became) {
-        let key = |at: usize| hashes.get(at).map(|hash| RecordKey::of(*hash));
-        let all = 0..hashes.len();
-        let refuse: Vec<usize> = match kind {
-            Kind::Counting => {
-                hashes.iter().for_each(|hash| self.add(RecordKey::of(*hash), -1));
-                all.collect()
-            }
-            Kind::Set => {
-                let given: BTreeSet<RecordKey> = new.iter().filter_map(|at| key(*at)).collect();
-                given.iter().for_each(|key| self.add(*key, -1));
-                // A key that comes again in the batch is refused again.
-                *new = all.filter(|at| key(*at).is_some_and(|key| given.contains(&key))).collect();
-                new.clone()
-            }
-        };
-        if let Some(full) = &self.full {
-            refused.extend(refuse.into_iter().map(|at| (at, full.error())));
-        }
     }
 }
 

@@ -11,10 +11,11 @@ use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
 use super::files::{self, Name};
+use super::fold::worth_rewriting;
 use super::partition::{Partition, divided};
 use super::reader::StoreReader;
 use super::sealed::Sealed;
-use super::taken::{Held, Taken};
+use super::taken::{Held, Source, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
@@ -35,12 +36,13 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
 /// that the other has rewritten, the one that commits first wins.
 ///
-/// Records find room in every shard. A store that must not grow may hold a sixteenth more keys than its filters take,
-/// or 8192 a shard, before keys are refused.
+/// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
+/// 16384 a shard, before keys are refused.
 pub struct Update {
     pub(super) store: Store,
     base: StoreReader,
     scratch: Option<PathBuf>,
+    rewrites: bool,
     /// What it has of each shard.
     shards: Vec<Held>,
 }
@@ -83,7 +85,8 @@ impl Store {
     /// been changed since, it cannot be committed.
     pub fn update_of(&self, base: Version) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::default()).collect();
-        Update { store: self.clone(), base: self.strict().read_version(base), scratch: None, shards }
+        let (store, base) = (self.clone(), self.strict().read_version(base));
+        Update { store, base, scratch: None, rewrites: false, shards }
     }
 }
 
@@ -92,6 +95,13 @@ impl Update {
     /// store when they are sealed.
     pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = Some(folder.into());
+        self
+    }
+
+    /// Rewrites each shard that keys come for, whatever the update brings: there will be many keys, or no run is wanted.
+    /// Call it before any key comes.
+    pub fn rewriting(mut self) -> Self {
+        self.rewrites = true;
         self
     }
 
@@ -125,7 +135,8 @@ impl Update {
     }
 
     fn take_block<K: Key + Sync>(&mut self, keys: &[K], deed: Deed) -> Result<Vec<Outcome>> {
-        let Self { store, base, scratch, shards } = self;
+        let Self { store, base, scratch, rewrites, shards } = self;
+        let (base, rewrites) = (&*base, *rewrites);
         let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
         // Where the keys of each part begin.
@@ -136,7 +147,10 @@ impl Update {
         let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
         divided(touched, threads, |(shard, held)| {
             let (hashes, indices) = gather(&parts, shard);
-            let (done, refused) = held.take(base, scratch.as_deref(), shard, &hashes, deed)?;
+            let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
+            let most = worth.min((2 * worth).saturating_sub(pending));
+            let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };
+            let (done, refused) = held.take(&from, &hashes, deed)?;
             Ok(Outcome { indices, done, refused })
         })
     }
@@ -151,7 +165,7 @@ impl Update {
 
     /// As [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
     pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let Self { store, base, shards, scratch } = self;
+        let Self { store, base, shards, scratch, .. } = self;
         let (mut drafts, mut records) = (Vec::new(), Vec::new());
         for (shard, held) in (0..).zip(shards) {
             match held {

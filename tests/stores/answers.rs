@@ -35,7 +35,7 @@ fn a_store_answers_as_one_filter_does() {
     for round in 0..4 {
         // Half of each round's keys are there already.
         let keys = keys(round * part..(round + 1) * part + part / 2);
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         let inserted = update.insert_batch(&keys).unwrap();
         assert!(inserted.refused().is_empty());
         let found = inserted.mask();
@@ -98,7 +98,7 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
         _ => false,
     };
     let all: Vec<_> = keys(0..300_000).into_iter().filter(chosen).collect();
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(&all).unwrap().refused().is_empty());
     assert_eq!(update.touched(), 2);
     update.commit("insert", None).unwrap();
@@ -131,7 +131,7 @@ fn copies_are_counted_over_all_shards() {
     let options = Options::new().counting().capacity(REGION).slots_per_bucket(slots).seed(7);
     let options = options.growth(Growth::Never);
     let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     for copies in 0..1200 {
         // The first key comes more often than can be counted.
         assert!(

@@ -16,11 +16,11 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
 }
 
-/// A store of two versions with keys, in a folder of this name.
+/// A store of two versions with keys in files of shards, in a folder of this name.
 fn store(dir: &Path, name: &str, options: &Options) -> Store {
     let store = Store::create(dir.join(name), 2, options).unwrap();
     for round in 0..2 {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&keys(round * 50..round * 50 + 50)).unwrap().complete().unwrap();
         update.commit("insert", None).unwrap();
     }
@@ -177,7 +177,7 @@ fn what_is_asked_wrongly_is_refused() {
     // Sealed shards of another store or base, or one twice.
     let [one, two] = ["one", "two"].map(|name| store(dir.path(), name, &options()));
     let seal = |store: &Store| {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&keys(200..220)).unwrap().complete().unwrap();
         update.seal().unwrap()
     };
@@ -189,7 +189,7 @@ fn what_is_asked_wrongly_is_refused() {
     };
     refused(&change(3, seal(&two)), "sealed shard has store");
     refused(&change(2, sealed.clone()), "sealed shard has base 3");
-    refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each shard once");
+    refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each file once");
     refused(&change(9, Vec::new()), "no version 9");
     one.commit(&change(3, sealed)).unwrap();
 }
@@ -228,7 +228,7 @@ fn stores_keep_to_what_they_were_created_for() {
     // Working copies in another folder.
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
-    let mut update = own.update().unwrap().scratch(&scratch);
+    let mut update = own.update().unwrap().rewriting().scratch(&scratch);
     assert_eq!(update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(), 0, "all of them were there");
     // A store of sets gives up no key.
     for refused in [update.remove_batch(&keys(0..10)).map(drop), update.remove_all(keys(0..10)).map(drop)] {

@@ -311,6 +311,7 @@ pub(crate) fn is_tidy(store: &Store) -> Result<(), String> {
         expected.insert(format!("versions/{number:012}.toml").into());
         let files = version.shards.iter();
         expected.extend(files.map(|(shard, file)| format!("shards/{shard:04}/{}", file.file_name()).into()));
+        expected.extend(version.runs.iter().map(|run| format!("runs/{}", run.file_name()).into()));
     }
     let (mut found, mut folders) = (BTreeSet::new(), vec![store.path().to_owned()]);
     while let Some(folder) = folders.pop() {

@@ -13,3 +13,4 @@ mod images;
 mod processes;
 mod readers;
 mod record;
+mod runs;

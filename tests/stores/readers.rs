@@ -22,8 +22,9 @@ fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
     .unwrap()
 }
 
+/// Into files of shards.
 fn insert(store: &Store, keys: &[[u8; 8]]) {
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(keys).unwrap().refused().is_empty());
     update.commit("insert", None).unwrap();
 }
@@ -223,7 +224,7 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
 fn an_update_whose_working_copies_were_vacuumed_is_told_so() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(&keys(0..10)).unwrap().refused().is_empty());
     store.update().unwrap().commit("nothing", Some(Token::new("other", 1))).unwrap();
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
@@ -236,7 +237,7 @@ fn the_version_before_a_token_is_the_one_that_its_first_try_saw() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 4);
     let token = |number: u64, keys: &[[u8; 8]]| {
-        let mut update = store.update_of(store.before("crawl", number).unwrap());
+        let mut update = store.update_of(store.before("crawl", number).unwrap()).rewriting();
         update.insert_batch(keys).unwrap().complete().unwrap();
         update.commit("dedup", Some(Token::new("crawl", number))).unwrap()
     };
@@ -285,7 +286,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     };
     let (one, two) = (of(0), of(1));
     let update = |keys: &[[u8; 8]]| {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(keys).unwrap().complete().unwrap();
         update
     };
@@ -299,7 +300,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert!(one[..5].iter().chain(&two[..5]).all(|key| reader.contains(key).unwrap()));
     assert!(!reader.contains(&one[5]).unwrap());
     // Removal, and an update without anything.
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     let removed = update.remove_batch(&[one[0], one[7], two[0]]).unwrap();
     assert_eq!(removed, [true, false, true]);
     update.commit("remove", None).unwrap();
@@ -307,7 +308,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert_eq!(store.update().unwrap().commit("insert", None).unwrap(), Committed::Unchanged);
     // An update whose base was vacuumed away.
     let stale = {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&two[7..8]).unwrap().complete().unwrap();
         update.seal().unwrap()
     };

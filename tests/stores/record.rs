@@ -68,13 +68,16 @@ pub(crate) fn role(path: &Path) -> &'static str {
         [] => "the folder above",
         [_] => "the store",
         [_, "store.toml"] => "store.toml",
-        [_, name] if ["versions", "shards", "incoming"].contains(&name) => match name {
+        [_, name] if ["versions", "shards", "runs", "incoming"].contains(&name) => match name {
             "versions" => "versions",
             "shards" => "shards",
+            "runs" => "runs",
             _ => "incoming",
         },
         [_, "incoming", _] if is_text => "draft",
+        [_, "incoming", name] if name.ends_with(".run") => "a run that is written",
         [_, "incoming", _] => "working copy",
+        [_, "runs", _] => "a run",
         [_, "versions", _] => "version",
         [_, "shards", _] => "a shard's folder",
         _ => "a shard's file",

@@ -93,7 +93,7 @@ fn values_that_are_not_allowed_are_refused_by_name() {
         ("token.base", |version| version.tokens.get_mut("crawl").unwrap().base = 16),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 18),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 1),
-        ("shard.file", |version| version.shards.get_mut(&3).unwrap().since = 15),
+        ("shard.file", |version| version.shards.get_mut(&3).unwrap().name.base = 17),
         ("shard.rate", |version| version.shards.get_mut(&3).unwrap().expected_false_positive_rate = f64::NAN),
         ("shard.folded", |version| version.shards.get_mut(&3).unwrap().folded = 17),
         ("shard.folded", |version| version.shards.get_mut(&3).unwrap().folded = 0),
