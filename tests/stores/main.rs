@@ -7,6 +7,7 @@ mod thorough;
 
 mod answers;
 mod crash;
+mod decoded;
 mod divided;
 mod errors;
 mod images;
