@@ -2,6 +2,10 @@
 //!
 //! `cargo bench --bench stores -- 100` (millions of keys; needs some ten bytes of disk a key). Store and file take turns
 //! in rounds; medians and their ratios are printed. Both work on two threads.
+//!
+//! `cargo bench --bench stores -- commits 1 10 100`: stores of so many million keys, and 100 commits each of 1,000, 10,000
+//! and 100,000 new keys. Bytes are counted from the lengths of all files that the commits leave, versions and folds
+//! included. Beside them, ten commits that rewrite each shard that they touch.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,6 +25,11 @@ const LOOKUPS: u64 = 40_000_000;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "commits") {
+        let millions = arguments.iter().filter_map(|argument| argument.parse::<u64>().ok());
+        return millions.map(|millions| millions * 1_000_000).try_for_each(commits);
+    }
     let millions = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
     let count = millions.unwrap_or(10_u64) * 1_000_000;
     let dir = tempfile::tempdir_in(".")?;
@@ -59,7 +68,7 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
     for round in 0..ROUNDS {
         let (path, file) = (dir.join("s"), dir.join("f"));
         let store = store(&path, SHARDS, &options(count))?;
-        let mut update = store.update()?;
+        let mut update = store.update()?.rewriting();
         let mut seconds = 0.0;
         for from in (0..count).step_by(BATCH as usize) {
             let keys = keys(from, BATCH.min(count - from));
@@ -90,6 +99,53 @@ fn inserts(dir: &Path, count: u64) -> Outcome<()> {
         std::fs::remove_file(file)?;
     }
     compare(&format!("{count} keys into {SHARDS} shards"), "M/s", of_store, of_file);
+    Ok(())
+}
+
+/// Bytes of all files of a store.
+fn bytes_of(folder: &Path) -> Outcome<u64> {
+    let mut bytes = 0;
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() { bytes_of(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(bytes)
+}
+
+/// What commits of few keys cost in a store of many.
+fn commits(count: u64) -> Outcome<()> {
+    for (batch, rewriting) in [(1000, false), (10_000, false), (100_000, false), (10_000, true)] {
+        let dir = tempfile::tempdir_in(".")?;
+        let path = dir.path().join("s");
+        let store = store(&path, SHARDS, &options(count))?;
+        let mut update = store.update()?.rewriting();
+        for from in (0..count).step_by(BATCH as usize) {
+            update.insert_batch(&keys(from, BATCH.min(count - from)))?.complete()?;
+        }
+        update.commit("insert", None)?;
+        let rounds = if rewriting { 10 } else { 100 };
+        let (mut times, before) = (Vec::new(), bytes_of(&path)?);
+        for round in 0..rounds {
+            let keys = keys(count + round * batch, batch);
+            let start = Instant::now();
+            let update = store.update()?;
+            let mut update = if rewriting { update.rewriting() } else { update };
+            update.insert_batch(&keys)?.complete()?;
+            update.commit("insert", None)?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        let written = (bytes_of(&path)? - before) as f64 / (rounds * batch) as f64;
+        let all: f64 = times.iter().sum::<f64>() / times.len() as f64;
+        let longest = times.iter().copied().fold(0.0, f64::max);
+        let (how, version) = (if rewriting { "shards rewritten" } else { "runs" }, store.newest()?);
+        println!(
+            "{count} keys, {rounds} commits of {batch}, {how}: {written:.0} bytes written a key; a commit {:.1} ms in \
+             the median, {all:.1} ms on average, {longest:.1} ms at most; {} runs in the end, version {}",
+            median(times),
+            version.runs.len(),
+            version.number
+        );
+    }
     Ok(())
 }
 
@@ -136,7 +192,7 @@ fn opening(dir: &Path) -> Outcome<()> {
     let path = dir.join("s");
     let shards = 1024;
     let made = store(&path, shards, &options(1_000_000))?;
-    let mut update = made.update()?;
+    let mut update = made.update()?.rewriting();
     update.insert_batch(&keys(0, 1_000_000))?.complete()?;
     println!("{} of {shards} shards have a file", update.touched());
     update.commit("insert", None)?;
