@@ -1004,21 +1004,21 @@ class Run:
             at = page * self.PAGE
             crc = zlib.crc32(data[32:48] + page.to_bytes(8, "little") + data[at:at + 4092])
             if crc != _u32(data, at + 4092):
-                raise Damage("%s: page %d is damaged" % (path, page))
+                raise Refused("%s: page %d is damaged" % (path, page))
         self.copies, self.records, before = {}, [], None
         for page in range(1, pages + 1):
             at, used = page * self.PAGE, min(self.RECORDS, self.count - (page - 1) * self.RECORDS)
             if any(data[at + 8 * used:at + 2728]) or any(data[at + 2728 + 4 * used:at + 4092]):
-                raise Damage("%s: page %d has something behind its last record" % (path, page))
+                raise Refused("%s: page %d has something behind its last record" % (path, page))
             for place in range(used):
                 word = _u32(data, at + 2728 + 4 * place)
                 key = (_u64(data, at + 8 * place), word & 0x7fffff)
                 says = (word >> 23) - (word >> 31 << 9)
                 twice = before == key
                 if before is not None and before > key or twice and self.kind == "set":
-                    raise Damage("%s: page %d is not in order" % (path, page))
+                    raise Refused("%s: page %d is not in order" % (path, page))
                 if says == 0 or self.kind == "set" and says != 1 or twice and (self.copies[key] > 0) != (says > 0):
-                    raise Damage("%s: page %d has a record that says %d" % (path, page, says))
+                    raise Refused("%s: page %d has a record that says %d" % (path, page, says))
                 self.copies[key] = self.copies.get(key, 0) + says
                 self.records.append(key)
                 before = key
@@ -1028,7 +1028,7 @@ class Run:
                 start += 1
             place = at + entry // self.ENTRIES * self.PAGE + 4 * (entry % self.ENTRIES)
             if _u32(data, place) != start:
-                raise Damage("%s: entry %d of its index is wrong" % (path, entry))
+                raise Refused("%s: entry %d of its index is wrong" % (path, entry))
 
     @staticmethod
     def key(high, low):

@@ -56,12 +56,21 @@ impl Store {
                 shards.push(shard);
             }
         }
-        let folded = self.fold(&reader, shards, &mut told, progress)?;
+        let folded = self.fold(&reader, shards, &mut told, progress);
+        let folded = self.or_give_way(reader.version(), folded)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
-        if let Some(merged) = self.merge(&newest, &mut told)? {
+        if let Some(merged) = self.or_give_way(&newest, self.merge(&newest, &mut told))? {
             told.version = Some(merged.number);
         }
         Ok(told)
+    }
+
+    /// Nothing, where a vacuum has given up the version that the work was based on, with the files that it needs.
+    fn or_give_way(&self, base: &Version, done: Result<Option<Version>>) -> Result<Option<Version>> {
+        match done.map_err(|error| self.given_up(base.number, error)) {
+            Err(Error::Expired { .. }) => Ok(None),
+            done => done,
+        }
     }
 
     /// Merges and folds what is due after a commit. If that fails, the commit has not: the next one tries again.
@@ -73,7 +82,7 @@ impl Store {
 
     fn try_keep_up(&self, version: &Version) -> Result<()> {
         let mut told = Compacted::default();
-        let merged = self.merge(version, &mut told)?;
+        let merged = self.or_give_way(version, self.merge(version, &mut told))?;
         let version = merged.as_ref().unwrap_or(version);
         let records: u64 = version.runs.iter().map(|run| run.records).sum();
         // No shard can be due.
@@ -93,7 +102,8 @@ impl Store {
                 shards.push(shard);
             }
         }
-        self.fold(&reader, shards, &mut told, &|_, _| {}).map(drop)
+        let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
+        self.or_give_way(version, folded).map(drop)
     }
 
     /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole, drawn by the
@@ -282,3 +292,6 @@ impl StoreReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,6 @@ use super::reader::StoreReader;
 use super::run::{Merged, Record, RecordKey, Run, RunWriter};
 use super::sealed::Sealed;
 use super::version::Version;
-use crate::error::Result as FilterResult;
 use crate::system::new_uuid;
 use crate::{Kind, OnDamage};
 
@@ -112,7 +111,10 @@ impl Store {
             Some(folder) => folder.join(name.run()),
             None => self.path_of(&files::incoming(&name.run())),
         };
-        let written = self.fill_run(&path, name, at_most, keys);
+        let own = &self.description;
+        let uuids = (own.uuid, name.uuid);
+        let writer = RunWriter::create(&path, &self.options.disk, uuids, own.kind, at_most)?;
+        let written = fill(writer, own.kind, keys);
         if !matches!(written, Ok(Some(_))) {
             let _ = self.options.disk.remove(&path);
         }
@@ -122,25 +124,21 @@ impl Store {
         let (uuid, entries) = (name.uuid, records);
         Ok(Some(Sealed { store, shard: None, base, uuid, commit: 0, bytes, entries, rate: 0.0 }))
     }
+}
 
-    fn fill_run(
-        &self,
-        path: &Path,
-        name: Name,
-        at_most: u64,
-        keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
-    ) -> Result<Option<(u64, u64)>> {
-        let own = &self.description;
-        let uuids = (own.uuid, name.uuid);
-        let mut writer = RunWriter::create(path, &self.options.disk, uuids, own.kind, at_most)?;
-        for next in keys {
-            let (key, copies) = next?;
-            // Records of two runs that hold one key of a set say the same.
-            let copies = if own.kind == Kind::Set { copies.min(1) } else { copies };
-            Record::all_of(key, copies).try_for_each(|record| -> FilterResult<()> { writer.push(record) })?;
-        }
-        Ok(writer.seal()?)
+/// Puts keys into a run, and seals it.
+fn fill(
+    mut writer: RunWriter<'_>,
+    kind: Kind,
+    keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
+) -> Result<Option<(u64, u64)>> {
+    for next in keys {
+        let (key, copies) = next?;
+        // Records of two runs that hold one key of a set say the same.
+        let copies = if kind == Kind::Set { copies.min(1) } else { copies };
+        Record::all_of(key, copies).try_for_each(|record| writer.push(record))?;
     }
+    Ok(writer.seal()?)
 }
 
 /// Whether a run has the key that the newest version names for its shard, and the base does not.

@@ -196,9 +196,10 @@ impl StoreReader {
         Ok(true)
     }
 
-    /// The filter of a shard; `None` if the shard is empty, or there is no such shard. Where there is a
-    /// [copy](Store::copies), it is the copy, until a lookup in this reader fails in it.
-    pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
+    /// The filter in the file of a shard; `None` if it has none, or there is no such shard. It does not have what is
+    /// pending for the shard: ask this reader for keys. Where there is a [copy](Store::copies), it is the copy, until a
+    /// lookup in this reader fails in it.
+    pub fn file_of(&self, shard: u32) -> Result<Option<&Reader>> {
         let Snapshot { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Ok(None);
@@ -222,7 +223,7 @@ impl StoreReader {
         shard: u32,
         mut look: impl FnMut(&Reader) -> FilterResult<T>,
     ) -> Result<Option<T>> {
-        let Some(filter) = self.shard(shard)? else { return Ok(None) };
+        let Some(filter) = self.file_of(shard)? else { return Ok(None) };
         match look(filter) {
             Ok(found) => Ok(Some(found)),
             Err(error) => match self.after_copy(shard, filter, error)? {
@@ -256,7 +257,7 @@ impl StoreReader {
             Some(file) if self.store.copies.is_some() => {
                 self.store.open_shard(self.version(), shard, file).map(Some)
             }
-            _ => Ok(self.shard(shard)?.cloned()),
+            _ => Ok(self.file_of(shard)?.cloned()),
         }
     }
 

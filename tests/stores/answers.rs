@@ -103,7 +103,7 @@ fn shards_double_on_their_own_and_are_joined_all_the_same() {
     assert_eq!(update.touched(), 2);
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();
-    let generation = |shard| reader.shard(shard).unwrap().map(|filter| filter.info().unwrap().generation);
+    let generation = |shard| reader.file_of(shard).unwrap().map(|filter| filter.info().unwrap().generation);
     assert!(generation(0) >= Some(2) && generation(1) == Some(0) && generation(2).is_none());
     let found = reader.contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
@@ -147,7 +147,8 @@ fn copies_are_counted_over_all_shards() {
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();
     let all = reader.filter_info().unwrap();
-    let shards: Vec<_> = (0..4).map(|shard| reader.shard(shard).unwrap().unwrap().info().unwrap()).collect();
+    let shards: Vec<_> =
+        (0..4).map(|shard| reader.file_of(shard).unwrap().unwrap().info().unwrap()).collect();
     let sum = |of: fn(&gowk::Info) -> u64| shards.iter().map(of).sum::<u64>();
     assert_eq!(all.digits, sum(|info| info.digits));
     assert_eq!(all.saturated, sum(|info| info.saturated));

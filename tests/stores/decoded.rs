@@ -21,7 +21,11 @@ fn copy(from: &Path, to: &Path) {
     for entry in from.read_dir().unwrap() {
         let path = entry.unwrap().path();
         let place = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy(&path, &place) } else { drop(std::fs::copy(&path, &place).unwrap()) }
+        if path.is_dir() {
+            copy(&path, &place);
+        } else {
+            std::fs::copy(&path, &place).unwrap();
+        }
     }
 }
 

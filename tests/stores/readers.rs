@@ -135,8 +135,8 @@ fn copies_of_files_are_read_in_their_place() {
     let reader = store.clone().copies(&near).read().unwrap();
     let found = reader.contains_batch(&asked).unwrap();
     assert!(found.iter().all(|found| *found));
-    assert_eq!(reader.shard(0).unwrap().unwrap().path(), copy);
-    assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
+    assert_eq!(reader.file_of(0).unwrap().unwrap().path(), copy);
+    assert_eq!(reader.file_of(1).unwrap().unwrap().path(), second);
     let error = store.read().unwrap().contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
     // Working copies are made of copies, too.
@@ -187,12 +187,12 @@ fn a_rotten_copy_is_left_for_the_stores_own_file() {
             let near = || Store::open_with(store.path(), &options).unwrap().copies(&near);
             let near_store = near();
             let reader = near_store.read().unwrap();
-            let opened = reader.shard(0).unwrap().unwrap().path().to_owned();
+            let opened = reader.file_of(0).unwrap().unwrap().path().to_owned();
             assert_eq!(opened, if opens { copy.clone() } else { first.clone() }, "{what}");
             for _ in 0..2 {
                 assert_eq!(reader.contains_batch(&asked).unwrap(), exact, "{what}");
             }
-            assert_eq!(reader.shard(0).unwrap().unwrap().path(), first, "{what}");
+            assert_eq!(reader.file_of(0).unwrap().unwrap().path(), first, "{what}");
             assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
             assert!(near_store.take_refused_copies().is_empty());
             // One by one, and counted.

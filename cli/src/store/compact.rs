@@ -47,7 +47,8 @@ impl Compact {
         let mut output = Output::standard(b'\n')?;
         match version {
             Some(version) => {
-                output.line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?;
+                output
+                    .line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?;
             }
             None => output.line("nothing to do")?,
         }
