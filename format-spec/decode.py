@@ -12,8 +12,8 @@ It shares no code with gowk, and is meant to be read next to the specification.
     decode.py --examples         print the worked examples of appendix A
     decode.py --self-test        check the hash, the tables and the examples of README.md
 
-Stores need Python 3.11, which has a reader of TOML. Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage found (each damaged page and its region is
-named on standard error), 2 the file cannot be read at all, or disagrees with itself.
+Stores need Python 3.11, for its TOML parser. Nothing is written, to FILE or elsewhere. Exit status: 0 done, 1 damage
+found (standard error names each damaged page and its region), 2 the file cannot be read at all, or contradicts itself.
 """
 
 import argparse
@@ -38,7 +38,7 @@ M32 = (1 << 32) - 1
 
 
 class Refused(Exception):
-    """The file cannot be read, or disagrees with itself: exit status 2."""
+    """The file cannot be read, or contradicts itself: exit status 2."""
 
 
 class Damage(Exception):
@@ -137,7 +137,7 @@ def _avalanche(h):
     return h ^ h >> 32
 
 
-# The parts of the secret that short keys meet, combined once.
+# The words of the secret for keys of up to 16 bytes, combined once.
 _FLIP_0 = (_u64(SECRET, 64) ^ _u64(SECRET, 72), _u64(SECRET, 80) ^ _u64(SECRET, 88))
 _FLIP_1 = (_u32(SECRET, 0) ^ _u32(SECRET, 4), _u32(SECRET, 8) ^ _u32(SECRET, 12))
 _FLIP_4 = _u64(SECRET, 16) ^ _u64(SECRET, 24)
@@ -314,7 +314,7 @@ class Width:
 
 
 def shard_of(position, shards):
-    """3.5: the shard of a key, and what takes the place of pos there."""
+    """3.5: the shard of a key, and pos' there."""
     product = position * shards
     return product >> 64, product & M64
 
@@ -324,7 +324,7 @@ def shard_of(position, shards):
 
 
 def matches(slot, query, width):
-    """All bits above the entry's lowest set bit agree; empty slots and digits match nothing."""
+    """4.3: whether all bits above the entry's lowest set bit agree. Empty slots and digits match nothing."""
     entry = slot & width.entry_mask
     return entry != 0 and (slot ^ query) & ~(entry ^ (entry - 1)) == 0
 
@@ -362,7 +362,7 @@ def bucket_matches(word, query, width):
 
 
 def split_slot(slot, width):
-    """8.1: what a slot leaves in the left and in the right child, 0 for nothing."""
+    """8.1: the slots that a slot becomes in the left and in the right child; 0 for an empty one."""
     tail_part = (1 << (width.bits - width.tag_bits)) - 1
     tail = slot & tail_part
     if tail & tail_part >> 1 == 0:
@@ -472,7 +472,7 @@ class Superblock:
         if self.generation > 32 or self.base_regions << self.generation > MAX_REGIONS:
             raise Refused("g is %d, too much for n0 = %d" % (self.generation, self.base_regions))
         if not 1 <= self.shards <= MAX_REGIONS // (self.base_regions << self.generation):
-            raise Refused("shards is %d, not 1 to as many as have 2^32 regions" % self.shards)
+            raise Refused("shards is %d, but all shards together have 1 to 2^32 regions" % self.shards)
         if self.shard >= self.shards:
             raise Refused("shard is %d of %d" % (self.shard, self.shards))
         geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation)
@@ -500,7 +500,7 @@ class Superblock:
         if self.growth not in (0, 1):
             raise Refused("growth is %d, not 0 or 1" % self.growth)
         for rate in (self.requested_rate, self.max_rate):
-            if not 0.0 <= rate <= 1.0:  # refuses what is not a number, too
+            if not 0.0 <= rate <= 1.0:  # false for NaN, too
                 raise Refused("a false-positive rate is not from 0 to 1")
         if not self.counts.fit(geometry, self.kind):
             raise Refused("the counts do not fit the file")
@@ -558,7 +558,7 @@ class Journal:
 
     def __init__(self, data, block):
         self.transactions = []  # (commit number, [(page, crc, indices, words)], counts, metadata or None)
-        self.after = []  # commit numbers of frames beyond the end that prove damage
+        self.after = []  # commit numbers of frames at or behind the end; they prove damage
         header = data[:JOURNAL_HEADER]
         self.header_right = (
             len(header) == JOURNAL_HEADER and header[:8] == JOURNAL_MAGIC and zlib.crc32(header[:508]) == _u32(header, 508)
@@ -592,7 +592,7 @@ class Journal:
             if flags & COMMIT_FLAG:
                 self.transactions.append((number, records, counts, changed))
                 number, order, records, last_page = number + 1, 0, [], -1
-        # What does not count ends the journal, unless frames of a later commit lie there or behind.
+        # The journal ends here. Frames of a later commit, here or behind, prove that it is broken.
         self.broken_at = at
         while at < len(data):
             frame = self.frame(data, at)
@@ -601,7 +601,7 @@ class Journal:
             at += frame[-1] if frame is not None else FRAME_ALIGN
 
     def frame(self, data, at):
-        """The frame that starts at `at` if it is right on its own."""
+        """The frame that begins at `at`, if it is right on its own; else None."""
         if data[at:at + 8] != FRAME_MAGIC or at + FRAME_HEADER > len(data):
             return None
         (_, salt, commit, order, flags, payload_length, pages, previous, *reserved, crc) = struct.unpack_from(
@@ -661,7 +661,7 @@ def parse_payload(payload, pages, flags, last_page):
 
 
 def decide(journal, block):
-    """6.7: the transactions to replay; raises Refused where nothing may be done."""
+    """6.7: the transactions to replay; raises Refused if the table says so."""
     counted = journal.transactions[-1][0] if journal.transactions else None
     lost = max(journal.after, default=None)
     if counted is None and lost is None:
@@ -730,8 +730,8 @@ class Filter:
         return zlib.crc32(content, zlib.crc32(prefix))
 
     def verify(self):
-        """Reads everything; the entries found, by tail length, universal slots, digits, saturated groups and
-        quarantined buckets."""
+        """Reads everything. Returns the entries by tail length, and the numbers of universal slots, digits, saturated
+        groups and quarantined buckets."""
         width = self.geometry.width
         bits, mask, universal = width.bits, width.mask, width.universal
         quarantined_word = sum(universal << (bits * lane) for lane in range(width.slots))
@@ -808,7 +808,7 @@ class Filter:
             "entries": counts.entries,
             "digits": digits,
             "saturated": saturated,
-            # A part may have removed more than its share of what was inserted (5.2).
+            # `removed` may exceed `inserted` in a part of a divided filter (5.2).
             "copies": max(0, counts.inserted - counts.removed) or counts.entries - by_tail[0],
             "load": (counts.entries + digits + counts.universal) / self.geometry.slots,
             "bits_per_key": len(self.data) * 8 / counts.entries if counts.entries else None,
@@ -889,7 +889,7 @@ def open_files(path):
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the writer lock
                 open_files.keep = lock
             except FileNotFoundError:
-                pass  # where the lock file does not exist, no writer does
+                pass  # without a lock file there is no writer
             except BlockingIOError:
                 raise Refused("a writer has it open; close it first")
         opened, named = os.fstat(file.fileno()), os.stat(path)
@@ -907,7 +907,7 @@ def open_files(path):
 
 
 def open_sealed(path):
-    """7.9: the bytes of a file that nobody changes any more."""
+    """7.9: the bytes of a sealed file."""
     if os.path.exists(path + "-journal") and os.path.getsize(path + "-journal") > JOURNAL_HEADER:
         raise Refused("has a journal beside it")
     with open(path, "rb") as file:

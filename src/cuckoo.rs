@@ -1,8 +1,8 @@
 //! The cuckoo filter itself, as arithmetic on numbers: from a key's bytes to a region, a bucket and a fingerprint,
 //! and what a region does with them.
 //!
-//! Uses no other wing: it knows no files, no memory maps, and nothing of the format but the widths of slots. Whoever
-//! implements [`Buckets`] decides where the buckets lie.
+//! Uses no other wing: it knows no files, no memory maps, and of the format only the widths of slots. Implementors of
+//! [`Buckets`] decide where the buckets lie.
 //!
 //! Invariants (`format-spec/README.md`, sections 3 and 4):
 //!
@@ -27,6 +27,7 @@ mod shard;
 mod sharing;
 mod shrink;
 mod sizing;
+mod split;
 mod widths;
 
 pub(crate) use bucket::{Bucket, BucketId, Slot};
@@ -47,5 +48,6 @@ pub(crate) use region::{Inserted, Place};
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
 pub(crate) use shrink::halve;
+pub(crate) use split::{count_copied, each_descendant, split};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};

@@ -1,6 +1,7 @@
 //! The one error type. Each message names the file, the place and the remedy.
 //!
-//! The file is long and stays whole: its types are lists of messages, which are easier to keep alike on one page.
+//! This file stays whole, although it is long: its types are lists of messages, which are easier to keep alike in one
+//! place.
 
 mod kind;
 
@@ -24,7 +25,7 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried, as a verb phrase.
+        /// The operation, as a verb phrase: `open`.
         op: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -37,7 +38,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Creation found something in its way.
+    /// A filter was to be created, and a file has its name already.
     #[error("{}: exists already; choose another name, or force its replacement", path.display())]
     Exists {
         /// The filter file.
@@ -72,7 +73,7 @@ pub enum Error {
         path: PathBuf,
         /// The unknown bits of the feature mask.
         bits: u64,
-        /// What they are needed for: `reading` or `writing`.
+        /// The access that needs them: `reading` or `writing`.
         access: &'static str,
     },
 
@@ -92,7 +93,7 @@ pub enum Error {
         field: &'static str,
         /// Its value.
         found: u64,
-        /// What it would have to be.
+        /// The value it should have.
         expected: Expected,
     },
 
@@ -118,7 +119,7 @@ pub enum Error {
     },
 
     /// A key was given to a filter whose keys the caller hashes.
-    #[error("{}: the filter was created for keys hashed by the caller; use the methods that take a hash", path.display())]
+    #[error("{}: the filter was created for keys hashed by the caller; give hashes instead of keys", path.display())]
     CallerHashes {
         /// The file.
         path: PathBuf,
@@ -180,7 +181,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The filter was to be opened as a sealed one, and is not at a checkpoint or not closed.
+    /// The filter was to be opened as sealed, but it is not at a checkpoint, or not closed.
     #[error(
         "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once, not as sealed, where it may be \
          written; or open a copy of it",
@@ -189,11 +190,11 @@ pub enum Error {
     NotSealed {
         /// The filter file.
         path: PathBuf,
-        /// What stands against it.
+        /// Why not.
         reason: Unsealed,
     },
 
-    /// Another process has held the filter's gate, which is held only while opening, for too long.
+    /// Another process has held the filter's gate for too long. It is held only while opening.
     #[error(
         "{}: another process has been opening it for too long; continue that process if it is stopped, or end it, \
          and try again", path.display()
@@ -233,7 +234,7 @@ pub enum Error {
         load: f64,
     },
 
-    /// No room for one more entry, and growing would not be right.
+    /// No room for one more entry, and a rule or limit forbids to double the filter.
     #[error("{}: will not double: {reason}", path.display())]
     Growth {
         /// The filter file.
@@ -250,11 +251,11 @@ pub enum Error {
     Kind {
         /// The filter file.
         path: PathBuf,
-        /// What it is.
+        /// The filter's kind.
         found: Kind,
-        /// What it would have to be.
+        /// The kind that was needed.
         wanted: Kind,
-        /// What was to be done: `removing keys`, or `what was asked for`.
+        /// The operation that needs it: `removing keys`, or `what was asked for`.
         op: &'static str,
     },
 
@@ -351,18 +352,18 @@ pub enum Error {
         reason: ShrinkRefusal,
     },
 
-    /// An option outside its range.
+    /// An option has a value outside its range.
     #[error("{option} is {found}, but must be {expected}")]
     Option {
         /// The option's name.
         option: &'static str,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// The values that are allowed.
         expected: &'static str,
     },
 
-    /// The filter is not as selective as asked.
+    /// The filter's false-positive rate is higher than the one asked for.
     #[error(
         "{}: made for a false-positive rate of {rate:.2e}, but {wanted:.2e} was asked for; create another filter",
         path.display()
@@ -391,36 +392,36 @@ pub enum Error {
         parts: u64,
     },
 
-    /// Two filters that were to be joined or merged differ in what must be equal.
+    /// Two filters that were to be joined or merged differ in a property that must be equal.
     #[error("{}: {difference}, compared with {}; {}", path.display(), other.display(), difference.remedy())]
     Unlike {
         /// The filter file.
         path: PathBuf,
         /// The file that it was compared with.
         other: PathBuf,
-        /// What differs.
+        /// The property that differs.
         difference: Difference,
     },
 
-    /// The file was replaced by a filter with another seed, in which hashes made before find nothing.
+    /// The file was replaced by a filter with another seed. Hashes made under the old seed find nothing there.
     #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
     Replaced {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// A reader found no moment at which the file was not being changed.
+    /// A writer kept changing the file while a reader needed it unchanged.
     #[error("{}: kept changing while it was {op}; try again when no writer is busy", path.display())]
     Busy {
         /// The filter file.
         path: PathBuf,
-        /// What was being done: `read`, `verified` or `copied`.
+        /// The reader's operation: `read`, `verified` or `copied`.
         op: &'static str,
     },
 }
 
 impl Error {
-    /// Wraps the failure of a commit of which nobody knows whether it is durable.
+    /// Wraps the failure of a commit that may or may not be durable.
     pub(crate) fn unknown(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
         move |source| Self::Unknown { path: path.to_owned(), commit, source: Box::new(source) }
     }
@@ -430,14 +431,14 @@ impl Error {
         move |source| Self::AfterCommit { path: path.to_owned(), commit, source: Box::new(source) }
     }
 
-    /// Whether an insert failed for this key alone: there is no room for it, and the filter must not double. Others may
-    /// still find room, and what was stored is untouched.
+    /// Whether an insert failed for this key alone: there is no room for it, and the filter must not double. Other keys
+    /// may still find room, and stored keys are untouched.
     pub fn refuses_one_key(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Growth { .. })
     }
 }
 
-/// What a superblock field would have to be.
+/// The value that a superblock field should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Expected {
@@ -459,17 +460,17 @@ impl fmt::Display for Expected {
     }
 }
 
-/// In what two filters differ; the other one's comes second.
+/// The property in which two filters differ. The value of the other filter comes second.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
-    /// What the two are.
+    /// The kinds.
     #[error("one is a {0}, the other a {1}")]
     Kind(Kind, Kind),
-    /// One hashes its keys itself, the other takes hashes.
+    /// Who hashes the keys: one filter hashes them itself, the other takes hashes.
     #[error("one of the two hashes its keys itself, and the other takes hashes")]
     Hash,
-    /// The seeds of the hash, which no message shows: whoever knows one can craft keys that collide.
+    /// The seeds of the hash. No message shows them: an attacker who knows one can craft keys that collide.
     #[error("has another seed")]
     Seed,
     /// The slots per bucket.
@@ -478,7 +479,7 @@ pub enum Difference {
     /// The numbers of regions, which doublings do not make equal.
     #[error("has {0} regions, which is not {1} times or divided by a power of two")]
     Regions(u64, u64),
-    /// How many shards divide all keys.
+    /// The numbers of shards.
     #[error("is one of {0} shards, not of {1}")]
     Shards(u64, u64),
     /// The shard, and the one that it should be.
@@ -514,13 +515,13 @@ pub enum ShrinkRefusal {
     /// It has as many regions as it was created with.
     #[error("it has not doubled since it was created; create a smaller filter for the next keys")]
     NeverDoubled,
-    /// What is in use now is more than half of all slots.
+    /// More than half of all slots are in use.
     #[error("its entries would take {load:.3} of the slots; remove keys first, or leave it as it is")]
     Load {
-        /// Slots in use, divided by those that it would have.
+        /// Slots in use, divided by the slots of the halved filter.
         load: f64,
     },
-    /// Entries of two regions find no room in one.
+    /// The entries of two regions do not fit into one.
     #[error(
         "region {region} would have no room for its entries, at a load of {load:.3}; remove keys first, or leave it as \
          it is"
@@ -528,16 +529,16 @@ pub enum ShrinkRefusal {
     Region {
         /// The region without room, by its number after the halving.
         region: u64,
-        /// Slots in use, divided by those that it would have.
+        /// Slots in use, divided by the slots of the halved filter.
         load: f64,
     },
 }
 
-/// Why a file is not taken for a sealed one.
+/// Why a file cannot be opened as sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsealed {
-    /// Its state says that it is in use.
+    /// A writer has the file, or died with it.
     #[error("a writer has it, or died with it")]
     InUse,
     /// A journal with commits lies beside it.
@@ -554,7 +555,7 @@ pub enum JournalDefect {
         "the journal of another filter, with commits; move it away if the filter beside it is the one you want"
     )]
     Foreign,
-    /// It belongs to another state of the filter: as where an older copy of the file was restored beside it.
+    /// It belongs to another state of the filter, for example because an older copy of the file was restored beside it.
     #[error(
         "holds commits up to {last}, but the filter ends at commit {checkpoint} of another history; \
          if an older copy of the filter was restored, move the journal away to go on from that copy"
@@ -571,16 +572,16 @@ pub enum JournalDefect {
          restore a copy, or move the journal away to lose those commits"
     )]
     Broken {
-        /// Where the frame that cannot be read begins.
+        /// The byte of the journal at which the broken frame begins.
         offset: u64,
         /// The first commit that is lost.
         first: u64,
         /// The last commit seen after it.
         last: u64,
     },
-    /// It is some other file that has the journal's name.
+    /// A file that is not a journal has the journal's name.
     #[error(
-        "has the name of the filter's journal, but is none; move it away, or give the filter another name"
+        "has the name of the filter's journal, but is not a journal; move it away, or give the filter another name"
     )]
     NotAJournal,
     /// It was written in a format that this build cannot read.
@@ -603,7 +604,7 @@ pub enum GrowthRefusal {
         region: u64,
         /// Entries divided by slots, over the whole filter.
         load: f64,
-        /// The load from which on the filter would double.
+        /// The lowest load at which the filter would double.
         threshold: f64,
     },
     /// The new file would exceed `max_file_size`.

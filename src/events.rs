@@ -1,23 +1,23 @@
-//! What happens to filters and stores, as events of the crate `tracing` (feature `tracing`). Without the feature these
+//! Events of filters and stores, for subscribers of the crate `tracing` (feature `tracing`). Without the feature these
 //! functions do nothing.
 //!
-//! All events have the target `gowk`, and say by `path` which filter or store they are about. They are rare beside keys:
-//! an event comes with a call that reads or writes files. The exception is `refused`, one for each key without room.
+//! All events have the target `gowk`; the field `path` names the filter or store. Events are rare beside keys: each
+//! belongs to a call that reads or writes files. The exception is `refused`, which comes for each key without room.
 //!
 //! | event | level | fields beside `path` |
 //! |---|---|---|
 //! | `opened` | debug | `mode`: `read` or `write` |
 //! | `created` | info | `regions` |
-//! | `recovered` | info | `checkpoint`, `commit`: the last commit in the file, and after the journal was replayed |
+//! | `recovered` | info | `checkpoint`: the last commit in the file before; `commit`: the last one after the journal was replayed |
 //! | `committed` | debug | `commit`, `entries` |
 //! | `checkpointed` | debug | `commit` |
 //! | `doubled` | info | `regions`, `entries`; a commit publishes it |
-//! | `repaired` | warn | `pages`: those given up |
+//! | `repaired` | warn | `pages`: how many were given up |
 //! | `refused` | debug | `reason` |
 //! | `poisoned` | error | `reason` |
 //! | `store committed` | info | `version`, `base` |
-//! | `store rebased` | info | `base`, `version`: the one that came meanwhile |
-//! | `copy refused` | warn | `reason`; the store's own file is read instead |
+//! | `store rebased` | info | `base`; `version`: the one that another commit has published meanwhile |
+//! | `copy refused` | warn | `reason`. The store's own file is read instead of a local copy |
 //! | `store compacted` | info | `operation`: `fold` or `merge`, `version` |
 //! | `store not compacted` | warn | `reason`; the next commit tries again |
 //! | `store vacuumed` | info | `versions`, `files`, `bytes` |

@@ -5,9 +5,9 @@
 //!
 //! Invariants:
 //!
-//! 1. What was read and what was checked are different types. Checking consumes what was read, so that no byte of a
-//!    file is used before it was checked.
-//! 2. No bytes make this code panic, whoever made them.
+//! 1. Bytes as read and values that were checked have different types. Checking consumes the bytes, so that no byte of
+//!    a file is used before it was checked.
+//! 2. No bytes make this code panic, not even those of an attacker.
 //! 3. Only this wing has numeric offsets and lengths of the format; anywhere else they are a defect.
 
 mod checks;

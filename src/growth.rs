@@ -5,12 +5,13 @@ use crate::error::GrowthRefusal;
 use crate::format::{Geometry, Policy};
 
 /// A filter doubles only at or above this part of rho ([`SlotsPerBucket::headroom`](crate::SlotsPerBucket)). If an
-/// insert finds no room below it, many keys share one pair of buckets, as hostile keys do, and doubling would not part
-/// them.
+/// insert finds no room at a lower load, many keys share one pair of buckets, as hostile keys do, and doubling would
+/// not separate them.
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
-/// How many slots a digit counts for there. Groups of several lanes move less easily than single entries, and leave a
-/// region without room at a lower load: with two slots a bucket at 0.28 to 0.53, where an eighth of the slots in use
-/// are digits. A filter of nothing but keys with copies doubles from a load of 0.09 on.
+/// A digit counts as this many slots in that load. Groups of several lanes move less easily than single entries, so a
+/// region runs out of room at a lower load: at 0.28 to 0.53 with two slots a bucket, if an eighth of the used slots are
+/// digits (`format-spec/README.md`, section 8.3). A filter in which every key has copies doubles from a load of 0.09
+/// on.
 const DIGIT_WEIGHT: f64 = 16.0;
 /// If more than this part of the entries is void, growth is refused unless the user allows it.
 const MOST_VOID: f64 = 0.5;

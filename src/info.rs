@@ -11,8 +11,9 @@ const FORECAST: usize = 8;
 /// A filter's shape, contents and expectations, as of its last commit. From [`Writer::info`](crate::Writer::info) it
 /// includes the open transaction.
 ///
-/// `Display` gives the most important of it on one line. With the feature `serde` it is `Serialize`, under the names of its
-/// fields: format, uuid, hash and growth as text, such as `"1.0"`, `"xxh3-128"` and `"auto"`, and without the seed.
+/// `Display` writes the most important fields on one line. With the feature `serde` it is `Serialize`, under the names
+/// of its fields. Format, uuid, kind, key rules, hash and growth are text, such as `"1.0"`, `"xxh3-128"` and `"auto"`;
+/// the seed is left out.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -20,13 +21,13 @@ pub struct Info {
     /// Major and minor version of the file's format.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::format"))]
     pub format: (u16, u16),
-    /// The file's own number, random.
+    /// A random number given at creation, which identifies the filter.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::uuid"))]
     pub uuid: [u8; 16],
-    /// What the filter is.
+    /// The filter's kind.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::kind"))]
     pub kind: Kind,
-    /// What the tool and jobs make of a key before it counts; `None` if this build does not know these rules.
+    /// How the tool and jobs change a key before they hash it; `None` if this build does not know these rules.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::key_rules"))]
     pub key_rules: Option<KeyRules>,
     /// Who hashes the keys.
@@ -46,7 +47,7 @@ pub struct Info {
     pub regions: u64,
     /// How many shards divide all keys; 1 for a filter that takes every key.
     pub shards: u64,
-    /// Which of them the filter holds, from 0.
+    /// The number of the shard that the filter holds, from 0.
     pub shard: u64,
     /// Keys asked for at creation.
     pub capacity: u64,
@@ -55,9 +56,9 @@ pub struct Info {
     /// Whether the filter doubles itself.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::growth"))]
     pub growth: Growth,
-    /// The bytes the file may have at most; `None` for no limit.
+    /// The most bytes that the file may have; `None` for no limit.
     pub max_file_size: Option<u64>,
-    /// The expected rate beyond which it does not double; `None` for no limit.
+    /// The highest expected rate that a doubled filter may have when it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
     /// Slots of all buckets.
     pub slots: u64,
@@ -65,16 +66,17 @@ pub struct Info {
     pub entries: u64,
     /// Slots that hold a digit, which counts copies of an entry.
     pub digits: u64,
-    /// Entries whose copies have reached the highest count. They stay for good, whatever is removed.
+    /// Entries whose copies have reached the highest count. No removal changes them.
     pub saturated: u64,
-    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored. A saturated group stands
-    /// for the most that it counts.
+    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored. A saturated entry
+    /// stands for the highest count.
     pub copies: u64,
-    /// Copies ever inserted, but for those that a saturated group answered for.
+    /// Copies ever inserted, without those of keys whose entry was saturated already.
     pub inserted: u64,
-    /// Copies removed, but for those that a saturated group answered for.
+    /// Copies removed, without those of keys whose entry was saturated.
     pub removed: u64,
-    /// Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling.
+    /// Entries by the bits of their tail: element t counts those with t bits. A new entry has the most bits, and loses
+    /// one with each doubling.
     pub entries_by_tail: Vec<u64>,
     /// Buckets that repair has filled with slots that match everything.
     pub quarantined_buckets: u64,
@@ -88,14 +90,14 @@ pub struct Info {
     /// The filter after each of its next doublings, up to eight. The list ends earlier where the format, a limit or the
     /// share of void entries forbids another doubling.
     pub forecast: Vec<Forecast>,
-    /// The filter after [`Writer::shrink`](crate::Writer::shrink), if it has doubled and its entries take no more slots than
-    /// it would have. They may still find no room where that is close.
+    /// The filter after [`Writer::shrink`](crate::Writer::shrink). `None` if it has never doubled, or if more slots are
+    /// in use than it would have. If the load would be high, shrinking may still find no room.
     pub shrunk: Option<Forecast>,
     /// The number of the last commit.
     pub commit: u64,
     /// Bytes of the file.
     pub file_length: u64,
-    /// Bytes of commits in the journal, which the next checkpoint empties.
+    /// Bytes of commits in the journal; the next checkpoint empties it.
     pub journal_length: u64,
 }
 
@@ -114,7 +116,7 @@ impl fmt::Display for Info {
     }
 }
 
-/// How fields are serialized that are no plain numbers.
+/// The text forms of fields that are not plain numbers.
 #[cfg(feature = "serde")]
 mod text {
     use serde::Serializer;
@@ -138,7 +140,7 @@ mod text {
         to.serialize_str(kind.name())
     }
 
-    /// As in the file: `trim ignore-case=ascii`; empty for keys as they are.
+    /// The form in the file: `trim ignore-case=ascii`; empty if keys are not changed.
     pub(super) fn key_rules<S: Serializer>(rules: &Option<KeyRules>, to: S) -> Result<S::Ok, S::Error> {
         match rules {
             Some(rules) => to.serialize_some(&rules.encode()),
@@ -165,7 +167,8 @@ mod text {
     }
 }
 
-/// The filter after one of its next doublings, when it is full again; or as it is now, after a halving.
+/// A filter in the future: after one of its next doublings, when it is full again; or after a halving of its present
+/// entries.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -178,7 +181,7 @@ pub struct Forecast {
     pub expected_false_positive_rate: f64,
     /// Bits of the file per entry then.
     pub bits_per_key: f64,
-    /// Void entries, which have no tail left; a doubling copies them to both sides.
+    /// Entries that have no tail left; a doubling copies them to both sides.
     pub void_entries: u64,
     /// Bytes of the file then.
     pub file_length: u64,

@@ -1,9 +1,9 @@
 //! Has this key been seen? For sets too large to keep, in about two bytes a key.
 //!
-//! gowk is a cuckoo filter in a file. The answer "no" is always right; the answer "yes" is wrong at a rate that is known,
-//! and chosen at creation. It grows without the original keys, and counts and removes keys if it is made for that. Any
-//! number of processes read the file through mmap while one locked writer adds to it, and it survives `kill -9` and
-//! power loss.
+//! gowk is a cuckoo filter in a file. The answer "no" is always right; the answer "yes" is wrong at a known rate,
+//! chosen at creation. It grows without the original keys. A counting filter also counts and removes keys. Any number
+//! of processes read the file through mmap while one locked writer adds to it, and it survives `kill -9` and power
+//! loss.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -36,25 +36,26 @@
 //! | write from many processes, or past one file | [`store`] |
 //! | run a job over files, resumable after any kill | `ingest` |
 //!
-//! A [`Kind`] is fixed when a filter is created. Keys are bytes, or hashes computed before: [`Key`]. [`Options::plan`] tells
-//! what a filter would cost.
+//! The [`Kind`] of a filter is fixed when it is created. Keys are bytes, or hashes computed before: [`Key`].
+//! [`Options::plan`] says how large a filter would be.
 //!
 //! # Threads
 //!
-//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`; several
-//! threads share it as `Arc<Mutex<Writer>>`, and should hand it batches. One call divides its own work by
-//! [`Options::threads`]. `examples/crawler.rs` is a crawler with threads.
+//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`;
+//! several threads share it as `Arc<Mutex<Writer>>`, and should hand it batches. One call divides its work over
+//! [`Options::threads`] threads. `examples/crawler.rs` is a crawler with threads.
 //!
 //! # Async
 //!
-//! Lookups wait for memory or for the disk, and commits for the disk. From async code, call them on a thread that may wait,
-//! as with tokio's `spawn_blocking`: `examples/service.rs`.
+//! Lookups may wait for the disk, and commits do. From async code, call them on a thread that may block, with tokio's
+//! `spawn_blocking` for example: `examples/service.rs`.
 //!
 //! # Errors
 //!
-//! [`Error`] names the file, the place and the remedy; [`Error::kind`] says what sort of failure it is. After an error
-//! nothing has changed unless the error says otherwise. A key that finds no room is no error of a batch: [`Inserted`] has it.
-//! Closing a writer with changes that were not committed is [`Error::Uncommitted`]; dropping it rolls them back.
+//! [`Error`] names the file, the place and the remedy; [`Error::kind`] is the kind of failure. After an error nothing
+//! has changed unless the error says otherwise. A batch does not fail because of a key that finds no room: [`Inserted`]
+//! lists such keys. Closing a writer with changes that were not committed is [`Error::Uncommitted`]; dropping it rolls
+//! them back.
 //!
 //! # Features
 //!
@@ -63,7 +64,7 @@
 //! | `store` | yes | [`store`]: many filters under versions |
 //! | `keys` | no | `keys`: streams of keys into a filter |
 //! | `ingest` | no | `ingest`: resumable jobs |
-//! | `serde` | no | `Serialize` of [`Info`] |
+//! | `serde` | no | `Serialize` for [`Info`] |
 //! | `tracing` | no | events for subscribers of the crate `tracing` |
 //!
 //! # Words
@@ -72,7 +73,7 @@
 //! |---|---|
 //! | slot | the bits that hold one fingerprint of a key |
 //! | bucket | 64 bits, 2 to 7 slots; a key's fingerprint is in one of two |
-//! | load | slots in use, divided by all slots |
+//! | load | slots in use, divided by all slots: 0 to 1 |
 //! | generation | how often the filter has doubled |
 //! | journal | the write-ahead log beside the file, `FILE-journal` |
 //! | checkpoint | the file holds all commits, and the journal none |
@@ -81,15 +82,15 @@
 //!
 //! # Files
 //!
-//! A filter is `FILE`, with `FILE-journal` (empty but for a header after a clean close) and `FILE-lock` (always
-//! empty) beside it. To copy a filter, use [`Reader::copy_to`]; copying the file alone is right only while no
-//! writer has it and the last one closed it. The format is specified byte by byte in `format-spec/`.
+//! A filter is `FILE`, with `FILE-journal` (only a header after a clean close) and `FILE-lock` (always empty) beside
+//! it. To copy a filter, use [`Reader::copy_to`]; copying the file alone is right only while no writer has it and the
+//! last one closed it. The format is specified byte by byte in `format-spec/`.
 //!
 //! # Limits
 //!
-//! Unix only. Memory maps and `flock` must work: a local file system. No other process may cut the file short
-//! while it is mapped: accesses behind the cut raise SIGBUS. A filter opened by a process and by its fork is
-//! one filter to the kernel's locks: open it after forking.
+//! Unix only. Memory maps and `flock` must work, as they do on a local file system. No other process may cut the file
+//! short while it is mapped: accesses behind the cut raise SIGBUS. A process and its fork share the locks of a filter
+//! that was opened before the fork: open it after forking.
 
 // Documentation shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -101,6 +102,8 @@ compile_error!("gowk needs flock, mmap and Unix file semantics");
 mod cuckoo;
 mod error;
 mod events;
+#[cfg(test)]
+mod explorer;
 mod file;
 mod format;
 mod growth;
@@ -114,6 +117,7 @@ mod read;
 #[cfg(feature = "store")]
 pub mod store;
 mod system;
+mod whole;
 mod write;
 
 pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Seed, SlotsPerBucket};

@@ -14,18 +14,18 @@ use crate::system::{Disk, SystemDisk, new_uuid, random};
 
 pub use plan::Plan;
 
-/// Keys that a filter is created for unless told otherwise.
+/// The capacity of a new filter unless given.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
-/// The false-positive rate that a filter is created for unless told otherwise.
+/// The false-positive rate of a new filter unless given.
 const DEFAULT_RATE: f64 = 0.001;
-/// How many entries the search for a free slot examines at most. With fewer, a filter doubles at a lower load: with
-/// 500, 1 to 1.5 percentage points lower.
+/// The most entries that a search for a free slot examines. With fewer, a filter doubles at a lower load: with 500, the
+/// load is 1 to 1.5 percentage points lower.
 const DEFAULT_MAX_KICKS: u32 = 2000;
 
 /// When a process verifies page checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Verify {
-    /// Each page the first time it is touched.
+    /// Each page before its first use.
     #[default]
     FirstTouch,
     /// All pages while opening, which reads the whole file.
@@ -37,10 +37,10 @@ pub enum Verify {
 /// What a lookup answers if it touches a damaged page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnDamage {
-    /// [`Error::Damaged`].
+    /// The error [`Error::Damaged`].
     #[default]
     Error,
-    /// That the key is present. This may be a false positive, but never a false negative.
+    /// The answer "present". It may be a false positive, and is never a false negative.
     Present,
 }
 
@@ -60,7 +60,7 @@ pub struct Options {
     capacity: u64,
     /// Regions at creation; `None` if they follow from the capacity.
     regions: Option<u64>,
-    /// The rate asked for of the filter that this one is made like.
+    /// The rate asked for when the filter was created that this one is made like.
     rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
@@ -78,7 +78,7 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
-    /// Whether a reader goes on with a file that takes the name of the one it has.
+    /// Whether a reader moves on to a file that takes the name of the one it has.
     pub(crate) follow: bool,
     pub(crate) sealed: bool,
     pub(crate) wait: Duration,
@@ -88,7 +88,7 @@ pub struct Options {
 
 type Tell = dyn Fn(u64, u64) + Send + Sync;
 
-/// Whom to tell how far a doubling is.
+/// The function to call with the progress of a doubling, if any.
 #[derive(Clone, Default)]
 pub(crate) struct DoublingProgress(Option<Arc<Tell>>);
 
@@ -100,7 +100,7 @@ impl DoublingProgress {
     }
 }
 
-/// What was asked for; neither the seed nor what is as it is unless asked for.
+/// Shows the options that differ from the defaults, and never the seed.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Options");
@@ -193,14 +193,15 @@ impl Options {
         self.kind(Kind::Counting)
     }
 
-    /// Creation: what the filter is, and otherwise as [`counting`](Self::counting).
+    /// Creation: the filter's kind; [`Kind::Set`] unless given. An existing filter of another kind is refused with
+    /// [`Error::Kind`].
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Creation: what the tool and ingest jobs make of a key before it counts; keys are taken as they are unless given. Kept
-    /// in the filter's metadata. An existing filter with other rules is refused with [`Error::KeyRules`].
+    /// Creation: how the tool and ingest jobs change a key before they hash it; not at all unless given. Kept in the
+    /// filter's metadata. An existing filter with other rules is refused with [`Error::KeyRules`].
     pub fn key_rules(mut self, rules: KeyRules) -> Self {
         self.key_rules = Some(rules);
         self
@@ -212,7 +213,7 @@ impl Options {
         self
     }
 
-    /// Creation: as another filter was created.
+    /// Creation: the same settings as those of another filter.
     pub(crate) fn designed_as(
         self,
         identity: &Identity,
@@ -238,11 +239,11 @@ impl Options {
         }
     }
 
-    /// Creation: the filter holds shard `number`, from 0, of `of` that divide all keys; the only shard of 1 unless
+    /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; shard 0 of 1 unless
     /// given. [`capacity`](Self::capacity) is that of this shard alone.
     ///
-    /// Which shard a key belongs to is said by [`KeyHash::shard`](crate::KeyHash::shard); all shards need the same
-    /// seed. Keys and hashes are given as to any other filter, and one of another shard is refused with
+    /// [`KeyHash::shard`](crate::KeyHash::shard) says which shard a key belongs to; all shards need the same seed. The
+    /// filter takes keys and hashes like any other filter, and refuses those of another shard with
     /// [`Error::OtherShard`].
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         self.shard = Shard { of, number };
@@ -274,15 +275,16 @@ impl Options {
         self
     }
 
-    /// How many entries an insert examines at most in search of a free slot; 2000 unless given. Where keys have several
-    /// copies, three such searches and eight times as many entries may follow.
+    /// The most entries that one search for a free slot examines; 2000 unless given. Where keys have several copies,
+    /// one insert may make three such searches, and examine eight times as many entries to displace groups and as many
+    /// again to share entries.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self
     }
 
-    /// Threads that batches of keys, and the regions of a filter that shrinks, are divided over, at least 1; 1 by
-    /// default. Batches of fewer than some ten thousand keys a thread use fewer.
+    /// The threads that share the work of a batch of keys, or of shrinking a filter, at least 1; 1 by default. A batch
+    /// with fewer than some ten thousand keys a thread uses fewer threads.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
@@ -301,21 +303,22 @@ impl Options {
         self
     }
 
-    /// What a reader's lookups answer where a page is damaged; an error unless given.
+    /// What a reader's lookups answer if they touch a damaged page; an error unless given.
     pub fn on_damage(mut self, on_damage: OnDamage) -> Self {
         self.on_damage = on_damage;
         self
     }
 
-    /// Reading: opens the filter as a sealed one: its last writer has closed it, and nobody will change it any more. False
+    /// Reading: opens the filter as sealed: its last writer has closed it, and nobody will change it any more. False
     /// unless given.
     ///
-    /// Such a file is read without lock file and journal, on file systems without locks or write permission, as from
-    /// an image or a network share. Nothing is locked, written or synced. A filter that a writer has, or that needs
-    /// recovery, is refused with [`Error::NotSealed`]. A file that is replaced as a whole is followed as ever; one that
-    /// is changed in place is followed only where locks and maps are as on a local file system.
+    /// The reader needs no lock file, journal, locks or write permission, and locks, writes and syncs nothing: the file
+    /// may lie in an image or on a network share. A filter that a writer has, or that needs recovery, is refused with
+    /// [`Error::NotSealed`]. The reader follows a file that is replaced as a whole. It follows changes in place only
+    /// where locks and maps work as on a local file system.
     ///
-    /// On a file system that is mounted read-only, a filter at a checkpoint is opened so anyway.
+    /// On a file system that is mounted read-only, a reader opens a filter at a checkpoint in this way even if this is
+    /// false.
     pub fn sealed(mut self, sealed: bool) -> Self {
         self.sealed = sealed;
         self
@@ -323,8 +326,8 @@ impl Options {
 
     /// How long to wait for another writer to finish; not at all unless given.
     ///
-    /// A process that is just opening or recovering the filter is waited for, too: a second at least by a writer,
-    /// and a minute by a reader. If it does not come to an end, the opening fails with [`Error::Stalled`].
+    /// While another process opens or recovers the filter, a writer also waits for that, at least a second, and a
+    /// reader up to a minute. If the other process does not finish in time, the opening fails with [`Error::Stalled`].
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -337,7 +340,7 @@ impl Options {
         self
     }
 
-    /// Where changes go; tests give a disk that records, fails or loses them.
+    /// The disk that changes go to; tests give one that records, fails or loses them.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;

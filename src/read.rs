@@ -33,6 +33,5 @@ mod watch;
 
 pub use lookup::Lookup;
 pub use reader::Reader;
-pub(crate) use snapshot::{Attempts, InVain, copy_regions};
+pub(crate) use snapshot::Snapshot;
 pub use verify::Report;
-pub(crate) use view::View;

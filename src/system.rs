@@ -1,7 +1,7 @@
 //! Everything that gowk asks of the operating system: disks, files and their names, rights, locks, memory maps, memory,
 //! random numbers and threads.
 //!
-//! It knows of [`format`](crate::format) and [`cuckoo`](crate::cuckoo) what a map needs to be safe and fast: where the
+//! From [`format`](crate::format) and [`cuckoo`](crate::cuckoo) it uses only what makes a map safe and fast: where the
 //! regions of a file lie, and which of them a key belongs to.
 //!
 //! Invariants:

@@ -1,6 +1,6 @@
 //! Changes: the one process that writes, its open transaction, and the ways by which that becomes part of the file.
 //!
-//! Uses [`file`](crate::file) and the wings below it, and [`read`](crate::read) to copy a filter.
+//! Uses [`file`](crate::file) and the wings below it. What rebuilds whole filters uses it: [`whole`](crate::whole).
 //!
 //! Invariants (`format-spec/README.md`, sections 6 and 8):
 //!
@@ -10,22 +10,16 @@
 
 mod batches;
 mod commit;
-mod copy;
 mod create;
-mod divide;
 mod doubling;
 mod inserted;
-mod join;
-mod merge;
 mod partition;
 mod pending;
 mod policy;
+mod rebuild;
 mod repair;
 mod scratch;
-#[cfg(feature = "store")]
-mod seal;
 mod shadow;
-mod shrink;
 mod single;
 mod table;
 mod target;
@@ -35,5 +29,8 @@ mod writer;
 pub use batches::Batches;
 pub use inserted::Inserted;
 pub use policy::Limits;
+#[cfg(feature = "store")]
+pub(crate) use rebuild::Contents;
 pub use repair::Repair;
+pub(crate) use target::Target;
 pub use writer::Writer;

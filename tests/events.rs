@@ -1,6 +1,8 @@
-//! Invariants checked, with the feature `tracing`: a subscriber hears what happens to filters and stores, with the fields
-//! that `src/events.rs` lists, and never the seed or a key.
-#![cfg(all(feature = "tracing", feature = "store"))]
+//! Invariants checked: a subscriber of `tracing` hears what happens to filters and stores, with the fields that
+//! `src/events.rs` lists, and never the seed or a key.
+//!
+//! A test binary of its own, which `Cargo.toml` builds only with the feature `tracing`: continuous integration runs it
+//! without the features of the other tests.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
@@ -50,7 +52,7 @@ impl Subscriber for Heard {
     fn exit(&self, _: &Id) {}
 }
 
-/// The events of some work, without the path that all of them must have.
+/// The events of some work about one path, which is cut out of them.
 fn heard(path: &std::path::Path, work: impl FnOnce()) -> Vec<String> {
     let heard = Heard::default();
     tracing::subscriber::with_default(heard.clone(), work);
@@ -84,7 +86,7 @@ fn the_life_of_a_filter_is_heard() {
     assert_eq!(lines, expected);
     assert!(!lines.concat().contains("1234567890123") && !lines.concat().contains("secret"));
 
-    // What a writer leaves that dies behind a commit: its files as they are now.
+    // Copies of the files, as a writer leaves them that dies after a commit.
     let copy = path.with_file_name("copy");
     let mut writer = options.open_existing(&path).unwrap();
     writer.insert("another").unwrap();
@@ -127,7 +129,7 @@ fn the_versions_of_a_store_are_heard() {
         let store = Store::create(&path, 8, &Options::new().capacity(10_000)).unwrap();
         let mut first = store.update().unwrap();
         let mut second = store.update().unwrap();
-        // Keys of two shards, so that neither is in the other's way.
+        // Keys of two shards, so that the commits do not conflict.
         let of = |shard: u32| {
             let is_of =
                 |key: &u32| store.description().shard_of(store.hash(key.to_le_bytes()).unwrap()) == shard;

@@ -67,28 +67,28 @@ __version__: str
 class Reader:
     """A filter open for lookups, from any number of processes and threads, beside a writer or without one.
 
-    It sees each commit when that commit returns, and follows the filter when it doubles. Opening one costs less than a
-    millisecond, whatever the size: pages are verified against their checksums as they are first touched. There is
-    nothing to close: the file is let go with the last reference.
+    It sees each commit when that commit returns, and follows the filter when it doubles. Opening one takes less than a
+    millisecond at any size: pages are compared with their checksums when they are first touched. There is nothing to
+    close: the file is released with the last reference.
 
     Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 
-    A reader may be pickled: it travels as its path and options, and is opened where it is first used. After
-    :func:`os.fork`, too, each process opens the file for itself.
+    A reader may be pickled: the pickle holds its path and options, and the file is opened where the reader is first
+    used. After :func:`os.fork`, too, each process opens the file for itself.
 
     Args:
         path: the filter file.
-        threads: threads that batches are divided over, at least 1. Batches of fewer than some thirty thousand keys a
-            thread use fewer.
+        threads: threads that share the work of a batch, at least 1. A batch with fewer than some thirty thousand keys a
+            thread uses fewer threads.
         in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
             commits are not seen then.
-        sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
-            journal, on file systems without locks or write permission, as from an image or a network share.
-        on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
+        sealed: the filter's last writer has closed it, and nobody will change it any more. The reader then needs no
+            locks, journal or write permission: the file may lie in an image or on a network share.
+        on_damage: what a lookup does if it touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
             the key is there (``"present"``).
         verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
             them now (``"eager"``), or ``"never"``.
-        wait: seconds to wait for another process that is just opening or recovering the filter, a minute at least.
+        wait: seconds to wait for another process that is just opening or recovering the filter; at least a minute.
 
     Raises:
         NotFound: there is no such filter. It is a :class:`FileNotFoundError` too.
@@ -132,11 +132,12 @@ class Reader:
         Each answer is right as of some moment during the call. A null is never present. The GIL is released.
 
         Args:
-            keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or whatever offers Arrow data
-                of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
+            keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or an object that offers
+                Arrow data of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
 
         Raises:
-            TypeError: one of the keys is none, which the message names by its index; or ``keys`` holds none at all.
+            TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index. Or
+                ``keys`` is not a collection of keys.
 
         >>> import gowk, numpy
         >>> with gowk.Writer("seen.gowk") as seen:
@@ -145,8 +146,8 @@ class Reader:
         array([ True, False,  True])
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-        low.
+        """How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+        so the answer is never too low.
 
         >>> import gowk
         >>> with gowk.Writer("copies.gowk", counting=True) as copies:
@@ -155,7 +156,7 @@ class Reader:
         2
         """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
-        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+        """Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0."""
     def __len__(self) -> int: ...
     def info(self) -> Info:
         """The filter's shape, contents and expectations, as of its last commit."""
@@ -174,7 +175,7 @@ class Reader:
         """Reads every page, and compares it with its checksum and with the counters.
 
         Args:
-            progress: called with the pages read, and all there are. An exception of it ends the call.
+            progress: called with the number of pages read, and of all pages. If it raises, the call ends.
 
         Raises:
             Busy: a writer stopped in the middle of a commit and does not go on.
@@ -186,23 +187,23 @@ class Reader:
         True
         """
     def refresh(self) -> bool:
-        """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
-        that one; returns whether it did.
+        """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
+        with that file; returns whether it did.
 
-        Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
-        once in any case.
+        Every batch begins with such a look, and single lookups follow within a second. Commits and doublings are seen
+        at once without it.
         """
     def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:
         """Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
 
-        Together they answer as the filter does. :func:`join` puts them together again.
+        Together the shards answer as the filter does. :func:`join` puts them together again.
 
         Args:
             destinations: the files, in the order of the shards.
-            progress: called with the regions written, and all there are. An exception of it ends the call.
+            progress: called with the number of regions written, and of all regions. If it raises, the call ends.
 
         Raises:
-            Invalid: the filter has a number of regions that cannot be divided so.
+            Invalid: the filter's number of regions cannot be divided by the number of destinations.
 
         >>> import gowk
         >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
@@ -221,11 +222,11 @@ class Reader:
 
         Args:
             destination: the file.
-            progress: called with the regions copied, and all there are. An exception of it ends the call.
-            over: whether a filter at the destination is replaced.
+            progress: called with the number of regions copied, and of all regions. If it raises, the call ends.
+            over: whether to replace a filter at the destination.
 
         Raises:
-            Exists: the destination is taken. It is a :class:`FileExistsError` too.
+            Exists: the destination exists already. It is a :class:`FileExistsError` too.
             Damaged: a page is damaged.
         """
     def __reduce__(self) -> tuple[Any, ...]: ...
@@ -236,11 +237,12 @@ class Writer:
 
     All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
     context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
-    fails, the writer stays open, so that it may be tried again. A writer that is dropped without :meth:`close` rolls back.
+    fails, the writer stays open, so that the commit may be tried again. A writer that is dropped without :meth:`close`
+    rolls back.
 
-    What a filter is was fixed when it was created, and :attr:`Info.kind` tells it. A **set** stores a key unless it is
-    found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether the
-    key was not there before.
+    The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
+    found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether
+    the key was not there before.
 
     Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 
@@ -248,24 +250,23 @@ class Writer:
 
     Args:
         path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
-        mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
-            not be there, and ``"w"`` creates one in the place of what is there.
-        counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An existing
-            set is refused; False asks nothing of an existing filter.
+        mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must exist, ``"x"`` creates one that must
+            not exist, and ``"w"`` creates one and replaces one that exists.
+        counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
+            existing set is refused then; False accepts an existing filter of either kind.
         capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
         slots_per_bucket: at creation: 2 to 7, instead of a rate.
-        seed: at creation: of the hash; random unless given.
+        seed: at creation: the seed of the hash; random unless given.
         growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
         max_file_size: at creation: the most bytes that the file may have.
         max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
-        threads: threads that batches are divided over, at least 1.
-        wait: seconds to wait for another writer to finish.
+        threads: threads that share the work of a batch, at least 1. wait: seconds to wait for another writer to finish.
         verify: when pages are compared with their checksums; see :class:`Reader`.
-        max_kicks: entries that an insert examines at most in search of a free slot.
+        max_kicks: the most entries that one search for a free slot examines.
         void_growth: whether the filter may double although most of its entries would be copied to both sides.
-        like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
+        like: at creation: a reader of another filter, whose settings this one gets, so that the two can be merged. Give
             no ``capacity``, rate, slots or seed beside it.
         shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
             shard is refused with :class:`Invalid`.
@@ -273,7 +274,7 @@ class Writer:
     Raises:
         Locked: another writer has the filter.
         WrongKind: the filter is a set, and a counting one was asked for.
-        Invalid: an option is outside its range, or the filter is there and not as selective as asked. It is a
+        Invalid: an option is outside its range, or the filter exists and has a higher rate than asked for. It is a
             :class:`ValueError` too.
         Error: something is wrong with the file; the subclasses say what.
 
@@ -309,15 +310,15 @@ class Writer:
         is faster.
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-        low.
+        """How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+        so the answer is never too low.
         """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
-        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+        """Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0."""
     def add(self, key: _Key) -> None:
-        """As :meth:`insert`, without an answer."""
+        """Like :meth:`insert`, without an answer."""
     def update(self, keys: _Keys) -> None:
-        """As :meth:`insert_many`, without answers, and so in constant memory.
+        """Like :meth:`insert_many`, without answers, and so in constant memory.
 
         >>> import gowk
         >>> seen = gowk.Writer("seen.gowk")
@@ -331,13 +332,13 @@ class Writer:
         >>> seen.rollback()
         """
     def insert(self, key: _Key) -> bool:
-        """Stores the key; returns whether it is **new**: was not there before.
+        """Stores the key; returns whether it is **new**, which means that it was not there before.
 
         A set stores it unless it is found. A counting filter stores one more copy in any case.
 
         Raises:
             TypeError: the key is neither ``str`` nor ``bytes``-like.
-            NoRoom: the filter has no room, and must not grow, or growing would not be right.
+            NoRoom: the filter has no room for the key, and growth is off or forbidden by a limit.
 
         >>> import gowk
         >>> with gowk.Writer("seen.gowk") as seen:
@@ -348,21 +349,21 @@ class Writer:
         """Stores many keys, several times as fast as one by one; returns which are **new**: a NumPy array of bool, one a key,
         in their order. The GIL is released.
 
-        Of equal keys, the first may be new. Nulls are skipped, and have False.
+        Of equal keys, only the first can be new. Nulls are skipped, and have False.
 
-        An iterable is read in chunks, in constant memory but for the answers: about a million keys, or 16 MiB of them. If it
-        raises, if one of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's
-        attribute ``taken`` has their number, ``mask`` their answers, and a note says so. :meth:`commit` keeps them, and
-        :meth:`rollback` undoes them.
+        An iterable is read in chunks of about a million keys, or 16 MiB of them; only the answers take more memory. If
+        the iterable raises, if one of its items is not a key, or at Ctrl-C, the keys before that stay in the open
+        transaction: the exception's attribute ``taken`` has their number, ``mask`` their answers, and a note says so.
+        :meth:`commit` keeps them, and :meth:`rollback` undoes them.
 
         Args:
             keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
 
         Raises:
-            TypeError: one of the keys is none, which the message names by its index.
-            NoRoom: some keys found no room, and the others of their chunk were taken. The exception's attribute
-                ``refused`` has their number, and ``index`` the first. They are new in ``mask``, unless copies of them were
-                there.
+            TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
+            NoRoom: some keys found no room; the others of their chunk were taken. The exception's attribute ``refused``
+                has the number of refused keys, and ``index`` the index of the first. ``mask`` says that they are new,
+                unless copies of them were there.
 
         >>> import gowk
         >>> with gowk.Writer("seen.gowk") as seen:
@@ -372,7 +373,8 @@ class Writer:
     def remove(self, key: _Key) -> bool:
         """Removes one copy of the key from a counting filter; returns whether there was one.
 
-        Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
+        Remove only keys that were inserted: removing any other key can take an entry that a stored key needs, and that
+        key is lost.
 
         Raises:
             WrongKind: the filter is a set.
@@ -380,7 +382,7 @@ class Writer:
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
 
-        Otherwise as :meth:`remove` and :meth:`insert_many`.
+        Everything else is as for :meth:`remove` and :meth:`insert_many`.
         """
     def commit(self) -> None:
         """Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does nothing.
@@ -393,51 +395,51 @@ class Writer:
     def rollback(self) -> None:
         """Forgets all changes since the last commit."""
     def close(self) -> None:
-        """Closes the filter, and lets other writers have it. Closing again does nothing.
+        """Closes the filter, so that other writers can open it. Closing again does nothing.
 
         Raises:
             Uncommitted: there were changes since the last commit. They are lost, and the filter is closed: call
                 :meth:`commit` or :meth:`rollback` before.
-            AfterCommit: something failed; what was committed is durable.
+            AfterCommit: closing failed; all commits are durable.
         """
     def checkpoint(self) -> None:
-        """Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB of
-        journal.
+        """Makes all commits part of the file itself, and empties the journal. Closing does this, and so does a commit once
+        the journal exceeds 64 MiB.
         """
     def grow(self, progress: _Told | None = None) -> None:
         """Doubles the filter now, as part of the open transaction.
 
         Args:
-            progress: called with the regions done, and all there are. An exception of it ends the doubling.
+            progress: called with the number of regions done, and of all regions. If it raises, the doubling ends.
 
         Raises:
             NoRoom: a limit forbids it.
         """
     def shrink(self, progress: _Told | None = None) -> None:
-        """Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
-        then is told by :attr:`Info.shrunk`.
+        """Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key.
+        :attr:`Info.shrunk` describes the filter after it.
 
         Args:
-            progress: called with the regions done, and all there are. An exception of it ends the halving.
+            progress: called with the number of regions done, and of all regions. If it raises, the halving ends.
 
         Raises:
             Invalid: the filter has not doubled, or its entries do not fit into half of the slots.
         """
     def merge(self, other: Reader, *, progress: _Told | None = None) -> None:
-        """Stores all that another filter holds, as part of the open transaction, without its keys: the union of two sets, the
-        sum of two counting filters.
+        """Stores everything that another filter holds, as part of the open transaction. This needs no keys, and gives the
+        union of two sets, or the sum of two counting filters.
 
-        Both need the same kind, seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the
-        time of a doubling, however little the other one holds. Of its metadata nothing is taken.
+        Both need the same kind, seed, slots and shard, as a filter that was made with ``like=other`` has. The merge
+        takes the time of a doubling, however little the other one holds. The other's metadata is not taken over.
 
         Args:
             other: a reader of the other filter.
-            progress: called with the regions done, and all there are; from the start again where the filter has to double.
-                An exception of it ends the merge.
+            progress: called with the number of regions done, and of all regions; it starts again if the filter has to
+                double. If it raises, the merge ends.
 
         Raises:
-            Invalid: the filters differ in what must be equal, which the message says.
-            NoRoom: there is no room, and the filter must not grow, or growing would not be right.
+            Invalid: the filters differ in a property that must be equal; the message names it.
+            NoRoom: there is no room, and growth is off or forbidden by a limit.
 
         >>> import gowk
         >>> with gowk.Writer("monday.gowk") as monday:
@@ -452,10 +454,10 @@ class Writer:
     def limits(self) -> Limits:
         """How far the filter may grow."""
     def set_limits(self, limits: Limits) -> None:
-        """Changes how far the filter may grow: at once, whatever becomes of the open transaction.
+        """Changes how far the filter may grow. This takes effect at once, and a rollback does not undo it.
 
         Args:
-            limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
+            limits: the new limits. :func:`dataclasses.replace` makes them from :attr:`limits`.
 
         Raises:
             Invalid: a limit is out of range, or below what the file has already.
@@ -471,7 +473,7 @@ class Writer:
         open transaction back, and commits.
 
         Args:
-            progress: called with the pages read, and all there are. An exception of it ends the repair.
+            progress: called with the number of pages read, and of all pages. If it raises, the repair ends.
         """
     def __len__(self) -> int: ...
     def info(self) -> Info:
@@ -481,8 +483,8 @@ class Writer:
         """The chance that a key never inserted is found now, 0 to 1."""
     @property
     def metadata(self) -> MutableMapping[str, bytes]:
-        """Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back with
-        the keys. At most 49,152 bytes in all, with 8 for each entry.
+        """Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back
+        with the keys. At most 49,152 bytes in all: names, values, and 8 bytes for each entry.
 
         >>> import gowk
         >>> with gowk.Writer("seen.gowk") as seen:
@@ -511,33 +513,34 @@ class Writer:
 
 @final
 class Store:
-    """A folder of filters under versions: a set past one file or one machine, on any file system, without locks.
+    """A folder of filters under versions: for sets that outgrow one file or one machine, on any file system, without
+    locks.
 
     The filters are *shards* that divide all keys among themselves. Their files never change: an update writes new ones,
     and its commit publishes a *version* that names a file for each shard. Any number of processes on any number of
     machines read and change a store at the same time.
 
-    A store object looks into one version, the newest unless one is named, until :meth:`refresh` or a commit of its own
-    moves it to a newer one. What it costs to open does not depend on the size: the file of a shard is opened, and compared
-    with what the version says of it, when a key of that shard is first looked up.
+    A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
+    moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
+    its row in the version, when a key of that shard is first looked up.
 
-    It may be pickled: it travels as its path, its version and its options, and is opened where it is first used. After
-    :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
+    It may be pickled: the pickle holds its path, version and options, and the store is opened where it is first used.
+    After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 
     Args:
         path: the folder.
         version: the number of a version to look into, instead of the newest.
-        copies: a folder with copies of files of shards, under their own names. A file that is there is read instead of
-            the store's own; see :attr:`files`. Copies are a cache: one that fails is left for the store's own file. It
-            fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or
-            if a page does not match its checksum, as far as ``verify`` has pages compared.
-        threads: threads that batches are divided over, at least 1.
+        copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
+            own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
+            if its length, uuid, commit or number of entries differs from the version's, if it cannot be read, or if a
+            page that ``verify`` compares does not match its checksum.
+        threads: threads that share the work of a batch, at least 1.
         on_damage: see :class:`Reader`.
         verify: see :class:`Reader`.
 
     Raises:
         NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
-        Foreign: the folder is no store.
+        Foreign: the folder is not a store.
         Error: something is wrong with one of the store's own files; the subclasses say what.
 
     >>> import gowk
@@ -582,11 +585,12 @@ class Store:
         filter: Reader | None = None,
         progress: _Told | None = None,
     ) -> Store:
-        """Creates a store in a folder that is not there or empty, and opens it.
+        """Creates a store in a folder that does not exist or is empty, and opens it.
 
         Args:
             path: the folder.
-            shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
+            shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
+                4 GiB.
             counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
             capacity: distinct keys that all shards together take before they have to double; a million unless given.
             false_positive_rate: see :class:`Writer`.
@@ -596,26 +600,25 @@ class Store:
             max_file_size: the most bytes that the file of a shard may have.
             max_false_positive_rate: the highest expected rate that a doubled shard may have.
             threads: see :class:`Store`.
-            filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
-                answers included. Give none of the options from ``counting`` to
-                ``max_false_positive_rate`` beside it.
-            progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
-                call.
+            filter: a filter that is divided to make the store, which then gives the same answers, wrong ones included.
+                Give none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
+            progress: called with the number of regions of ``filter`` that are divided, and of all its regions. If it
+                raises, the call ends.
 
         Raises:
-            Exists: something is in the way. It is a :class:`FileExistsError` too.
+            Exists: the folder exists and is not empty, or a file has its name. It is a :class:`FileExistsError` too.
             Invalid: an option is outside its range, or ``filter`` cannot be divided into so many shards. It is a
                 :class:`ValueError` too.
         """
     @staticmethod
     def is_at(path: _Path) -> bool:
-        """Whether a folder is a store, as far as its names tell."""
+        """Whether a folder is a store, judged by the names of its files."""
     @property
     def path(self) -> Path:
         """The folder, as a :class:`pathlib.Path` without links followed."""
     @property
     def version(self) -> int:
-        """The number of the version that is looked into."""
+        """The number of the version that this object looks into."""
     @property
     def shards(self) -> int:
         """How many shards there are."""
@@ -623,34 +626,34 @@ class Store:
     def files(self) -> Mapping[int, ShardFile]:
         """The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
 
-        A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for as long
-        as it is wanted, and be read by ``Store(path, version=..., copies=folder)``. Copy under another name first and
-        rename then, so that nobody finds half a copy.
+        A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
+        time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
+        that nobody finds half a copy.
         """
     @property
     def tokens(self) -> Mapping[str, StoreToken]:
         """The last token of each application, by its name."""
     def take_refused_copies(self) -> list[Path]:
-        """The copies in ``copies`` that failed since this was last called, for whoever keeps them to remove. They are no longer
-        read by this object.
+        """The copies in ``copies`` that failed since the last call, so that the caller can remove them. This object no
+        longer reads them.
         """
     def info(self) -> StoreInfo:
-        """What the store is, and the version in numbers. No file of a shard is opened for it."""
+        """The store's fixed properties, and the version in numbers. This opens no file of a shard."""
     def log(self) -> list[StoreVersion]:
-        """All versions that there are, the oldest first."""
+        """All versions that exist, the oldest first."""
     def refresh(self) -> bool:
-        """Moves to the newest version; returns whether that is another one. Files that it has not changed stay open."""
+        """Moves to the newest version; returns whether that is another one. Files that both versions name stay open."""
     def at(self, version: int) -> Store:
-        """The store as it is in another version, with the same options.
+        """A store object for another version, with the same options.
 
         Raises:
             NotFound: the version was vacuumed, or never made.
         """
     def before(self, application: str, number: int) -> Store:
-        """The store as it was before the commit with a token: in the version on which the one of this application and number
-        was based if it was committed, else in the newest.
+        """The store as it was before the commit with a token. If the token of this application and number was committed,
+        this is the version that its commit was based on; else it is the newest.
 
-        A retry that judges by this version gets the first attempt's answers.
+        A retry that reads this version gets the first attempt's answers.
 
         Raises:
             NotFound: the version was vacuumed.
@@ -674,31 +677,30 @@ class Store:
             keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
 
         Raises:
-            TypeError: one of the keys is none, which the message names by its index.
+            TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
             NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
-            Damaged: the file of a shard is missing, or not the one that the version names.
+            Damaged: the file of a shard is missing, or is not the one that the version names.
         """
     def count(self, key: _Key) -> int:
-        """How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-        low.
+        """How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+        so the answer is never too low.
         """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
-        """As :meth:`count`, for many keys: a NumPy array of uint64. A null has none."""
+        """Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0."""
     def shards_of(self, keys: _Keys) -> NDArray[np.int32]:
         """The shard that each key belongs to: a NumPy array of int32, one a key, in their order. A null has -1.
 
-        No file of a shard is opened for it. The GIL is released.
+        This opens no file of a shard. The GIL is released.
 
         >>> import gowk
         >>> gowk.Store.create("crawl.store", shards=4, seed=1).shards_of(["a", "b", "c"])
         array([3, 2, 1], dtype=int32)
         """
     def shard(self, number: int) -> Reader | None:
-        """A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
-        empty.
+        """A reader of one shard alone, whose file matches its row in the version; None if the shard is empty.
 
-        A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies`` if there is one that
-        has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
+        A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies``, if there is one
+        that has not failed so far. If that copy fails later, this reader raises, and the store reads its own file.
 
         Raises:
             IndexError: there is no such shard.
@@ -715,13 +717,13 @@ class Store:
         """Begins an update, which nobody sees before its commit.
 
         Args:
-            base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
-                the version :meth:`before` the token; without a token, the newest.
-            token: an application, a number, and perhaps a state that the application keeps: what makes the commit
-                happen once, however often it is tried. Numbers of an application ascend.
-            operation: what it is, in a word, for the log.
-            scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
-                store when they are sealed.
+            base: the version that the update is made on: its number, or a store object that looks into it. Unless
+                given, the version :meth:`before` the token; without a token, the newest.
+            token: an application, a number, and perhaps a state that the application keeps. A commit with a token
+                happens once, however often it is tried. Numbers of an application ascend.
+            operation: a word for the log that says what the commit does. /// scratch: a folder for working copies, such
+                as one on a fast local disk, instead of the store's own. They move into /// the store when they are
+                sealed.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -741,12 +743,12 @@ class Store:
         """Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
         one a key, in their order.
 
-        Of equal keys, the first may be new. A null has False. A retry with the same token changes nothing, and
-        has the same answers as the first time.
+        Of equal keys, only the first can be new. A null has False. A retry with the same token changes nothing, and
+        gets the first attempt's answers.
 
         Raises:
             Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
-            Error: after any other error but :class:`Unknown` nothing was committed, too.
+            Error: nothing was committed, except perhaps after :class:`Unknown`.
         """
     def commit(
         self,
@@ -758,20 +760,20 @@ class Store:
     ) -> StoreCommit:
         """Publishes a version with sealed shards, which other processes may have made: all or nothing.
 
-        Versions that came since the base stay: the changes are put on top of them. This store object moves to the newest
-        version then.
+        Commits made since the base stay: the changes are put on top of them. Then this store object moves to the newest
+        version.
 
         Args:
-            sealed: what :meth:`Update.seal` returned, one or none for each shard.
+            sealed: the files that :meth:`Update.seal` returned, at most one for each shard.
             base: the version that the updates were made on; unless given, that of ``sealed``.
-            token: see :meth:`update`. If a commit with it or a later one of the application was made before, nothing is
-                changed.
+            token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
+                is changed.
             operation: what it is, in a word, for the log.
 
         Raises:
-            Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
-                Or a vacuum has given up updates of a base as old as this.
-            Invalid: a sealed shard is of another store or base, or there are two of one shard.
+            Conflict: another commit has changed one of the shards since the base; the attribute ``version`` is that
+                commit's version. Or a vacuum has given up updates with a base as old as this.
+            Invalid: a sealed file belongs to another store or base, or two files belong to one shard.
             Unknown: whether the version is durable is unknown; commit again with the same token.
 
         >>> import gowk
@@ -785,21 +787,21 @@ class Store:
     def distinct(self, capacity: int, *, folder: _Path | None = None) -> Distinct:
         """A set of keys that is thrown away, for finding equal keys within a batch.
 
-        It takes keys of all shards, wrongly takes a new key for a seen one as seldom as the store does when it is created,
-        and answers the same way each time it is given the same keys in the same order.
+        It takes keys of all shards. Its false-positive rate is that of the store when it is created. The same keys in
+        the same order get the same answers each time.
 
         Args:
-            capacity: distinct keys that it takes before it has to double.
-            folder: where its file is, of some two bytes a key; the system's folder for temporary files unless given.
+            capacity: distinct keys that it takes before it has to double. /// folder: the folder for its file, of some
+                two bytes a key; the system's folder for temporary files unless given.
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
-        """Removes versions that are not to be kept, files that only they name, and what updates have left that can no
-        longer be committed. Nothing else ever removes anything.
+        """Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
+        committed. Nothing else ever removes a file of the store.
 
         Args:
-            keep: versions that stay whatever their age, the newest included.
-            grace: seconds for which a version stays after the next one was made, so that readers and updates that began
-                with it can come to their ends.
+            keep: the number of versions that stay at any age, the newest included.
+            grace: the seconds that a version stays after the next one was made, so that readers and updates that began
+                with it can finish.
 
         >>> import gowk
         >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
@@ -808,46 +810,46 @@ class Store:
     def verify(self, progress: _Told | None = None) -> dict[int, Report | Error]:
         """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
 
-        Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
-        or is not the one that the version names. The files are the store's own, whatever ``copies`` there are.
+        Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
+        one that the version names. It reads the store's own files, not those in ``copies``.
 
         Args:
-            progress: called with the files read, and all there are. An exception of it ends the call.
+            progress: called with the number of files read, and of all files. If it raises, the call ends.
         """
     def join_to(self, destination: _Path, progress: _Told | None = None) -> None:
-        """Joins all shards of this version into one filter at ``destination``, where there must be none. It answers as the
+        """Joins all shards of this version into one filter at ``destination``, where no file may exist. It answers as the
         store does, wrong answers included.
 
         Args:
             destination: the file.
-            progress: called with the regions written, and all there are. An exception of it ends the call.
+            progress: called with the number of regions written, and of all regions. If it raises, the call ends.
         """
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class Update:
-    """Changes to a store, made on one version of it, and seen by nobody before their commit.
+    """Changes to a store, made on one version of it. Nobody sees them before their commit.
 
-    :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits at
-    the end of the block, or gives up at an exception. Any number of updates may be made at the same time; of two that
+    :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits
+    at the end of the block; an exception gives it up. Any number of updates may be made at the same time; of two that
     change the same shard, the one that commits first wins.
 
     An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
     """
     @property
     def base(self) -> int:
-        """The number of the version that it is made on."""
+        """The number of the version that the update is made on."""
     @property
     def touched(self) -> int:
         """How many shards have a working copy."""
     @property
     def committed(self) -> StoreCommit | None:
-        """How the commit came out; None before it."""
+        """The outcome of the commit; None before it."""
     def update(self, keys: _Keys) -> None:
-        """As :meth:`insert_many`, without answers."""
+        """Like :meth:`insert_many`, without answers."""
     def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
-        """Stores all keys, as :meth:`Writer.insert_many` does, with the update in the place of the open transaction; returns
-        which are **new**: a NumPy array of bool, one a key, in their order.
+        """Stores all keys in this update, as :meth:`Writer.insert_many` does in the open transaction; returns which are
+        **new**: a NumPy array of bool, one a key, in their order.
         """
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,
@@ -857,16 +859,16 @@ class Update:
             WrongKind: the store is a set.
         """
     def seal(self, progress: _Told | None = None) -> list[Sealed]:
-        """Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names
-        them before :meth:`Store.commit`, here or in another process.
+        """Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version
+        names these files before :meth:`Store.commit`, here or in another process.
 
         Args:
-            progress: called with the shards sealed, and all there are to seal. An exception of it ends the call.
+            progress: called with the number of shards sealed, and of all shards to seal. If it raises, the call ends.
         """
     def commit(self) -> StoreCommit:
         """Ends the update: seals the shards that were touched, and publishes a version with them.
 
-        Errors as for :meth:`Store.commit`. The update is lost then.
+        Errors are those of :meth:`Store.commit`. After an error the update is lost.
         """
     def close(self) -> None:
         """Ends the update and gives up its changes. Closing again does nothing."""
@@ -885,17 +887,17 @@ class Update:
 
 @final
 class Sealed:
-    """A new file of a shard, in its place in the store, that no version names yet: a small value that travels by pickle or
-    as text from the process that made it to the one that commits it.
+    """A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
+    or as text from the process that made the file to the one that commits it.
 
-    If it is never committed, a vacuum removes the file one day.
+    If it is never committed, a later vacuum removes the file.
     """
     @property
     def shard(self) -> int:
         """The number of the shard, from 0."""
     @property
     def base(self) -> int:
-        """The number of the version that it is based on."""
+        """The number of the version that the file is based on."""
     @property
     def bytes(self) -> int:
         """Bytes of the file."""
@@ -903,13 +905,13 @@ class Sealed:
     def entries(self) -> int:
         """Entries in the file."""
     def to_json(self) -> str:
-        """As text, which :meth:`from_json` reads."""
+        """The value as text, which :meth:`from_json` reads."""
     @staticmethod
     def from_json(text: str) -> Sealed:
-        """From the text that :meth:`to_json` made.
+        """The value from text that :meth:`to_json` made.
 
         Raises:
-            ValueError: it is another text.
+            ValueError: the text was not made by :meth:`to_json`.
         """
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -930,11 +932,11 @@ class Distinct:
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Looks up many keys: a NumPy array of bool, one a key, in their order."""
     def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
-        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
-        order. Of equal keys, the first counts. A null has False.
+        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in
+        their order. Of equal keys, only the first can be new. A null has False.
         """
     def close(self) -> None:
-        """Throws it away. Closing again does nothing."""
+        """Throws the set away. Closing again does nothing."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -947,7 +949,7 @@ class Distinct:
 
 @final
 class Job:
-    r"""A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
+    r"""A resumable ingest job: files into a filter, each key exactly once, even if the process is killed.
 
     The job is a TOML file that names a filter or a store, inputs, and perhaps a file for the keys seen for the first
     time; ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
@@ -956,7 +958,7 @@ class Job:
         path: the job file.
 
     Raises:
-        JobError: it cannot be understood. If it cannot be read, it is an :class:`OSError` too.
+        JobError: the job file is not valid. If it cannot be read, the exception is an :class:`OSError` too.
 
     >>> import gowk, pathlib
     >>> _ = pathlib.Path("urls.txt").write_text("https://example.org/\nhttps://example.com/\n")
@@ -995,39 +997,38 @@ class Job:
         threads: int = 1,
         wait: float = 0.0,
     ) -> Summary:
-        """Reads all that is new in the inputs into the filter, and returns what was found.
+        """Reads everything new in the inputs into the filter, and returns a summary.
 
-        After an exception, or a kill, what was committed stays committed, and running the job again goes on from there.
-        Ctrl-C commits what was read, and raises :class:`KeyboardInterrupt` then.
+        After an exception or a kill, all commits stay, and running the job again goes on from the last one. Ctrl-C
+        commits the keys read so far, and then raises :class:`KeyboardInterrupt`.
 
         Args:
             progress: called with a :class:`Progress` now and then, at least five times a second, and with a
                 :class:`Committed` after each commit. If it returns False (not None), the run commits and ends; if it
                 raises, the run commits, and the exception goes on.
-            restart: inputs to be read from their start, whatever was read of them before.
-            forget_missing: forget finished inputs that are gone, to make room in the filter's metadata.
-            new_output: begin a new output, whatever was written before.
-            threads: threads that batches are divided over.
+            restart: inputs to read from their start, even if they were read before. /// forget_missing: forget finished
+                inputs that are gone, to make room in the filter's metadata. /// new_output: begin a new output, even if
+                one was written before. /// threads: threads that share the work of a batch.
             wait: seconds to wait for another writer to finish.
 
         Raises:
-            JobError: an input, the output, or what the filter remembers of the job is not as it should be. Its attribute
-                ``committed`` has the number of keys of this run that are committed, if there are any.
-            Error: the filter refused.
+            JobError: an input, the output, or the cursor that the filter keeps of the job is not as it should be. Its
+                attribute /// ``committed`` has the number of keys of this run that are committed, if there are any. ///
+                Error: an operation on the filter failed.
         """
     def plan(
         self, *, restart: Sequence[_Path] | None = None, forget_missing: bool = False, new_output: bool = False
     ) -> Plan:
-        """What :meth:`run` would do. Nothing is changed, except that a filter whose writer died is recovered.
+        """What :meth:`run` would do. Nothing changes, except that a filter whose writer died is recovered.
 
-        Arguments and errors as for :meth:`run`.
+        Arguments and errors are those of :meth:`run`.
         """
     def forget(self, name: str | None = None) -> None:
-        """Forgets all that the filter remembers of a job, this one unless another is named, so that its next run begins
+        """Removes the cursor of a job from the filter, of this job unless another is named, so that its next run begins
         anew. The keys stay in the filter.
 
         Raises:
-            JobError: the filter remembers no such job.
+            JobError: the filter has no cursor of that job.
         """
 
 def command(arguments: Sequence[str]) -> int:
@@ -1040,13 +1041,14 @@ def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = 
     Args:
         shards: all shards there are, or some of them that one shard of fewer would hold.
         destination: the file.
-        progress: called with the regions written, and all there are. An exception of it ends the call.
+        progress: called with the number of regions written, and of all regions. If it raises, the call ends.
 
     Raises:
         Invalid: they differ in what must be equal, which the message says.
     """
 def release_thread() -> None:
-    """Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
+    """Releases the mapping that the calling thread keeps for its next lookup, from any reader.
 
-    A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
+    A thread that may make no lookup for a long time should call it if a filter that it looked into may be removed: the
+    disk space is freed only then.
     """

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::{failure, options};
 
-/// How a store was asked to be opened: what travels when it is pickled.
+/// The options of a store object: part of its pickle.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) copies: Option<PathBuf>,
@@ -35,7 +35,7 @@ impl Asked {
         failure::done(py, py.detach(open))
     }
 
-    /// The store, with the copies that are to be read in the place of its files.
+    /// The store, with the folder of copies to read instead of its own files.
     fn near(&self, store: store::Store) -> store::Store {
         match &self.copies {
             Some(folder) => store.copies(folder),

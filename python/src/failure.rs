@@ -11,13 +11,13 @@ use pyo3::types::PyDict;
 
 use crate::process::Calling;
 
-/// The errno of a file that is not there, of one that is, and of a full file system, which are the same on every Unix
-/// that gowk is for.
+/// The errno values for a missing file, an existing file and a full file system. They are the same on every Unix that
+/// gowk supports.
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOSPC: i32 = 28;
 
-/// The outcome, or the exception for it.
+/// The value, or the exception for the error.
 #[inline]
 pub(crate) fn done<T, E: Into<store::Error>>(py: Python<'_>, outcome: Result<T, E>) -> PyResult<T> {
     match outcome {
@@ -80,7 +80,7 @@ fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<P
     Ok(raised)
 }
 
-/// The exception for a kind of error; what the system refused has its `errno` and `filename`.
+/// The exception for a kind of error. An error of the operating system has its `errno` and `filename`.
 fn of_kind(
     py: Python<'_>,
     kind: ErrorKind,
@@ -213,7 +213,7 @@ fn job_described(py: Python<'_>, error: &ingest::Error, message: String) -> PyRe
     let (kind, path, system): (_, _, Option<&io::Error>) = match error {
         ingest::Error::Filter(error) => return of_filter(py, error, message),
         ingest::Error::Store(error) => return of_store(py, error, message),
-        // The exception is that of the cause, so that callers can tell one cause from another.
+        // Raise the exception of the cause, so that callers can tell causes apart.
         ingest::Error::Partly { cause, committed } => {
             let raised = job_described(py, cause, message)?;
             raised.value(py).setattr("committed", committed)?;

@@ -1,5 +1,5 @@
-//! Many keys, from whatever holds them, into one operation: in chunks, without the GIL, and with an account of what
-//! was done when something stops it.
+//! Many keys, from any Python object that holds them, into one operation: in chunks, without the GIL. If the operation
+//! stops early, the exception says which keys were taken.
 //!
 //! | keys | how they are read |
 //! |---|---|
@@ -25,20 +25,21 @@ use crate::rows::{Flat, Rows, is_of_keys};
 /// Bytes of keys that are copied at a time.
 const BYTES: usize = 16 << 20;
 
-/// What is done with keys.
+/// An operation on keys.
 pub(crate) trait Operation: Send {
-    /// The answer for one row; the default is that of a null.
+    /// The answer for one row; its default is the answer for a null.
     type Answer: Copy + Default + Send + 'static;
 
-    /// What may become of keys that were taken before an error, if any is changed by being taken.
+    /// What a caller can do with keys that were taken before an error; `None` if the operation changes nothing.
     fn afterwards(&self) -> Option<&'static str> {
         None
     }
 
-    /// Rows to be taken at a time.
+    /// The rows of one chunk.
     fn rows(&self) -> usize;
 
-    /// Takes some keys: one answer a key, also after an error if there are as many as keys.
+    /// Takes some keys and appends one answer a key. After an error, the answers count only if there are as many as
+    /// keys.
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<Self::Answer>) -> Result<(), Stopped>;
 }
 
@@ -48,7 +49,7 @@ pub(crate) enum Stopped {
     Failed(store::Error),
     /// Some keys were refused, and all others taken.
     Refused { first: usize, refused: usize, cause: gowk::Error },
-    /// The writer is not to be had. No key was taken.
+    /// The writer cannot be used now. No key was taken.
     Raised(PyErr),
 }
 
@@ -81,11 +82,11 @@ struct Feeder<O: Operation> {
     operation: O,
     answers: Vec<O::Answer>,
     found: Vec<O::Answer>,
-    /// Rows that were taken for certain.
+    /// The number of rows that were certainly taken.
     done: usize,
-    /// Rows behind them that may have been taken.
+    /// The number of rows after them that may have been taken.
     doubtful: usize,
-    /// The first row that was refused among those done, and how many were.
+    /// The first refused row among those done, and the number of refused rows.
     refused: Option<(usize, usize)>,
 }
 
@@ -110,7 +111,7 @@ impl<O: Operation> Feeder<O> {
         {
             return match keys.extract::<AnyArray>() {
                 Ok(arrow) => self.arrow(py, arrow),
-                // pandas offers Arrow data whether or not pyarrow, which it needs for that, is there.
+                // pandas has the Arrow method even if pyarrow, which the method needs, is not installed.
                 Err(error) if error.is_instance_of::<PyImportError>(py) && is_column(keys) => {
                     let calling = Calling::begin(py);
                     let array = keys.call_method0(intern!(py, "to_numpy"))?;
@@ -120,7 +121,7 @@ impl<O: Operation> Feeder<O> {
                 Err(error) => Err(error),
             };
         }
-        // A map of a file and a ctypes array are one key, and are read as several otherwise: byte by byte.
+        // A map of a file and a ctypes array are one key each. As iterables they would be read byte by byte.
         if is_of_bytes(keys) {
             return Err(one_key(keys));
         }
@@ -158,7 +159,7 @@ impl<O: Operation> Feeder<O> {
             }
         }
         drop(calling);
-        // The keys before one that is none are taken, as those of the chunks before it were.
+        // The keys before an item that is not a key are taken, like those of the chunks before.
         if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
@@ -173,7 +174,8 @@ impl<O: Operation> Feeder<O> {
             drop(calling);
             let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
             let array = column_of(array)?;
-            // Nothing is copied, so that changes may be larger, and each region is worked on once for more keys.
+            // Nothing is copied here, so chunks of changes may be larger. Then each region is worked on once for more
+            // keys.
             let mut most = if self.operation.afterwards().is_some() {
                 4 * self.operation.rows()
             } else {
@@ -227,7 +229,7 @@ impl<O: Operation> Feeder<O> {
         Ok(())
     }
 
-    /// Rows of text as NumPy has it: each character in four bytes, filled up with NULs.
+    /// Rows of text in NumPy's form: four bytes a character, padded with NULs.
     fn utf32(&mut self, py: Python<'_>, bytes: &[u8], width: usize, rows: usize, big: bool) -> PyResult<()> {
         let mut flat = Flat::default();
         let mut bad = None;
@@ -262,7 +264,7 @@ impl<O: Operation> Feeder<O> {
     /// Takes one chunk, without the GIL.
     fn take(&mut self, py: Python<'_>, rows: &Rows<'_>) -> PyResult<()> {
         let start = self.answers.len();
-        // An Arrow array of nulls claims any length.
+        // An Arrow array of nulls may state any length.
         if size_of::<O::Answer>() > 0 && self.answers.try_reserve(rows.len()).is_err() {
             let message = format!("no memory for the answers of {} keys", start + rows.len());
             return Err(PyMemoryError::new_err(message));

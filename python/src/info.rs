@@ -44,7 +44,7 @@ pub(crate) fn hash(hash: HashKind) -> &'static str {
     if hash == HashKind::Xxh3 { "xxh3" } else { "caller" }
 }
 
-/// As in the file: `trim ignore-case=ascii`; empty for keys as they are.
+/// The form in the file: `trim ignore-case=ascii`; empty if keys are not changed.
 pub(crate) fn key_rules(rules: KeyRules) -> String {
     let trim = rules.trim.then_some("trim");
     let case = rules.ignore_case.map(|case| match case {

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::process::attached;
 use crate::{failure, info, options};
 
-/// A resumable ingest job: files into a filter, each key exactly once, whatever kills the process.
+/// A resumable ingest job: files into a filter, each key exactly once, even if the process is killed.
 ///
 /// The job is a TOML file that names a filter or a store, inputs, and perhaps a file for the keys seen for the first
 /// time; ``gowk ingest --help`` shows one with all its keys. Paths in it are relative to its folder.
@@ -19,7 +19,7 @@ use crate::{failure, info, options};
 ///     path: the job file.
 ///
 /// Raises:
-///     JobError: it cannot be understood. If it cannot be read, it is an :class:`OSError` too.
+///     JobError: the job file is not valid. If it cannot be read, the exception is an :class:`OSError` too.
 ///
 /// >>> import gowk, pathlib
 /// >>> _ = pathlib.Path("urls.txt").write_text("https://example.org/\nhttps://example.com/\n")
@@ -37,7 +37,7 @@ use crate::{failure, info, options};
 #[pyclass(frozen, module = "gowk", name = "Job", weakref)]
 pub(crate) struct Job(ingest::Job);
 
-/// What is asked of a run.
+/// The options of a run.
 struct Asked {
     restart: Vec<PathBuf>,
     forget_missing: bool,
@@ -91,25 +91,24 @@ impl Job {
         self.0.output()
     }
 
-    /// Reads all that is new in the inputs into the filter, and returns what was found.
+    /// Reads everything new in the inputs into the filter, and returns a summary.
     ///
-    /// After an exception, or a kill, what was committed stays committed, and running the job again goes on from there.
-    /// Ctrl-C commits what was read, and raises :class:`KeyboardInterrupt` then.
+    /// After an exception or a kill, all commits stay, and running the job again goes on from the last one. Ctrl-C
+    /// commits the keys read so far, and then raises :class:`KeyboardInterrupt`.
     ///
     /// Args:
     ///     progress: called with a :class:`Progress` now and then, at least five times a second, and with a
     ///         :class:`Committed` after each commit. If it returns False (not None), the run commits and ends; if it
     ///         raises, the run commits, and the exception goes on.
-    ///     restart: inputs to be read from their start, whatever was read of them before.
-    ///     forget_missing: forget finished inputs that are gone, to make room in the filter's metadata.
-    ///     new_output: begin a new output, whatever was written before.
-    ///     threads: threads that batches are divided over.
+    ///     restart: inputs to read from their start, even if they were read before. /// forget_missing: forget finished
+    ///         inputs that are gone, to make room in the filter's metadata. /// new_output: begin a new output, even if
+    ///         one was written before. /// threads: threads that share the work of a batch.
     ///     wait: seconds to wait for another writer to finish.
     ///
     /// Raises:
-    ///     JobError: an input, the output, or what the filter remembers of the job is not as it should be. Its attribute
-    ///         ``committed`` has the number of keys of this run that are committed, if there are any.
-    ///     Error: the filter refused.
+    ///     JobError: an input, the output, or the cursor that the filter keeps of the job is not as it should be. Its
+    ///         attribute /// ``committed`` has the number of keys of this run that are committed, if there are any. ///
+    ///         Error: an operation on the filter failed.
     #[pyo3(signature = (*, progress=None, restart=None, forget_missing=false, new_output=false, threads=1,
         wait=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -129,7 +128,7 @@ impl Job {
         let (mut raised, mut flow) = (None, ControlFlow::Continue(()));
         let outcome = py.detach(|| {
             asked.ingest(&self.0).run(&mut |event| {
-                // The answer to a commit counts at the next event.
+                // The answer to a commit takes effect at the next event.
                 if flow.is_continue() {
                     match attached(|py| told(py, progress.as_ref(), &event)) {
                         Ok(true) => {}
@@ -153,14 +152,14 @@ impl Job {
             }
             (_, None, Some(raised)) => Err(raised),
             (Ok(summary), None, None) => self::summary(py, &summary),
-            // An error has its exception.
+            // An error of the job becomes its own exception.
             (Err(error), None, None) => Err(failure::raised_by_job(py, &error)),
         }
     }
 
-    /// What :meth:`run` would do. Nothing is changed, except that a filter whose writer died is recovered.
+    /// What :meth:`run` would do. Nothing changes, except that a filter whose writer died is recovered.
     ///
-    /// Arguments and errors as for :meth:`run`.
+    /// Arguments and errors are those of :meth:`run`.
     #[pyo3(signature = (*, restart=None, forget_missing=false, new_output=false))]
     fn plan<'py>(
         &self,
@@ -197,11 +196,11 @@ impl Job {
         info::made(py, "Plan", &fields)
     }
 
-    /// Forgets all that the filter remembers of a job, this one unless another is named, so that its next run begins
+    /// Removes the cursor of a job from the filter, of this job unless another is named, so that its next run begins
     /// anew. The keys stay in the filter.
     ///
     /// Raises:
-    ///     JobError: the filter remembers no such job.
+    ///     JobError: the filter has no cursor of that job.
     #[pyo3(signature = (name=None))]
     fn forget(&self, py: Python<'_>, name: Option<&str>) -> PyResult<()> {
         let name = name.unwrap_or(self.0.name());
@@ -214,7 +213,7 @@ impl Job {
     }
 }
 
-/// Tells the caller's function what has happened; returns whether to go on.
+/// Calls the caller's function with an event; returns whether to go on.
 fn told(py: Python<'_>, progress: Option<&Py<PyAny>>, event: &Event<'_>) -> PyResult<bool> {
     py.check_signals()?;
     let Some(progress) = progress else { return Ok(true) };

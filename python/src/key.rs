@@ -11,7 +11,8 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 /// `bytes` are copied, as others may change them meanwhile.
 #[inline(always)]
 pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
-    // Nearly all keys are. Their type alone tells it, without a call into Python, which subclasses need.
+    // Nearly all keys are exactly `str` or `bytes`. Their type shows that without a call into Python, which subclasses
+    // need.
     if let Ok(text) = key.cast_exact::<PyString>() {
         return of_text(text);
     }
@@ -65,16 +66,16 @@ pub(crate) fn is_of_bytes(object: &Bound<'_, PyAny>) -> bool {
     view.is_ok_and(|item| item == 1)
 }
 
-/// Why an object is no key.
+/// Why an object is not a key.
 pub(crate) enum NoKey {
-    /// It is of this type.
+    /// It is of this type, which is neither `str` nor bytes-like.
     Type(String),
     /// It is a `str` that has no UTF-8.
     Surrogate(PyErr),
 }
 
 impl NoKey {
-    /// The exception, `name` being what the object is called.
+    /// The exception; `name` is the object's name in the message.
     #[cold]
     pub(crate) fn raised(self, py: Python<'_>, name: &str) -> PyErr {
         match self {
@@ -92,7 +93,7 @@ impl NoKey {
 }
 
 /// Calls `take` with the bytes of the argument `key`.
-// It does not wrap what `take` returns: copying a result into a larger one takes a lookup a third of its time.
+// It does not wrap the result of `take`: copying the result into a larger one takes a third of the time of a lookup.
 #[inline]
 pub(crate) fn with_key<T>(key: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
     match bytes_of(key) {

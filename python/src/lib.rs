@@ -3,11 +3,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `reader`, `writer`, `store`, `job` | the classes |
-//! | `owned` | what one process and one thread at a time may have |
+//! | `owned` | objects that one process owns and one thread at a time uses |
 //! | `key` | one key: the bytes of a Python object |
-//! | `feed`, `rows` | many keys, from whatever holds them |
+//! | `feed`, `rows` | many keys, from any object that holds them |
 //! | `options`, `asked`, `info`, `failure` | arguments, how a store is opened, descriptions and exceptions |
-//! | `process`, `progress` | forks and the interpreter's exit; functions that are told how far something is |
+//! | `process`, `progress` | forks and the interpreter's exit; progress functions |
 
 mod asked;
 mod failure;
@@ -40,9 +40,10 @@ fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| gowk_cli::run(arguments))
 }
 
-/// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader.
+/// Releases the mapping that the calling thread keeps for its next lookup, from any reader.
 ///
-/// A thread that may not look anything up for long should call it, if a filter that it looked into may be removed.
+/// A thread that may make no lookup for a long time should call it if a filter that it looked into may be removed: the
+/// disk space is freed only then.
 #[pyfunction]
 fn release_thread() {
     gowk::Reader::release_thread();
@@ -68,8 +69,8 @@ impl Nothing {
 
 #[pymodule(gil_used = false)]
 fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // The crate `numpy` looks NumPy's functions up at the first array, and panics if NumPy is missing or Ctrl-C interrupts
-    // its import. So it is imported before, and the first array is made here.
+    // The crate `numpy` loads NumPy's functions at the first array, and panics if NumPy is missing or Ctrl-C interrupts
+    // its import. So NumPy is imported before, and the first array is made here.
     numpy::get_array_module(module.py())?;
     array_of::<bool>(module.py(), Vec::new());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -1,7 +1,7 @@
-//! What one process and one thread at a time may have: a writer, or an update.
+//! Objects that one process owns and one thread at a time uses: a writer, or an update.
 //!
-//! While a thread has it, it never waits for the GIL but in functions of the caller. A thread that would have to wait lets
-//! go of the GIL first. So nobody waits for both.
+//! A thread that holds such an object waits for the GIL only within functions of the caller. A thread that has to wait
+//! for the object releases the GIL first. So no thread waits for one while it holds the other.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ use crate::failure;
 use crate::feed::{Operation, Stopped, feed};
 use crate::process::{attached, generation};
 
-/// Keys that are inserted or removed at a time. Fewer would cost speed, as each region that a chunk touches is worked on
-/// once for it.
+/// Keys of one chunk of inserts or removals. Smaller chunks would be slower: each chunk visits every region that it
+/// touches once.
 const ROWS: usize = 1 << 20;
-/// Keys that are looked up at a time.
+/// Keys of one chunk of lookups.
 const ROWS_LOOKED_UP: usize = 1 << 14;
-/// How long a doubling under a single insert keeps the GIL at a time.
+/// The longest time that a doubling during a single insert keeps the GIL before it lets other threads run.
 const BREATH: Duration = Duration::from_millis(5);
 
 thread_local! {
-    /// Its address is the number of the thread.
+    /// The address of this variable identifies the thread.
     static THREAD: u8 = const { 0 };
     /// Since when the thread has worked on a filter with the GIL.
     static WITH_THE_GIL: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -37,7 +37,7 @@ fn this_thread() -> usize {
     THREAD.with(|here| std::ptr::from_ref(here).addr())
 }
 
-/// Lets other threads have the GIL for a moment, if this one has had it for long.
+/// Lets other threads have the GIL for a moment, if this one has had it for [`BREATH`].
 pub(crate) fn breathe() {
     if WITH_THE_GIL.get().is_some_and(|since| since.elapsed() > BREATH) {
         attached(|py| py.detach(|| thread::sleep(Duration::from_micros(50))));
@@ -48,19 +48,19 @@ pub(crate) fn breathe() {
 /// Something that belongs to the process that opened it, until it is closed.
 pub(crate) struct Owned<T> {
     path: PathBuf,
-    /// What users know it as.
+    /// The name of its class, for messages.
     kind: &'static str,
-    /// What may become of keys that were taken before an exception.
+    /// What a caller can do with keys that were taken before an exception.
     afterwards: &'static str,
     generation: u32,
     process: u32,
     /// `None` once closed.
     thing: Mutex<Option<T>>,
-    /// The thread that has it, or 0.
+    /// The thread that holds it, or 0.
     owner: AtomicUsize,
 }
 
-/// The thing, as long as this thread has it.
+/// The object, while this thread holds it.
 pub(crate) struct Held<'a, T> {
     thing: MutexGuard<'a, Option<T>>,
     owner: &'a AtomicUsize,
@@ -78,7 +78,7 @@ impl<T> Owned<T> {
         Self { path, kind, afterwards, generation: generation(), process: std::process::id(), thing, owner }
     }
 
-    /// Fails where waiting would never end, and in a child of the process that opened it.
+    /// Fails if waiting would never end, and in a child of the process that opened it.
     pub(crate) fn check(&self) -> PyResult<()> {
         if self.generation != generation() {
             return Err(failure::of_other_process(self.kind, &self.path));
@@ -96,9 +96,9 @@ impl<T> Owned<T> {
         Held { thing, owner: &self.owner }
     }
 
-    /// The thing, once no other thread has it.
+    /// Waits until no other thread holds the object.
     fn wait(&self) -> Held<'_, T> {
-        // A panic in the middle of a change has poisoned the filter itself.
+        // A poisoned mutex is no problem: a panic in the middle of a change has poisoned the filter itself.
         self.held(self.thing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -112,7 +112,7 @@ impl<T> Owned<T> {
 }
 
 impl<T: Send> Owned<T> {
-    /// Does something that takes a moment: with the GIL, unless it has to be waited for.
+    /// Does a short piece of work. Keeps the GIL, unless it has to wait for the object.
     #[inline]
     pub(crate) fn quickly<R: Send, E: Into<store::Error> + Send>(
         &self,
@@ -137,7 +137,7 @@ impl<T: Send> Owned<T> {
         failure::done(py, outcome?)
     }
 
-    /// Does something that may take long, without the GIL.
+    /// Does work that may take long, without the GIL.
     pub(crate) fn slowly<R: Send, E: Into<store::Error> + Send>(
         &self,
         py: Python<'_>,
@@ -147,18 +147,18 @@ impl<T: Send> Owned<T> {
         failure::done(py, py.detach(|| self.on(self.wait(), work))?)
     }
 
-    /// Does something without the GIL, which this thread does not have.
+    /// Does work in a thread that does not have the GIL.
     pub(crate) fn without_the_gil<R>(&self, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
         self.on(self.wait(), work)
     }
 
-    /// Takes the thing away, so that it is closed; `None` if it was before.
+    /// Takes the object out, so that it counts as closed; `None` if it was closed before.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<T>> {
         self.check()?;
         Ok(py.detach(|| self.wait().thing.take()))
     }
 
-    /// As [`take`](Self::take), of something that must not be closed yet.
+    /// Like [`take`](Self::take), for an object that must not be closed yet.
     pub(crate) fn take_open(&self, py: Python<'_>) -> PyResult<T> {
         self.take(py)?.ok_or_else(|| self.closed())
     }
@@ -191,8 +191,8 @@ impl<T: Send> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // Closing a filter in a child would tell everybody that the parent has closed it, and remove the files that an
-        // update of the parent works on.
+        // Closing a filter in a child would mark the parent's filter as closed, and remove the files that an update of
+        // the parent works on.
         if self.process != std::process::id() {
             let thing = self.thing.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(thing.take());
@@ -225,14 +225,14 @@ where
     }
 
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<A>) -> Result<(), Stopped> {
-        // Reading the keys may have forked, or closed the thing.
+        // The caller's iterable may have forked, or closed the object.
         self.owned.check().map_err(Stopped::Raised)?;
         let take = |thing: &mut T| (self.take)(thing, keys, answers);
         self.owned.without_the_gil(take).map_err(Stopped::Raised)?
     }
 }
 
-/// Inserts keys; the answers are which of them are new.
+/// Inserts keys; returns which of them are new.
 pub(crate) fn insert<B: gowk::Batches<Error: Into<Stopped>>>(
     to: &mut B,
     keys: &[&[u8]],
@@ -251,7 +251,7 @@ pub(crate) fn insert_silently<B: gowk::Batches<Error: Into<Stopped>>>(
     refusals(to.insert_each(keys, |_| {}))
 }
 
-/// Removes one copy of each key; the answers are where there was one.
+/// Removes one copy of each key; returns which keys had one.
 pub(crate) fn remove<B: gowk::Batches<Error: Into<Stopped>>>(
     from: &mut B,
     keys: &[&[u8]],
@@ -261,7 +261,7 @@ pub(crate) fn remove<B: gowk::Batches<Error: Into<Stopped>>>(
     from.remove_each(keys, |index| removed[index] = true).map_err(Into::into)
 }
 
-/// Keys that had no room, of a batch.
+/// Turns the keys of a batch that found no room into [`Stopped::Refused`].
 fn refusals(outcome: Result<Vec<(usize, gowk::Error)>, impl Into<Stopped>>) -> Result<(), Stopped> {
     let all = outcome.map_err(Into::into)?;
     let refused = all.len();

@@ -1,17 +1,18 @@
 //! Which process this is, and whether it is ending.
 //!
-//! Filters opened before a fork are not those of the child.
+//! A child of a fork must not use filters that its parent opened.
 //!
-//! At the interpreter's exit, daemon threads go on until they need the GIL, which ends them: before Python 3.14 by
-//! `pthread_exit`, which aborts the process where it would unwind through a function of Rust. PyO3 halts a thread instead
-//! that asks for the GIL after [`Python::detach`]. But a thread that runs Python code which this module has called, such
-//! as a generator of keys, asks for the GIL in there. So:
+//! At the interpreter's exit, a daemon thread runs until it asks for the GIL, and then ends. Before Python 3.14 it ends
+//! by `pthread_exit`, which aborts the process if a function of Rust is on the stack. PyO3 halts a thread that asks for
+//! the GIL after [`Python::detach`]. But a thread that runs Python code called by this module, such as a generator of
+//! keys, asks for the GIL within that code. So:
 //!
 //! 1. Such code runs within a [`Calling`].
-//! 2. When the interpreter begins to exit, it waits until no other thread is within one, or for [`PATIENCE`]. A thread
-//!    that would begin another one waits that long without the GIL, and by then the process has ended.
-//! 3. If the process has not ended then, as other functions of `atexit` take long, the thread goes on: one of them may
-//!    wait for it.
+//! 2. When the interpreter begins to exit, it waits until no other thread is within a [`Calling`], for at most
+//!    [`PATIENCE`]. A thread that would begin another one waits that long without the GIL; by then the process has
+//!    ended.
+//! 3. If the process has not ended by then, because other functions of `atexit` take long, the thread goes on: one of
+//!    those functions may wait for it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,11 +25,11 @@ use pyo3::types::PyDict;
 /// How long the interpreter waits at its exit for a generator that yields nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many forks lie between the process that loaded this module and this one.
+/// The number of forks between the process that loaded this module and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// Threads that run Python code which this module has called.
+/// The number of threads that run Python code called by this module.
 static CALLING: AtomicUsize = AtomicUsize::new(0);
-/// The thread that ends the interpreter, and since when.
+/// The thread that ends the interpreter, and when it began to.
 static EXIT: OnceLock<(ThreadId, Instant)> = OnceLock::new();
 
 #[inline(always)]
@@ -39,7 +40,7 @@ pub(crate) fn generation() -> u32 {
 #[pyfunction]
 fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    // The other threads are those of the parent.
+    // The counted threads are those of the parent.
     CALLING.store(0, Ordering::SeqCst);
 }
 
@@ -54,7 +55,7 @@ fn exiting(py: Python<'_>) {
     });
 }
 
-/// As long as it lives, this thread calls Python code.
+/// While this value lives, its thread calls Python code.
 pub(crate) struct Calling(());
 
 impl Calling {
@@ -111,7 +112,7 @@ pub(crate) fn attached<T>(call: impl FnOnce(Python<'_>) -> T) -> T {
     })
 }
 
-/// Has each child of `os.fork` count, and the exit wait.
+/// Registers the functions that count forks and wait at the exit.
 pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let arguments = PyDict::new(py);

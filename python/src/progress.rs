@@ -1,4 +1,4 @@
-//! Telling a Python function how far something is, which may end it by an exception.
+//! Progress functions of the caller; an exception from one ends the operation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 
 use crate::process::attached;
 
-/// How long nothing looks for a signal.
+/// The time between two looks for a signal.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// What unwinds through the library when the function has raised.
+/// The payload that unwinds through the library after the function has raised.
 struct Raised(PyErr);
 
-/// Whom to tell, and when something last looked for a signal.
+/// The function to call, and the time of the last look for a signal.
 struct Told {
     progress: Option<Py<PyAny>>,
     looked: Mutex<Instant>,
@@ -39,14 +39,14 @@ impl Told {
             self.progress.as_ref().map_or(Ok(()), |progress| progress.call1(py, (done, all)).map(drop))
         });
         if let Err(error) = told {
-            // Not a panic, so that no message is printed.
+            // `resume_unwind` and not `panic!`, so that no message is printed.
             resume_unwind(Box::new(Raised(error)));
         }
     }
 }
 
-/// Does `work` without the GIL. `progress` is called with how much is done, and with all; an exception of it, or a signal
-/// such as Ctrl-C, ends the work, as the library allows progress functions to panic.
+/// Does `work` without the GIL. `progress` is called with the amount done and the whole amount. If it raises, or at a
+/// signal such as Ctrl-C, the work ends: the library allows progress functions to panic.
 pub(crate) fn with_progress<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
@@ -55,7 +55,7 @@ pub(crate) fn with_progress<T: Send>(
     with_progress_of_threads(py, progress, |tell| work(&mut |done, all| tell(done, all)))
 }
 
-/// As [`with_progress`], for work that several threads do.
+/// Like [`with_progress`], for work of several threads.
 pub(crate) fn with_progress_of_threads<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,

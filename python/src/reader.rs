@@ -21,28 +21,28 @@ use opened::{Opened, Settings};
 
 /// A filter open for lookups, from any number of processes and threads, beside a writer or without one.
 ///
-/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one costs less than a
-/// millisecond, whatever the size: pages are verified against their checksums as they are first touched. There is
-/// nothing to close: the file is let go with the last reference.
+/// It sees each commit when that commit returns, and follows the filter when it doubles. Opening one takes less than a
+/// millisecond at any size: pages are compared with their checksums when they are first touched. There is nothing to
+/// close: the file is released with the last reference.
 ///
 /// Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 ///
-/// A reader may be pickled: it travels as its path and options, and is opened where it is first used. After
-/// :func:`os.fork`, too, each process opens the file for itself.
+/// A reader may be pickled: the pickle holds its path and options, and the file is opened where the reader is first
+/// used. After :func:`os.fork`, too, each process opens the file for itself.
 ///
 /// Args:
 ///     path: the filter file.
-///     threads: threads that batches are divided over, at least 1. Batches of fewer than some thirty thousand keys a
-///         thread use fewer.
+///     threads: threads that share the work of a batch, at least 1. A batch with fewer than some thirty thousand keys a
+///         thread uses fewer threads.
 ///     in_memory: copy the filter into memory, as of its last commit, for lookups that never wait for a disk. Later
 ///         commits are not seen then.
-///     sealed: the filter's last writer has closed it, and nobody will change it any more. It is then read without locks and
-///         journal, on file systems without locks or write permission, as from an image or a network share.
-///     on_damage: what a lookup does that touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
+///     sealed: the filter's last writer has closed it, and nobody will change it any more. The reader then needs no
+///         locks, journal or write permission: the file may lie in an image or on a network share.
+///     on_damage: what a lookup does if it touches a damaged page: raise :class:`Damaged` (``"error"``), or answer that
 ///         the key is there (``"present"``).
 ///     verify: when pages are compared with their checksums: when they are first touched (``"first_touch"``), all of
 ///         them now (``"eager"``), or ``"never"``.
-///     wait: seconds to wait for another process that is just opening or recovering the filter, a minute at least.
+///     wait: seconds to wait for another process that is just opening or recovering the filter; at least a minute.
 ///
 /// Raises:
 ///     NotFound: there is no such filter. It is a :class:`FileNotFoundError` too.
@@ -129,11 +129,12 @@ impl Reader {
     /// Each answer is right as of some moment during the call. A null is never present. The GIL is released.
     ///
     /// Args:
-    ///     keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or whatever offers Arrow data
-    ///         of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
+    ///     keys: any iterable of keys; a NumPy array of dtype ``S``, ``U`` or ``object``; or an object that offers
+    ///         Arrow data of strings or binary values (pyarrow, polars, DuckDB, pandas), which are not copied.
     ///
     /// Raises:
-    ///     TypeError: one of the keys is none, which the message names by its index; or ``keys`` holds none at all.
+    ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index. Or
+    ///         ``keys`` is not a collection of keys.
     ///
     /// >>> import gowk, numpy
     /// >>> with gowk.Writer("seen.gowk") as seen:
@@ -146,8 +147,8 @@ impl Reader {
         Ok(array_of(py, feed(keys, operation)?))
     }
 
-    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-    /// low.
+    /// How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+    /// so the answer is never too low.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("copies.gowk", counting=True) as copies:
@@ -160,7 +161,7 @@ impl Reader {
         with_key(key, |key| failure::done(py, reader.count(key))).map(u64::from)
     }
 
-    /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
+    /// Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0.
     fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = keys.py();
         Ok(array_of(py, feed(keys, Counts(self.reader(py)?))?))
@@ -172,11 +173,11 @@ impl Reader {
         &self.path
     }
 
-    /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on with
-    /// that one; returns whether it did.
+    /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
+    /// with that file; returns whether it did.
     ///
-    /// Every batch begins so, and single lookups follow within a second without it. Commits and doublings are seen at
-    /// once in any case.
+    /// Every batch begins with such a look, and single lookups follow within a second. Commits and doublings are seen
+    /// at once without it.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;
         failure::done(py, py.detach(|| reader.refresh()))
@@ -222,7 +223,7 @@ impl Reader {
     /// Reads every page, and compares it with its checksum and with the counters.
     ///
     /// Args:
-    ///     progress: called with the pages read, and all there are. An exception of it ends the call.
+    ///     progress: called with the number of pages read, and of all pages. If it raises, the call ends.
     ///
     /// Raises:
     ///     Busy: a writer stopped in the middle of a commit and does not go on.
@@ -246,11 +247,11 @@ impl Reader {
     ///
     /// Args:
     ///     destination: the file.
-    ///     progress: called with the regions copied, and all there are. An exception of it ends the call.
-    ///     over: whether a filter at the destination is replaced.
+    ///     progress: called with the number of regions copied, and of all regions. If it raises, the call ends.
+    ///     over: whether to replace a filter at the destination.
     ///
     /// Raises:
-    ///     Exists: the destination is taken. It is a :class:`FileExistsError` too.
+    ///     Exists: the destination exists already. It is a :class:`FileExistsError` too.
     ///     Damaged: a page is damaged.
     #[pyo3(signature = (destination, progress=None, *, over=false))]
     fn copy_to(
@@ -270,14 +271,14 @@ impl Reader {
 
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
     ///
-    /// Together they answer as the filter does. :func:`join` puts them together again.
+    /// Together the shards answer as the filter does. :func:`join` puts them together again.
     ///
     /// Args:
     ///     destinations: the files, in the order of the shards.
-    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
+    ///     progress: called with the number of regions written, and of all regions. If it raises, the call ends.
     ///
     /// Raises:
-    ///     Invalid: the filter has a number of regions that cannot be divided so.
+    ///     Invalid: the filter's number of regions cannot be divided by the number of destinations.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("whole.gowk", capacity=100_000, slots_per_bucket=4) as whole:
@@ -308,7 +309,7 @@ impl Reader {
 /// Args:
 ///     shards: all shards there are, or some of them that one shard of fewer would hold.
 ///     destination: the file.
-///     progress: called with the regions written, and all there are. An exception of it ends the call.
+///     progress: called with the number of regions written, and of all regions. If it raises, the call ends.
 ///
 /// Raises:
 ///     Invalid: they differ in what must be equal, which the message says.

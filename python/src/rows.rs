@@ -1,4 +1,4 @@
-//! Rows of keys in memory, some of which may be null, as slices of bytes: none is copied.
+//! Rows of keys in memory, as slices of bytes, without copying them. Some rows may be null.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ByteArrayType;
@@ -42,7 +42,7 @@ pub(crate) enum Rows<'a> {
         width: usize,
         rows: usize,
     },
-    /// Of a type that `is_of_keys` accepts.
+    /// An array of a type that `is_of_keys` accepts.
     Arrow(ArrayRef),
 }
 
@@ -55,7 +55,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The keys, and where some rows are null, the row of each key.
+    /// The keys; if some rows are null, also the row of each key.
     pub(crate) fn keys(&self) -> (Vec<&[u8]>, Option<Vec<u32>>) {
         match self {
             Self::Flat(Flat { bytes, ends }) => {
@@ -111,14 +111,14 @@ fn keys_of(array: &dyn Array) -> (Vec<&[u8]>, Option<Vec<u32>>) {
             present(array, (0..array.len()).map(|row| array.value(row)))
         }
         DataType::Dictionary(..) => of_dictionary(array),
-        // Nulls alone.
+        // All rows are null.
         _ => (Vec::new(), Some(Vec::new())),
     }
 }
 
 fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> impl Iterator<Item = &[u8]> {
     let data = array.value_data();
-    // Offsets are checked where an array is made, but not those of other libraries.
+    // Arrow checks the offsets of arrays made here, but not those of arrays from other libraries.
     let key = |[start, end]: &[T::Offset; 2]| data.get(start.as_usize()..end.as_usize()).unwrap_or_default();
     array.value_offsets().array_windows().map(key)
 }
@@ -146,7 +146,7 @@ fn of_dictionary(array: &dyn Array) -> (Vec<&[u8]>, Option<Vec<u32>>) {
         }
     }
     let (mut keys, mut rows) = (Vec::with_capacity(array.len()), Vec::with_capacity(array.len()));
-    // Of a dictionary without values, all rows are null.
+    // If a dictionary has no values, all rows are null.
     if !by_index.is_empty() {
         let indices = array.normalized_keys();
         for (row, index) in (0..).zip(indices) {

@@ -29,33 +29,34 @@ use opened::{Base, Opened};
 pub(crate) use sealed::Sealed;
 pub(crate) use update::Update;
 
-/// A folder of filters under versions: a set past one file or one machine, on any file system, without locks.
+/// A folder of filters under versions: for sets that outgrow one file or one machine, on any file system, without
+/// locks.
 ///
 /// The filters are *shards* that divide all keys among themselves. Their files never change: an update writes new ones,
 /// and its commit publishes a *version* that names a file for each shard. Any number of processes on any number of
 /// machines read and change a store at the same time.
 ///
-/// A store object looks into one version, the newest unless one is named, until :meth:`refresh` or a commit of its own
-/// moves it to a newer one. What it costs to open does not depend on the size: the file of a shard is opened, and compared
-/// with what the version says of it, when a key of that shard is first looked up.
+/// A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
+/// moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
+/// its row in the version, when a key of that shard is first looked up.
 ///
-/// It may be pickled: it travels as its path, its version and its options, and is opened where it is first used. After
-/// :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
+/// It may be pickled: the pickle holds its path, version and options, and the store is opened where it is first used.
+/// After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 ///
 /// Args:
 ///     path: the folder.
 ///     version: the number of a version to look into, instead of the newest.
-///     copies: a folder with copies of files of shards, under their own names. A file that is there is read instead of
-///         the store's own; see :attr:`files`. Copies are a cache: one that fails is left for the store's own file. It
-///         fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or
-///         if a page does not match its checksum, as far as ``verify`` has pages compared.
-///     threads: threads that batches are divided over, at least 1.
+///     copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
+///         own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
+///         if its length, uuid, commit or number of entries differs from the version's, if it cannot be read, or if a
+///         page that ``verify`` compares does not match its checksum.
+///     threads: threads that share the work of a batch, at least 1.
 ///     on_damage: see :class:`Reader`.
 ///     verify: see :class:`Reader`.
 ///
 /// Raises:
 ///     NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
-///     Foreign: the folder is no store.
+///     Foreign: the folder is not a store.
 ///     Error: something is wrong with one of the store's own files; the subclasses say what.
 ///
 /// >>> import gowk
@@ -120,7 +121,7 @@ impl Store {
         &self.path
     }
 
-    /// The number of the version that is looked into.
+    /// The number of the version that this object looks into.
     #[getter]
     #[pyo3(name = "version")]
     fn looked_into(&self) -> u64 {
@@ -133,12 +134,12 @@ impl Store {
         Ok(self.opened(py)?.reader.store().description().shards)
     }
 
-    /// Moves to the newest version; returns whether that is another one. Files that it has not changed stay open.
+    /// Moves to the newest version; returns whether that is another one. Files that both versions name stay open.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         self.moved(py)
     }
 
-    /// The store as it is in another version, with the same options.
+    /// A store object for another version, with the same options.
     ///
     /// Raises:
     ///     NotFound: the version was vacuumed, or never made.
@@ -149,10 +150,10 @@ impl Store {
         Ok(self.at_version(store.read_version(version)))
     }
 
-    /// The store as it was before the commit with a token: in the version on which the one of this application and number
-    /// was based if it was committed, else in the newest.
+    /// The store as it was before the commit with a token. If the token of this application and number was committed,
+    /// this is the version that its commit was based on; else it is the newest.
     ///
-    /// A retry that judges by this version gets the first attempt's answers.
+    /// A retry that reads this version gets the first attempt's answers.
     ///
     /// Raises:
     ///     NotFound: the version was vacuumed.
@@ -189,30 +190,30 @@ impl Store {
     ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
     ///
     /// Raises:
-    ///     TypeError: one of the keys is none, which the message names by its index.
+    ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
     ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
-    ///     Damaged: the file of a shard is missing, or not the one that the version names.
+    ///     Damaged: the file of a shard is missing, or is not the one that the version names.
     fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(keys.py())?;
         Ok(array_of(keys.py(), lookups::contains(&opened.reader, keys, self.asked.threads)?))
     }
 
-    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-    /// low.
+    /// How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+    /// so the answer is never too low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
         let opened = self.opened(py)?;
         with_key(key, |key| failure::done(py, opened.reader.count(key))).map(u64::from)
     }
 
-    /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
+    /// Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0.
     fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array_of(keys.py(), lookups::count(&self.opened(keys.py())?.reader, keys)?))
     }
 
     /// The shard that each key belongs to: a NumPy array of int32, one a key, in their order. A null has -1.
     ///
-    /// No file of a shard is opened for it. The GIL is released.
+    /// This opens no file of a shard. The GIL is released.
     ///
     /// >>> import gowk
     /// >>> gowk.Store.create("crawl.store", shards=4, seed=1).shards_of(["a", "b", "c"])
@@ -221,11 +222,10 @@ impl Store {
         Ok(array_of(keys.py(), lookups::shards(self.opened(keys.py())?.reader.store(), keys)?))
     }
 
-    /// A reader of one shard alone, after its file was compared with what the version says of it; None if the shard is
-    /// empty.
+    /// A reader of one shard alone, whose file matches its row in the version; None if the shard is empty.
     ///
-    /// A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies`` if there is one that
-    /// has not failed so far. If it fails later, this reader raises, and the store looks into its own file.
+    /// A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies``, if there is one
+    /// that has not failed so far. If that copy fails later, this reader raises, and the store reads its own file.
     ///
     /// Raises:
     ///     IndexError: there is no such shard.
@@ -256,11 +256,12 @@ impl Store {
         Ok(format!("gowk.Store({path}, version={})", self.number()))
     }
 
-    /// Creates a store in a folder that is not there or empty, and opens it.
+    /// Creates a store in a folder that does not exist or is empty, and opens it.
     ///
     /// Args:
     ///     path: the folder.
-    ///     shards: how many filters divide all keys, 1 to 65536. A file of 1 to 4 GiB a shard is a good size.
+    ///     shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
+    ///         4 GiB.
     ///     counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
     ///     capacity: distinct keys that all shards together take before they have to double; a million unless given.
     ///     false_positive_rate: see :class:`Writer`.
@@ -270,14 +271,13 @@ impl Store {
     ///     max_file_size: the most bytes that the file of a shard may have.
     ///     max_false_positive_rate: the highest expected rate that a doubled shard may have.
     ///     threads: see :class:`Store`.
-    ///     filter: a filter whose keys the store begins with: it is divided, and the store answers as it does, wrong
-    ///         answers included. Give none of the options from ``counting`` to
-    ///         ``max_false_positive_rate`` beside it.
-    ///     progress: called with the regions of ``filter`` that are divided, and all there are. An exception of it ends the
-    ///         call.
+    ///     filter: a filter that is divided to make the store, which then gives the same answers, wrong ones included.
+    ///         Give none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
+    ///     progress: called with the number of regions of ``filter`` that are divided, and of all its regions. If it
+    ///         raises, the call ends.
     ///
     /// Raises:
-    ///     Exists: something is in the way. It is a :class:`FileExistsError` too.
+    ///     Exists: the folder exists and is not empty, or a file has its name. It is a :class:`FileExistsError` too.
     ///     Invalid: an option is outside its range, or ``filter`` cannot be divided into so many shards. It is a
     ///         :class:`ValueError` too.
     #[staticmethod]
@@ -313,7 +313,7 @@ impl Store {
         Self::created(py, path, shards, &creation, threads, filter, progress)
     }
 
-    /// Whether a folder is a store, as far as its names tell.
+    /// Whether a folder is a store, judged by the names of its files.
     #[staticmethod]
     fn is_at(path: PathBuf) -> bool {
         gowk::store::Store::is_at(path)
@@ -321,17 +321,17 @@ impl Store {
 
     /// The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
     ///
-    /// A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for as long
-    /// as it is wanted, and be read by ``Store(path, version=..., copies=folder)``. Copy under another name first and
-    /// rename then, so that nobody finds half a copy.
+    /// A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
+    /// time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
+    /// that nobody finds half a copy.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         described::files(py, opened.reader.store(), opened.reader.version())
     }
 
-    /// The copies in ``copies`` that failed since this was last called, for whoever keeps them to remove. They are no longer
-    /// read by this object.
+    /// The copies in ``copies`` that failed since the last call, so that the caller can remove them. This object no
+    /// longer reads them.
     fn take_refused_copies(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
         Ok(self.opened(py)?.reader.store().take_refused_copies())
     }
@@ -342,12 +342,12 @@ impl Store {
         described::tokens(py, &self.opened(py)?.reader.version().tokens)
     }
 
-    /// What the store is, and the version in numbers. No file of a shard is opened for it.
+    /// The store's fixed properties, and the version in numbers. This opens no file of a shard.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         described::info(py, &self.opened(py)?.reader)
     }
 
-    /// All versions that there are, the oldest first.
+    /// All versions that exist, the oldest first.
     fn log<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let opened = self.opened(py)?;
         let all = failure::done(py, py.detach(|| opened.reader.store().log()))?;
@@ -357,13 +357,13 @@ impl Store {
     /// Begins an update, which nobody sees before its commit.
     ///
     /// Args:
-    ///     base: the version that it is made on, by its number or as a store object that looks into it. Unless given,
-    ///         the version :meth:`before` the token; without a token, the newest.
-    ///     token: an application, a number, and perhaps a state that the application keeps: what makes the commit
-    ///         happen once, however often it is tried. Numbers of an application ascend.
-    ///     operation: what it is, in a word, for the log.
-    ///     scratch: a folder for working copies, as on a fast local disk, instead of the store's own. They move into the
-    ///         store when they are sealed.
+    ///     base: the version that the update is made on: its number, or a store object that looks into it. Unless
+    ///         given, the version :meth:`before` the token; without a token, the newest.
+    ///     token: an application, a number, and perhaps a state that the application keeps. A commit with a token
+    ///         happens once, however often it is tried. Numbers of an application ascend.
+    ///     operation: a word for the log that says what the commit does. /// scratch: a folder for working copies, such
+    ///         as one on a fast local disk, instead of the store's own. They move into /// the store when they are
+    ///         sealed.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -385,12 +385,12 @@ impl Store {
     /// Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
     /// one a key, in their order.
     ///
-    /// Of equal keys, the first may be new. A null has False. A retry with the same token changes nothing, and
-    /// has the same answers as the first time.
+    /// Of equal keys, only the first can be new. A null has False. A retry with the same token changes nothing, and
+    /// gets the first attempt's answers.
     ///
     /// Raises:
     ///     Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
-    ///     Error: after any other error but :class:`Unknown` nothing was committed, too.
+    ///     Error: nothing was committed, except perhaps after :class:`Unknown`.
     #[pyo3(signature = (keys, *, token=None, operation="insert", scratch=None))]
     fn insert_many<'py>(
         slf: Bound<'py, Self>,
@@ -406,20 +406,20 @@ impl Store {
 
     /// Publishes a version with sealed shards, which other processes may have made: all or nothing.
     ///
-    /// Versions that came since the base stay: the changes are put on top of them. This store object moves to the newest
-    /// version then.
+    /// Commits made since the base stay: the changes are put on top of them. Then this store object moves to the newest
+    /// version.
     ///
     /// Args:
-    ///     sealed: what :meth:`Update.seal` returned, one or none for each shard.
+    ///     sealed: the files that :meth:`Update.seal` returned, at most one for each shard.
     ///     base: the version that the updates were made on; unless given, that of ``sealed``.
-    ///     token: see :meth:`update`. If a commit with it or a later one of the application was made before, nothing is
-    ///         changed.
+    ///     token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
+    ///         is changed.
     ///     operation: what it is, in a word, for the log.
     ///
     /// Raises:
-    ///     Conflict: another commit has changed one of the shards since the base; its attribute ``version`` says which.
-    ///         Or a vacuum has given up updates of a base as old as this.
-    ///     Invalid: a sealed shard is of another store or base, or there are two of one shard.
+    ///     Conflict: another commit has changed one of the shards since the base; the attribute ``version`` is that
+    ///         commit's version. Or a vacuum has given up updates with a base as old as this.
+    ///     Invalid: a sealed file belongs to another store or base, or two files belong to one shard.
     ///     Unknown: whether the version is durable is unknown; commit again with the same token.
     ///
     /// >>> import gowk
@@ -442,24 +442,24 @@ impl Store {
 
     /// A set of keys that is thrown away, for finding equal keys within a batch.
     ///
-    /// It takes keys of all shards, wrongly takes a new key for a seen one as seldom as the store does when it is created,
-    /// and answers the same way each time it is given the same keys in the same order.
+    /// It takes keys of all shards. Its false-positive rate is that of the store when it is created. The same keys in
+    /// the same order get the same answers each time.
     ///
     /// Args:
-    ///     capacity: distinct keys that it takes before it has to double.
-    ///     folder: where its file is, of some two bytes a key; the system's folder for temporary files unless given.
+    ///     capacity: distinct keys that it takes before it has to double. /// folder: the folder for its file, of some
+    ///         two bytes a key; the system's folder for temporary files unless given.
     #[pyo3(signature = (capacity, *, folder=None))]
     fn distinct(&self, py: Python<'_>, capacity: u64, folder: Option<PathBuf>) -> PyResult<Distinct> {
         Distinct::new(py, self.opened(py)?.reader.store().description(), capacity, folder.as_deref())
     }
 
-    /// Removes versions that are not to be kept, files that only they name, and what updates have left that can no
-    /// longer be committed. Nothing else ever removes anything.
+    /// Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
+    /// committed. Nothing else ever removes a file of the store.
     ///
     /// Args:
-    ///     keep: versions that stay whatever their age, the newest included.
-    ///     grace: seconds for which a version stays after the next one was made, so that readers and updates that began
-    ///         with it can come to their ends.
+    ///     keep: the number of versions that stay at any age, the newest included.
+    ///     grace: the seconds that a version stays after the next one was made, so that readers and updates that began
+    ///         with it can finish.
     ///
     /// >>> import gowk
     /// >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
@@ -474,11 +474,11 @@ impl Store {
 
     /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
     ///
-    /// Returns what was found of each shard that has a file: a report, or the exception for a file that cannot be opened
-    /// or is not the one that the version names. The files are the store's own, whatever ``copies`` there are.
+    /// Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
+    /// one that the version names. It reads the store's own files, not those in ``copies``.
     ///
     /// Args:
-    ///     progress: called with the files read, and all there are. An exception of it ends the call.
+    ///     progress: called with the number of files read, and of all files. If it raises, the call ends.
     #[pyo3(signature = (progress=None))]
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
@@ -493,12 +493,12 @@ impl Store {
         Ok(all)
     }
 
-    /// Joins all shards of this version into one filter at ``destination``, where there must be none. It answers as the
+    /// Joins all shards of this version into one filter at ``destination``, where no file may exist. It answers as the
     /// store does, wrong answers included.
     ///
     /// Args:
     ///     destination: the file.
-    ///     progress: called with the regions written, and all there are. An exception of it ends the call.
+    ///     progress: called with the number of regions written, and of all regions. If it raises, the call ends.
     #[pyo3(signature = (destination, progress=None))]
     fn join_to(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let opened = self.opened(py)?;

@@ -1,7 +1,7 @@
 //! `gowk.Writer`, as Python sees it.
 //!
-//! All methods of a class are in one block. PyO3 can divide them, but then keeps the code of all classes of the Arrow
-//! crates too, which makes the module twice as large.
+//! All methods of a class are in one block. PyO3 can divide them, but then also keeps the code of all classes of the
+//! Arrow crates, which doubles the size of the module.
 
 mod opened;
 
@@ -22,11 +22,12 @@ use crate::{array_of, failure, info, options};
 ///
 /// All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
 /// context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
-/// fails, the writer stays open, so that it may be tried again. A writer that is dropped without :meth:`close` rolls back.
+/// fails, the writer stays open, so that the commit may be tried again. A writer that is dropped without :meth:`close`
+/// rolls back.
 ///
-/// What a filter is was fixed when it was created, and :attr:`Info.kind` tells it. A **set** stores a key unless it is
-/// found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether the
-/// key was not there before.
+/// The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
+/// found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether
+/// the key was not there before.
 ///
 /// Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 ///
@@ -34,24 +35,23 @@ use crate::{array_of, failure, info, options};
 ///
 /// Args:
 ///     path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
-///     mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must be there, ``"x"`` creates one that must
-///         not be there, and ``"w"`` creates one in the place of what is there.
-///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An existing
-///         set is refused; False asks nothing of an existing filter.
+///     mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must exist, ``"x"`` creates one that must
+///         not exist, and ``"w"`` creates one and replaces one that exists.
+///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
+///         existing set is refused then; False accepts an existing filter of either kind.
 ///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
 ///     slots_per_bucket: at creation: 2 to 7, instead of a rate.
-///     seed: at creation: of the hash; random unless given.
+///     seed: at creation: the seed of the hash; random unless given.
 ///     growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
 ///     max_file_size: at creation: the most bytes that the file may have.
 ///     max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
-///     threads: threads that batches are divided over, at least 1.
-///     wait: seconds to wait for another writer to finish.
+///     threads: threads that share the work of a batch, at least 1. wait: seconds to wait for another writer to finish.
 ///     verify: when pages are compared with their checksums; see :class:`Reader`.
-///     max_kicks: entries that an insert examines at most in search of a free slot.
+///     max_kicks: the most entries that one search for a free slot examines.
 ///     void_growth: whether the filter may double although most of its entries would be copied to both sides.
-///     like: at creation: a reader of another filter, as which this one is created, so that the two can be merged. Give
+///     like: at creation: a reader of another filter, whose settings this one gets, so that the two can be merged. Give
 ///         no ``capacity``, rate, slots or seed beside it.
 ///     shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
 ///         shard is refused with :class:`Invalid`.
@@ -59,7 +59,7 @@ use crate::{array_of, failure, info, options};
 /// Raises:
 ///     Locked: another writer has the filter.
 ///     WrongKind: the filter is a set, and a counting one was asked for.
-///     Invalid: an option is outside its range, or the filter is there and not as selective as asked. It is a
+///     Invalid: an option is outside its range, or the filter exists and has a higher rate than asked for. It is a
 ///         :class:`ValueError` too.
 ///     Error: something is wrong with the file; the subclasses say what.
 ///
@@ -135,12 +135,12 @@ impl Writer {
         self.owned.slowly(py, gowk::Writer::rollback)
     }
 
-    /// Closes the filter, and lets other writers have it. Closing again does nothing.
+    /// Closes the filter, so that other writers can open it. Closing again does nothing.
     ///
     /// Raises:
     ///     Uncommitted: there were changes since the last commit. They are lost, and the filter is closed: call
     ///         :meth:`commit` or :meth:`rollback` before.
-    ///     AfterCommit: something failed; what was committed is durable.
+    ///     AfterCommit: closing failed; all commits are durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let writer = self.owned.take(py)?;
         failure::done(py, py.detach(|| writer.map_or(Ok(()), gowk::Writer::close)))
@@ -217,13 +217,13 @@ impl Writer {
         Ok(array_of(keys.py(), found))
     }
 
-    /// How many copies of the key are stored: in a set, 1 at most. Other keys that match it count too, so this is never too
-    /// low.
+    /// How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,
+    /// so the answer is never too low.
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.count(bytes))).map(u64::from)
     }
 
-    /// As :meth:`count`, for many keys: a NumPy array of uint64. A null has none.
+    /// Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0.
     fn count_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let counts = self.owned.look_up(keys, |writer, keys, counts: &mut Vec<u64>| {
             for key in keys {
@@ -234,13 +234,13 @@ impl Writer {
         Ok(array_of(keys.py(), counts))
     }
 
-    /// Stores the key; returns whether it is **new**: was not there before.
+    /// Stores the key; returns whether it is **new**, which means that it was not there before.
     ///
     /// A set stores it unless it is found. A counting filter stores one more copy in any case.
     ///
     /// Raises:
     ///     TypeError: the key is neither ``str`` nor ``bytes``-like.
-    ///     NoRoom: the filter has no room, and must not grow, or growing would not be right.
+    ///     NoRoom: the filter has no room for the key, and growth is off or forbidden by a limit.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("seen.gowk") as seen:
@@ -253,21 +253,21 @@ impl Writer {
     /// Stores many keys, several times as fast as one by one; returns which are **new**: a NumPy array of bool, one a key,
     /// in their order. The GIL is released.
     ///
-    /// Of equal keys, the first may be new. Nulls are skipped, and have False.
+    /// Of equal keys, only the first can be new. Nulls are skipped, and have False.
     ///
-    /// An iterable is read in chunks, in constant memory but for the answers: about a million keys, or 16 MiB of them. If it
-    /// raises, if one of its keys is none, or at Ctrl-C, the keys before that stay in the open transaction: the exception's
-    /// attribute ``taken`` has their number, ``mask`` their answers, and a note says so. :meth:`commit` keeps them, and
-    /// :meth:`rollback` undoes them.
+    /// An iterable is read in chunks of about a million keys, or 16 MiB of them; only the answers take more memory. If
+    /// the iterable raises, if one of its items is not a key, or at Ctrl-C, the keys before that stay in the open
+    /// transaction: the exception's attribute ``taken`` has their number, ``mask`` their answers, and a note says so.
+    /// :meth:`commit` keeps them, and :meth:`rollback` undoes them.
     ///
     /// Args:
     ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
     ///
     /// Raises:
-    ///     TypeError: one of the keys is none, which the message names by its index.
-    ///     NoRoom: some keys found no room, and the others of their chunk were taken. The exception's attribute
-    ///         ``refused`` has their number, and ``index`` the first. They are new in ``mask``, unless copies of them were
-    ///         there.
+    ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
+    ///     NoRoom: some keys found no room; the others of their chunk were taken. The exception's attribute ``refused``
+    ///         has the number of refused keys, and ``index`` the index of the first. ``mask`` says that they are new,
+    ///         unless copies of them were there.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("seen.gowk") as seen:
@@ -277,12 +277,12 @@ impl Writer {
         Ok(array_of(keys.py(), self.owned.change(keys, insert)?))
     }
 
-    /// As :meth:`insert`, without an answer.
+    /// Like :meth:`insert`, without an answer.
     fn add(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         self.insert(key).map(drop)
     }
 
-    /// As :meth:`insert_many`, without answers, and so in constant memory.
+    /// Like :meth:`insert_many`, without answers, and so in constant memory.
     ///
     /// >>> import gowk
     /// >>> seen = gowk.Writer("seen.gowk")
@@ -300,7 +300,8 @@ impl Writer {
 
     /// Removes one copy of the key from a counting filter; returns whether there was one.
     ///
-    /// Remove only what was inserted: removing another key can take an entry that a key needs, which is then lost.
+    /// Remove only keys that were inserted: removing any other key can take an entry that a stored key needs, and that
+    /// key is lost.
     ///
     /// Raises:
     ///     WrongKind: the filter is a set.
@@ -310,13 +311,13 @@ impl Writer {
 
     /// Removes one copy of each key; returns where there was one: a NumPy array of bool, one a key, in their order.
     ///
-    /// Otherwise as :meth:`remove` and :meth:`insert_many`.
+    /// Everything else is as for :meth:`remove` and :meth:`insert_many`.
     fn remove_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array_of(keys.py(), self.owned.change(keys, remove)?))
     }
 
-    /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB of
-    /// journal.
+    /// Makes all commits part of the file itself, and empties the journal. Closing does this, and so does a commit once
+    /// the journal exceeds 64 MiB.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         self.owned.slowly(py, gowk::Writer::checkpoint)
     }
@@ -324,7 +325,7 @@ impl Writer {
     /// Doubles the filter now, as part of the open transaction.
     ///
     /// Args:
-    ///     progress: called with the regions done, and all there are. An exception of it ends the doubling.
+    ///     progress: called with the number of regions done, and of all regions. If it raises, the doubling ends.
     ///
     /// Raises:
     ///     NoRoom: a limit forbids it.
@@ -333,11 +334,11 @@ impl Writer {
         self.telling(py, progress, |writer, tell| writer.grow_with(tell))
     }
 
-    /// Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key. What it would have
-    /// then is told by :attr:`Info.shrunk`.
+    /// Halves the filter now, as part of the open transaction: undoes one doubling, keeping every key.
+    /// :attr:`Info.shrunk` describes the filter after it.
     ///
     /// Args:
-    ///     progress: called with the regions done, and all there are. An exception of it ends the halving.
+    ///     progress: called with the number of regions done, and of all regions. If it raises, the halving ends.
     ///
     /// Raises:
     ///     Invalid: the filter has not doubled, or its entries do not fit into half of the slots.
@@ -346,20 +347,20 @@ impl Writer {
         self.telling(py, progress, |writer, tell| writer.shrink_with(tell))
     }
 
-    /// Stores all that another filter holds, as part of the open transaction, without its keys: the union of two sets, the
-    /// sum of two counting filters.
+    /// Stores everything that another filter holds, as part of the open transaction. This needs no keys, and gives the
+    /// union of two sets, or the sum of two counting filters.
     ///
-    /// Both need the same kind, seed, slots and shard, which a filter that was made with ``like=other`` has. It takes the
-    /// time of a doubling, however little the other one holds. Of its metadata nothing is taken.
+    /// Both need the same kind, seed, slots and shard, as a filter that was made with ``like=other`` has. The merge
+    /// takes the time of a doubling, however little the other one holds. The other's metadata is not taken over.
     ///
     /// Args:
     ///     other: a reader of the other filter.
-    ///     progress: called with the regions done, and all there are; from the start again where the filter has to double.
-    ///         An exception of it ends the merge.
+    ///     progress: called with the number of regions done, and of all regions; it starts again if the filter has to
+    ///         double. If it raises, the merge ends.
     ///
     /// Raises:
-    ///     Invalid: the filters differ in what must be equal, which the message says.
-    ///     NoRoom: there is no room, and the filter must not grow, or growing would not be right.
+    ///     Invalid: the filters differ in a property that must be equal; the message names it.
+    ///     NoRoom: there is no room, and growth is off or forbidden by a limit.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("monday.gowk") as monday:
@@ -381,10 +382,10 @@ impl Writer {
         info::limits(py, &self.owned.quickly(py, |writer| writer.limits())?)
     }
 
-    /// Changes how far the filter may grow: at once, whatever becomes of the open transaction.
+    /// Changes how far the filter may grow. This takes effect at once, and a rollback does not undo it.
     ///
     /// Args:
-    ///     limits: the new ones. :func:`dataclasses.replace` makes them of :attr:`limits`.
+    ///     limits: the new limits. :func:`dataclasses.replace` makes them from :attr:`limits`.
     ///
     /// Raises:
     ///     Invalid: a limit is out of range, or below what the file has already.
@@ -403,7 +404,7 @@ impl Writer {
     /// open transaction back, and commits.
     ///
     /// Args:
-    ///     progress: called with the pages read, and all there are. An exception of it ends the repair.
+    ///     progress: called with the number of pages read, and of all pages. If it raises, the repair ends.
     #[pyo3(signature = (progress=None))]
     fn repair<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let repair = self.telling(py, progress, |writer, tell| writer.repair(tell))?;
@@ -428,8 +429,8 @@ impl Writer {
         Ok(self.owned.quickly(py, |writer| writer.info())?.expected_false_positive_rate)
     }
 
-    /// Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back with
-    /// the keys. At most 49,152 bytes in all, with 8 for each entry.
+    /// Names and bytes that the filter carries: a mutable mapping of ``str`` to ``bytes``, committed and rolled back
+    /// with the keys. At most 49,152 bytes in all: names, values, and 8 bytes for each entry.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("seen.gowk") as seen:

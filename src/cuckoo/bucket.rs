@@ -4,8 +4,8 @@
 //! and 4. Each trick with bits has a worked value for n = 4, where W = 16, T = 6, and a tail has at most 9 bits; the
 //! test `worked_values` computes them.
 //!
-//! An entry of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have
-//! any length from 0 to W-T-1 bits. A slot whose low W-T bits are all 0 is no entry. 0 is empty. `1 << (W-1)` is
+//! An entry of W bits is `tag (T bits) | tail | 1 | zeros`: the lowest set bit ends the tail, so a tail may have any
+//! length from 0 to W-T-1 bits. A slot whose low W-T bits are all 0 is not an entry. 0 is empty. `1 << (W-1)` is
 //! *universal*: by the match rule it matches every query. With a tag from 1 to D, below half of all tags, it is a
 //! *digit*: it matches nothing, and counts copies of the entry below it (`group.rs`).
 
@@ -64,8 +64,8 @@ impl<W: Width> Slot<W> {
         self.0 >> (W::BITS - W::TAG_BITS)
     }
 
-    /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are no entry: empty, universal, a digit, or
-    /// malformed (which no writer stores).
+    /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are not entries: empty, universal, a digit,
+    /// or malformed (which no writer stores).
     ///
     /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
     pub(crate) const fn tail_length(self) -> Option<u32> {
@@ -112,7 +112,7 @@ impl<W: Width> Lanes<W> {
         Self(self.0 << W::BITS, PhantomData)
     }
 
-    /// `lowest`, the lowest bits of some lanes, with those of the lanes among these that lie in a row above them.
+    /// `lowest` has the lowest bits of some lanes. Adds those of the lanes of `self` that lie directly above, in a row.
     const fn follow(self, mut lowest: u64) -> u64 {
         let mut lane = 1;
         while lane < W::SLOTS {
@@ -182,13 +182,12 @@ impl<W: Width> Bucket<W> {
     pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
     /// Every bit that belongs to a lane.
     pub(super) const LANES: u64 = Self::HIGH | Self::BODY;
-    /// The bits of each lane that are all 0 in empty slots and in digits, and in no other: all below the tag, and the
-    /// highest.
+    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag, and the highest.
     const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
-    /// The lanes above the lowest of a bucket that one group fills with the highest digits, moved down by a lane.
+    /// The lanes above the lowest of a saturated group's bucket, all with the digit D, moved down by one lane.
     const HIGHEST_DIGITS: u64 =
         (Self::ONES * Slot::<W>::of_digit(W::HIGHEST_DIGIT).0 as u64) & (Self::LANES >> W::BITS);
-    /// What repair makes of a bucket on a damaged page: every slot universal.
+    /// A bucket that repair has quarantined: every slot universal.
     pub(crate) const QUARANTINED: Self = Self::new(Self::HIGH);
 
     pub(crate) const fn new(word: u64) -> Self {
@@ -259,7 +258,7 @@ impl<W: Width> Bucket<W> {
     /// * If all bits above `lowest` agree, half of `agrees` is at least 2^(W-1) - `lowest`, and the sum of the two sets
     ///   the lane's top bit.
     /// * If one of them differs, half of `agrees` is less than 2^(W-1) - `lowest`, and the top bit stays 0.
-    /// * An empty slot and a digit have a `lowest` of 0, and half of anything stays below 2^(W-1).
+    /// * An empty slot and a digit have a `lowest` of 0, and half of `agrees` is below 2^(W-1).
     ///
     /// No sum reaches 2^W, so no lane disturbs the next.
     ///
@@ -284,7 +283,7 @@ impl<W: Width> Bucket<W> {
         self.oddities() == 0
     }
 
-    /// 0 if the bucket is plain. Those of many buckets may be put together by `or`.
+    /// 0 if the bucket is plain. The bitwise `or` of the oddities of many buckets is 0 if all of them are plain.
     pub(super) const fn oddities(self) -> u64 {
         let without_tail = Self::zero_lanes(self.0 & (Self::TAIL_TOP | Self::TAIL_BODY));
         without_tail.0 & !self.empty_lanes().0 | self.0 & !Self::LANES
@@ -301,7 +300,8 @@ impl<W: Width> Bucket<W> {
         Self::TAIL_TOP >> length
     }
 
-    /// Whether an entry matches whatever query matches `entry`: it agrees with it, and its tail is no longer.
+    /// Whether every query that matches `entry` also matches this one: the two agree, and this tail is not the longer
+    /// one.
     ///
     /// `0xabc8` covers itself and `0xabcc`, whose tail is longer; and `0xabcc` does not cover `0xabc8`, which matches
     /// `0xabc1` too.
@@ -319,7 +319,7 @@ impl<W: Width> Bucket<W> {
         Eight::<W>::of(self, other).matches(query).any()
     }
 
-    /// The first free lane of this bucket or else of the other one, and whether it is one of the other.
+    /// The first free lane of this bucket, else of the other one; the flag says that it is in the other.
     ///
     /// No branch asks which of the two: once many buckets are full the processor could not predict it, and a wrong
     /// prediction would throw away the work on later keys.
@@ -333,8 +333,9 @@ impl<W: Width> Bucket<W> {
         Some((in_other, lane))
     }
 
-    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot, and whether it is
-    /// one of the other; `None` if none matches, or several, or that one has digits. Without a branch, as `first_free`.
+    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot; the flag says that
+    /// it is in the other bucket. `None` if none matches, or several, or if the entry has digits. Without a branch, as
+    /// `first_free`.
     #[inline]
     pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
         if W::BITS == 16 {
@@ -356,8 +357,8 @@ impl<W: Width> Bucket<W> {
         }
     }
 
-    /// How many entries of either bucket match `query`, which must be a fresh slot; `None` if one of them has a digit or
-    /// a universal slot. Without a branch, as `first_free`.
+    /// How many entries of both buckets match `query`, which must be a fresh slot; `None` if a bucket has a digit or a
+    /// universal slot. Without a branch, as `first_free`.
     #[inline]
     pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
         if W::BITS == 16 {
@@ -404,7 +405,7 @@ impl<W: Width> Bucket<W> {
     }
 }
 
-/// Both buckets of a key where lanes have 16 bits, in one vector: a processor has more vector registers to spare than
+/// Both buckets of a key in one vector, for lanes of 16 bits: a processor has more vector registers to spare than
 /// integer ones, so more lookups are under way at once. Lanes 0 to 3 are those of the first bucket.
 ///
 /// | query `abcf` | empty | digit | universal | | |
@@ -429,7 +430,7 @@ impl<W: Width> Eight<W> {
     /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
     #[inline(always)]
     fn matches(&self, query: Slot<W>) -> u16x8 {
-        // 0 less 1 stays 0 here: all bits of empty slots and digits are compared, and those never are a fresh slot.
+        // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
         let ignored = self.entries() ^ self.entries().saturating_sub(u16x8::ONE);
         let differs = (self.0 ^ u16x8::splat(query.0 as u16)) & !ignored;
         differs.simd_eq(u16x8::ZERO)
@@ -450,7 +451,7 @@ impl<W: Width> Eight<W> {
         self.0.simd_eq(u16x8::splat(Slot::<W>::UNIVERSAL.0 as u16))
     }
 
-    /// The first of the lanes that are bits of `lanes`: whether it is one of the second bucket, and which.
+    /// The first lane whose bit is set in `lanes`; the flag says that it is in the second bucket.
     #[inline(always)]
     fn first(lanes: u32) -> Option<(bool, u32)> {
         let lane = lanes.trailing_zeros();

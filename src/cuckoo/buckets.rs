@@ -1,4 +1,4 @@
-//! Where the buckets of a region lie: whoever works on them does not know, and whoever has them says how.
+//! The traits through which the cuckoo table loads and stores the buckets of a region, wherever they lie.
 
 use super::bucket::{Bucket, BucketId};
 

@@ -9,7 +9,7 @@ pub(crate) const TAIL_LENGTHS: usize = 32;
 
 /// Buckets whose bits are counted side by side.
 const COLUMNS: usize = 4;
-/// Digits of those counters.
+/// Binary digits of those counters.
 const PLANES: usize = 12;
 
 /// Adds one to the counter of each bit that is set, for eight words of each column. `planes` has the digits of the
@@ -33,7 +33,7 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
         let of_four = [(0, 1), (2, 3)].map(|(a, b)| full(&mut twos[column], of_two[a], of_two[b]));
         carry[column] = full(&mut fours[column], of_four[0], of_four[1]);
     }
-    // What is left of eight words is carried on.
+    // The carry out of eight words goes up through the higher digits.
     for plane in &mut planes[3..] {
         for (digit, carry) in plane.iter_mut().zip(&mut carry) {
             (*digit, *carry) = (*digit ^ *carry, *digit & *carry);
@@ -44,9 +44,9 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Copies ever inserted, but for those that a saturated group answered for.
+    /// Copies ever inserted, without those that a saturated group answered for.
     pub(crate) inserted: u64,
-    /// Copies removed, but for those that a saturated group answered for.
+    /// Copies removed, without those that a saturated group answered for.
     pub(crate) removed: u64,
     /// Universal slots.
     pub(crate) universal: u64,
@@ -59,8 +59,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Entries there are now; universal slots and digits are not among them. May exceed `inserted - removed`, as a
-    /// doubling copies void entries, and saturated groups stay.
+    /// The entries now, without universal slots and digits. They may be more than `inserted - removed`, as a doubling
+    /// copies void entries and saturated groups stay.
     pub(crate) fn entries(&self) -> u64 {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -70,10 +70,10 @@ impl Counts {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)
     }
 
-    /// Copies inserted and not removed, where a saturated group stands for the most that it can count.
+    /// Copies inserted and not removed, where a saturated group stands for its highest count.
     ///
-    /// A part of a divided filter has only a share of the totals, and more may be removed there than its share of what
-    /// was inserted. Then it is one for each entry that has a tail, so that no filter with keys is empty.
+    /// A part of a divided filter has only a share of both totals, so `removed` may exceed `inserted`. Then this is the
+    /// number of entries that have a tail, so that no filter with keys is called empty.
     pub(crate) fn copies(&self) -> u64 {
         match self.inserted.saturating_sub(self.removed) {
             0 => self.entries().saturating_sub(self.void()),
@@ -86,19 +86,19 @@ impl Counts {
         self.by_tail[0]
     }
 
-    /// What no scan can see is kept, and the rest is 0.
+    /// Only the counters that no scan can find, `inserted` and `removed`; the others are 0.
     pub(crate) fn totals(&self) -> Self {
         let Self { inserted, removed, .. } = *self;
         Self { inserted, removed, ..Self::default() }
     }
 
-    /// Whether a scan that found `other` would find these.
+    /// Whether the counters that a scan can find equal those of `other`.
     pub(crate) fn is_as_found(&self, other: &Self) -> bool {
         let found = |counts: &Self| (counts.universal, counts.digits, counts.saturated, counts.by_tail);
         found(self) == found(other)
     }
 
-    /// Adds what a scan found elsewhere.
+    /// Adds the counters that a scan found elsewhere.
     pub(crate) fn add_found(&mut self, other: &Self) {
         self.universal += other.universal;
         self.digits += other.digits;
@@ -108,7 +108,7 @@ impl Counts {
         }
     }
 
-    /// Adds what a bucket holds; false if that is something that no writer stores.
+    /// Counts what a bucket holds; false if it holds a slot, or a mix of slots, that no writer stores.
     pub(crate) fn tally<W: Width>(&mut self, bucket: Bucket<W>) -> bool {
         let mut well_formed = !bucket.has_stray_bits();
         let (mut universal, mut in_group) = (0, false);
@@ -132,16 +132,16 @@ impl Counts {
         well_formed && (universal == 0 || universal == W::SLOTS)
     }
 
-    /// Adds what buckets hold, as `tally` does.
+    /// Counts what buckets hold, as `tally` does.
     pub(crate) fn tally_all<W: Width>(&mut self, words: &[u64]) {
-        // No bit is counted in so many buckets that its counter could overflow.
+        // The chunks are so small that no counter of a bit can overflow.
         for words in words.chunks(8 * COLUMNS * ((1 << (PLANES - 3)) - 1)) {
             self.tally_some::<W>(words);
         }
     }
 
-    /// As `tally_all`: by the lowest set bit of each slot. All 64 bits of the buckets have counters of their own, whose
-    /// digits are bits too: one word has the same digit of all counters.
+    /// Like `tally_all`, for few enough words. Counts the lowest set bits of all slots: each of the 64 bit positions
+    /// has a counter, and one word of `planes` holds the same binary digit of all 64 counters.
     fn tally_some<W: Width>(&mut self, words: &[u64]) {
         let mut planes = [[0; COLUMNS]; PLANES];
         let (blocks, rest) = words.as_chunks::<{ 8 * COLUMNS }>();

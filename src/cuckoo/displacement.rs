@@ -1,11 +1,10 @@
-//! Displacement: a group takes the place of others, which take the place of others in their other buckets, until all
-//! have one.
+//! Displacement: a group takes the place of others; these take the place of others in their other buckets, until every
+//! group has a place.
 //!
-//! A chain (`search.rs`) moves one lane at a time, and a bucket whose lanes are taken by groups can lie in no chain.
-//! Here a group is put into a bucket first, and those that must leave it for that are put into their other buckets in
-//! the same way. Which leave is tried in all ways, the fewest lanes first. What was put somewhere stays there, so each
-//! attempt ends: a group is moved once or not at all. Attempts displace deeper and deeper, so that one that moves few
-//! groups is found first.
+//! A chain (`search.rs`) moves one lane at a time, so it cannot pass a bucket whose lanes all belong to groups. Here a
+//! group is put into a bucket first, and the groups that must leave for it are put into their other buckets in the same
+//! way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
+//! there, so each attempt ends. Attempts go deeper and deeper, so that one that moves few groups is found first.
 
 use super::bucket::{Bucket, BucketId};
 use super::buckets::{Buckets, BucketsMut};
@@ -13,22 +12,22 @@ use super::group::{Group, Groups, MOST};
 use super::search::{Kept, Search};
 use super::widths::Width;
 
-/// How often, at most, a group that is displaced displaces others.
+/// The greatest depth: the displaced groups that displace one another in a row.
 pub(super) const DEPTH: u32 = 12;
-/// The entries that each chain may examine, of those that the whole displacement may. A chain that is found at all is
-/// nearly always short.
+/// The entries that the search for each chain may examine, out of those for the whole displacement. A chain that is
+/// found at all is nearly always short.
 const CHAIN: u32 = 24;
 
-/// How many entries the displacements of one insert may examine, for each that a chain may.
+/// The displacements of one insert may examine this many times as many entries as one search.
 const EFFORT: u32 = 8;
 
-/// The entries that the displacements of one insert may examine, where each chain may examine `max_kicks`.
+/// The entries that the displacements of one insert may examine, if one search may examine `max_kicks`.
 pub(super) const fn effort(max_kicks: u32) -> u32 {
     max_kicks.saturating_mul(EFFORT)
 }
 
-/// Puts a group into one of the buckets `ids`, those of its pair or one of them. Before that, the buckets `given` are
-/// stored. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
+/// Puts a group into one of the buckets `ids`, both of its pair or one of them. The buckets `given` are stored first,
+/// if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -41,8 +40,8 @@ pub(super) fn displace<W: Width, B: BucketsMut<W>>(
     displace_any(&mut AnyBuckets(buckets), search, given, ids, group, kicks)
 }
 
-/// The same for buckets that lie anywhere. It is compiled once for each width, and not once more for each place where
-/// buckets lie; what it loads through a table of functions is little beside what it does with it.
+/// Like `displace`, through dynamic dispatch, so that it is compiled once for each width and not for each kind of
+/// buckets. The calls take little time beside the search.
 fn displace_any<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     search: &mut Search,
@@ -72,11 +71,11 @@ fn displace_any<W: Width, E>(
 struct Displacement<'a, W, B> {
     search: &'a mut Search,
     staged: Staged<'a, W, B>,
-    /// What was put where: it is not moved again.
+    /// The groups that were put, and where: they are not moved again.
     put: Vec<Kept<W>>,
     /// Entries that may still be examined.
     kicks: &'a mut u32,
-    /// Whether anything was left out because the depth ended there.
+    /// Whether the depth limit left anything untried.
     cut: bool,
 }
 
@@ -93,7 +92,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
         Ok(done)
     }
 
-    /// Into free lanes, or those that chains free.
+    /// Puts a group into free lanes, or lanes that chains free.
     fn put_by_chains(&mut self, id: BucketId, group: Group<W>) -> Result<bool, B::Error> {
         let mut bucket = self.staged.load(id)?;
         loop {
@@ -111,7 +110,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
         }
     }
 
-    /// In the place of other groups, which are put into their other buckets.
+    /// Puts a group in the place of other groups, which are put into their other buckets.
     fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
         let here = Groups::of(self.staged.load(id)?);
         let before = (self.staged.stored.len(), self.put.len());
@@ -138,7 +137,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
         Ok(false)
     }
 
-    /// The sets of groups to try, as bits.
+    /// The sets of groups to displace, in the order to try them. Bit `index` of a set is the group of that index.
     fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<u32> {
         let lanes = |group: &Group<W>| group.lanes().unwrap_or(W::SLOTS);
         let stays =
@@ -153,8 +152,8 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
     }
 }
 
-/// The sets of groups that leave `needed` lanes when they go, and not without each of them, as bits; those of the
-/// fewest lanes first. `lanes` are those of each group, and `staying` the set of groups that do not leave.
+/// The minimal sets of groups that free `needed` lanes, as bits, the fewest lanes first: without any one of its groups,
+/// a set would free too few. `lanes` has the lanes of each group, `staying` the groups that must not leave.
 fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
     let of = |set: u32| -> u32 {
         lanes.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1).map(|(_, lanes)| lanes).sum()
@@ -167,7 +166,7 @@ fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
     ways
 }
 
-/// Buckets, wherever they lie.
+/// Buckets behind dynamic dispatch.
 struct AnyBuckets<'a, W, E>(&'a mut dyn BucketsMut<W, Error = E>);
 
 impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
@@ -184,7 +183,7 @@ impl<W: Width, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
     }
 }
 
-/// Buckets with changes that are kept back until all of them are known to succeed.
+/// Buckets with changes that are not stored until all of them are known to succeed.
 pub(super) struct Staged<'a, W, B> {
     pub(super) buckets: &'a mut B,
     pub(super) stored: Vec<(BucketId, Bucket<W>)>,

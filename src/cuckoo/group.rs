@@ -17,7 +17,7 @@ pub(super) type Stored = (BucketId, usize);
 /// The two buckets of a key.
 pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
-/// Groups of a bucket at most, and one that may not fit.
+/// The most groups of a bucket, 7, and one more that may not fit.
 pub(super) const MOST: usize = 8;
 
 /// An entry and the copies that it stands for.
@@ -40,14 +40,14 @@ impl<W: Width> Group<W> {
         if lanes <= W::SLOTS { Some(lanes) } else { None }
     }
 
-    /// With one more copy, if it may count that: not if it would be saturated by it.
+    /// With one more copy; `None` if that copy would saturate it.
     pub(super) const fn grown(self) -> Option<Self> {
         let copies = self.copies + 1;
         if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
     }
 
-    /// Two groups that match one key as one. It has the shorter entry, which the other one extends, so whatever matched
-    /// either matches it.
+    /// Unites two groups that match one key. The result has the entry with the shorter tail, with which the other tail
+    /// begins, so every query that matched either matches it.
     pub(super) fn and(self, other: Self) -> Self {
         let shorter =
             if other.entry.tail_length() < self.entry.tail_length() { other.entry } else { self.entry };
@@ -59,15 +59,14 @@ impl<W: Width> Group<W> {
         Bucket::new(self.entry.0 as u64).matches(query).has(0)
     }
 
-    /// Of the groups that match a key, removal takes a copy from the lowest in this order: the one with the longest
-    /// tail, and of several that with the fewest copies. So a saturated group comes last.
+    /// Removal takes a copy from the matching group that is lowest in this order: the one with the longest tail, and of
+    /// several, the one with the fewest copies. So a saturated group comes last.
     pub(super) const fn order(self) -> (u32, u32) {
         (self.entry.0.trailing_zeros(), self.copies)
     }
 }
 
-/// The groups of a bucket, apart from each other. Slots that belong to no group, which no writer stores, are kept as
-/// groups of their own.
+/// The groups of a bucket, as a list. Slots that belong to no group are kept as groups of their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Groups<W> {
     groups: [Group<W>; MOST],
@@ -81,7 +80,7 @@ impl<W: Width> Groups<W> {
 
     pub(super) fn of(bucket: Bucket<W>) -> Self {
         let mut all = Self::none();
-        // What the next digit counts; 0 if it does not belong to a group.
+        // The weight of the next digit; 0 if that digit would belong to no group.
         let mut weight = 0;
         for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
             match slot.digit() {
@@ -100,7 +99,7 @@ impl<W: Width> Groups<W> {
         all
     }
 
-    /// A bucket of these groups, from its lowest lane on; `None` if they do not fit.
+    /// A bucket that holds these groups, from its lowest lane up; `None` if they do not fit.
     pub(super) fn pack(&self) -> Option<Bucket<W>> {
         let mut lanes = 0..W::SLOTS;
         let mut bucket = Bucket::new(0);
@@ -123,34 +122,34 @@ impl<W: Width> Groups<W> {
         self.groups[..self.number].iter()
     }
 
-    /// The group of this entry with the fewest copies, as an index and a value.
+    /// The index and value of the group with this entry; of several, the one with the fewest copies.
     pub(super) fn find(&self, entry: Slot<W>) -> Option<(usize, Group<W>)> {
         let equal = self.iter().copied().enumerate().filter(|(_, group)| group.entry == entry);
         equal.min_by_key(|(_, group)| group.copies)
     }
 
-    /// The groups that match, as indices and values.
+    /// The indices and values of the groups that match.
     pub(super) fn matching(&self, query: Slot<W>) -> impl Iterator<Item = (usize, Group<W>)> {
         let groups = self.iter().copied().enumerate();
         groups.filter(move |(_, group)| group.entry.tail_length().is_some() && group.matches(query))
     }
 
-    /// Of the groups that match, the one that a removal takes a copy from, as an index and a value.
+    /// The index and value of the matching group that a removal takes a copy from.
     pub(super) fn longest_match(&self, query: Slot<W>) -> Option<(usize, Group<W>)> {
         self.matching(query).min_by_key(|(_, group)| group.order())
     }
 
-    /// The copies of the groups that match.
+    /// The sum of the copies of the groups that match.
     fn copies(&self, query: Slot<W>) -> u32 {
         self.iter().filter(|group| group.matches(query)).map(|group| group.copies).sum()
     }
 
-    /// The groups that match as one, which has the shortest of their entries; `None` if none matches.
+    /// The union of the groups that match; `None` if none matches.
     pub(super) fn union(&self, query: Slot<W>) -> Option<Group<W>> {
         self.matching(query).map(|(_, group)| group).reduce(Group::and)
     }
 
-    /// Those groups that do not match, and whatever is no group.
+    /// The groups that do not match, and slots that belong to no group.
     pub(super) fn others(&self, query: Slot<W>) -> Self {
         self.filtered(|index| self.matching(query).all(|(matching, _)| matching != index))
     }
@@ -162,7 +161,7 @@ impl<W: Width> Groups<W> {
             .fold(Self::none(), |kept, (_, group)| kept.and(*group))
     }
 
-    /// With another group in the place of this one.
+    /// With `group` in the place of the one at `index`.
     pub(super) fn with(mut self, index: usize, group: Group<W>) -> Self {
         if let Some(place) = self.groups.get_mut(index) {
             *place = group;
@@ -189,8 +188,8 @@ impl<W: Width> Groups<W> {
 }
 
 impl<W: Width> Bucket<W> {
-    /// The copies that the entries of either bucket matching `query` stand for; `None` if there may be more, as one of
-    /// the buckets is universal or a group that matches is saturated.
+    /// The copies that the groups of both buckets that match `query` stand for; `None` if there may be more: a bucket
+    /// is quarantined or a matching group is saturated.
     #[inline(always)]
     pub(crate) fn copies_in_either(self, other: Self, query: Slot<W>) -> Option<u32> {
         match self.matches_of_plain(other, query) {

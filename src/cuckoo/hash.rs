@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 /// The bytes whose hash under the file's seed is stored as the canary.
 pub(crate) const CANARY_KEY: &[u8] = b"gowk";
 
-/// The 128-bit hash of a key: all that a filter uses of it.
+/// The 128-bit hash of a key. A filter uses nothing else of the key.
 ///
 /// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
-/// [`KeyHash::new`] from a hash that the caller computed, for filters created with
-/// [`HashKind::Caller`]. A hash may be looked up many times, and in several filters of one seed; also in
-/// filters that are shards, of which [`shard`](Self::shard) gives the right one.
+/// [`KeyHash::new`] from a hash that the caller computed, for filters created with [`HashKind::Caller`]. A hash may be
+/// looked up many times, and in several filters of one seed. Among filters that are shards, [`shard`](Self::shard) says
+/// which one holds the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyHash(u128);
 
@@ -33,7 +33,7 @@ impl KeyHash {
     /// The shard that the key belongs to, from 0, of `shards` filters that divide all keys: the high half of
     /// the product of the hash's upper 64 bits and `shards`. 0 if `shards` is 0 or 1.
     ///
-    /// The filter of a shard takes the same hashes as a filter of all keys: nothing has to be taken away from them.
+    /// The filter of a shard takes the same unchanged hashes as a filter of all keys.
     /// [`Options::shard`](crate::Options::shard) makes such a filter.
     pub const fn shard(self, shards: u64) -> u64 {
         ((self.position() as u128 * shards as u128) >> 64) as u64
@@ -63,14 +63,14 @@ impl KeyHash {
 }
 
 impl From<u128> for KeyHash {
-    /// As [`KeyHash::new`].
+    /// Like [`KeyHash::new`].
     fn from(hash: u128) -> Self {
         Self::new(hash)
     }
 }
 
 impl From<KeyHash> for u128 {
-    /// As [`KeyHash::get`].
+    /// Like [`KeyHash::get`].
     fn from(hash: KeyHash) -> Self {
         hash.get()
     }
@@ -80,7 +80,7 @@ impl From<KeyHash> for u128 {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RegionId(pub(crate) u32);
 
-/// Regions that a filter has at most.
+/// The most regions that a filter may have.
 pub(crate) const MAX_REGIONS: u64 = 1 << 32;
 
 /// Who hashes the keys of a filter.
@@ -89,11 +89,12 @@ pub enum HashKind {
     /// The filter, by XXH3-128 with the file's seed. Hash id 1.
     #[default]
     Xxh3,
-    /// The caller, who brings [`KeyHash`]es; methods that take keys refuse. Hash id 0.
+    /// The caller, who passes [`KeyHash`]es; bytes are refused with
+    /// [`Error::CallerHashes`](crate::Error::CallerHashes). Hash id 0.
     Caller,
 }
 
-/// The seed of a filter's hash. Whoever knows it can craft keys that collide, so `Debug` does not show it.
+/// The seed of a filter's hash. It lets an attacker craft keys that collide, so `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
@@ -119,11 +120,12 @@ impl fmt::Debug for Seed {
 pub struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
-    /// What keys of eight bytes are combined with, by exclusive or. The seed affects them in no other way.
+    /// The hash of an eight-byte key begins with the exclusive or of the key and this number. The seed affects such
+    /// keys in no other way.
     flip: u64,
 }
 
-/// Without the seed, and without what is computed from it.
+/// Shows neither the seed nor `flip`, which follows from it.
 impl fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyHasher").field("kind", &self.kind).finish_non_exhaustive()
@@ -132,13 +134,13 @@ impl fmt::Debug for KeyHasher {
 
 impl KeyHasher {
     pub(crate) const fn new(kind: HashKind, seed: u64) -> Self {
-        // Of XXH3's default secret, the 64-bit words at 16 and 24.
+        // The 64-bit words at bytes 16 and 24 of XXH3's default secret.
         let secret = 0xDB97_9083_E96D_D4DE_u64 ^ 0x1F67_B3B7_A4A4_4072;
         let seeded = seed ^ ((seed as u32).swap_bytes() as u64) << 32;
         Self { kind, seed, flip: secret.wrapping_add(seeded) }
     }
 
-    /// The hash of `key`, or `None` where the caller brings the hashes.
+    /// The hash of `key`; `None` if the caller hashes the keys.
     #[inline(always)]
     pub(crate) fn hash(self, key: &[u8]) -> Option<KeyHash> {
         match self.kind {
@@ -147,7 +149,7 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of `key` where the caller does not bring the hashes.
+    /// The hash of `key`, for a filter of [`HashKind::Xxh3`].
     #[inline(always)]
     pub(crate) fn xxh3(self, key: &[u8]) -> KeyHash {
         KeyHash(match key.try_into() {
@@ -156,9 +158,9 @@ impl KeyHasher {
         })
     }
 
-    /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and what
-    /// depends on the seed alone is computed once. The steps are those of the XXH3 specification for 4 to 8 bytes; a
-    /// test compares them with the crate that hashes all other lengths.
+    /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and the
+    /// part that depends on the seed alone is computed once. The steps are those of the XXH3 specification for 4 to 8
+    /// bytes; a test compares them with the crate that hashes all other lengths.
     #[inline(always)]
     const fn xxh3_of_eight(self, key: [u8; 8]) -> u128 {
         const PRIME: u64 = 0x9E37_79B1_85EB_CA87 + (8 << 2);
@@ -171,8 +173,8 @@ impl KeyHasher {
         ((high ^ high >> 32) as u128) << 64 | (low ^ low >> 28) as u128
     }
 
-    /// What the superblock stores to prove that this build hashes as the file's writer did; 0 where the
-    /// caller hashes.
+    /// The hash of [`CANARY_KEY`], by which a program finds that it hashes as the file's writer did; 0 if the caller
+    /// hashes.
     pub(crate) fn canary(self) -> u128 {
         self.hash(CANARY_KEY).map_or(0, KeyHash::get)
     }

@@ -1,4 +1,4 @@
-//! What lookups and changes take for a key.
+//! The keys that lookups and changes take: bytes, or hashes.
 
 use super::hash::{KeyHash, KeyHasher};
 

@@ -1,32 +1,32 @@
-//! What a key is, for programs that take keys out of text. `format-spec/README.md`, section 5.3.2.
+//! How programs that take keys out of text change them before they hash them. `format-spec/README.md`, section 5.3.2.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What the tool and ingest jobs make of a key before a filter sees it: fixed when the filter is created.
+/// How the tool and ingest jobs change a key before they hash it: fixed when the filter is created.
 ///
-/// A filter has them so that all runs agree: a key that was inserted without regard to case is found only if it is looked
-/// up so. The library's own calls take keys as they are given; a program that shares a filter with the tool applies
-/// [`normal`](Self::normal) of [`Info::key_rules`](crate::Info::key_rules) first.
+/// They are kept in the filter so that all runs agree: a key that was inserted without regard to case is found only if
+/// it is looked up in the same way. The library's own calls take keys as they are given; a program that shares a filter
+/// with the tool applies [`normal`](Self::normal) of [`Info::key_rules`](crate::Info::key_rules) first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KeyRules {
-    /// ASCII white space around a key does not belong to it.
+    /// Cut off ASCII white space at both ends of a key.
     pub trim: bool,
-    /// Keys that differ in upper and lower case are one.
+    /// Treat keys that differ only in upper and lower case as one key.
     pub ignore_case: Option<Case>,
 }
 
-/// Which letters have upper and lower case.
+/// The letters whose case is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Case {
     /// A to Z.
     Ascii,
-    /// All that Unicode knows, in keys that are UTF-8; A to Z in others.
+    /// All letters of Unicode in keys that are UTF-8; A to Z in other keys.
     Unicode,
 }
 
 impl KeyRules {
-    /// The key as it counts.
+    /// The key after these rules: the bytes to hash.
     ///
     /// ```
     /// use gowk::{Case, KeyRules};
@@ -43,12 +43,12 @@ impl KeyRules {
         }
     }
 
-    /// Whether keys are taken as they are.
+    /// Whether the rules leave every key unchanged.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As in metadata and version files: words with a space between; empty for keys as they are.
+    /// The form in metadata and in stores: words with one space between; empty if keys are not changed.
     pub(crate) fn encode(self) -> String {
         let case = self.ignore_case.map(|case| match case {
             Case::Ascii => "ignore-case=ascii",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a filter is: fixed when it is created, in its file.
+/// What a filter is: a set or a counting filter. Fixed when the filter is created, and kept in its file.
 ///
 /// | kind | made by | `insert(key)` | `remove(key)` | `merge` |
 /// |---|---|---|---|---|
@@ -16,17 +16,17 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Each key once, for good: to tell what is new.
+    /// Holds each key once; nothing is removed. For telling new keys from known ones.
     #[default]
     Set,
-    /// Copies of keys, which can be counted and removed.
+    /// Holds copies of keys, which can be counted and removed.
     Counting,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 2] = [Self::Set, Self::Counting];
 
-    /// The copies that the filter holds of a key, where as many match it.
+    /// The copies of a key that the filter holds, where `copies` match it: at most 1 in a set.
     #[inline(always)]
     pub(crate) const fn capped(self, copies: u32) -> u32 {
         match self {

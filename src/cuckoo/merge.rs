@@ -35,12 +35,12 @@ impl<W: Width> BucketsMut<W> for Words<'_> {
     }
 }
 
-/// There is no room for an entry; the region is left with some of the entries.
+/// There was no room for an entry; some of the entries have been stored in the region.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// Stores all that one region holds in another, by the rule of the filters' kind: a union of sets, a sum of counting
-/// filters. Adds the copies stored to `stored`.
+/// Stores everything that one region holds in another, by the rule of the filters' kind: a union of sets, a sum of
+/// counting filters. Adds the number of copies stored to `stored`.
 pub(crate) fn take_region<W: Width>(
     from: &[u64],
     into: &mut [u64],
@@ -68,8 +68,8 @@ pub(crate) fn take_region<W: Width>(
     })
 }
 
-/// Whether an entry here stands for this one too: one that covers it, or one that it covers and takes the place of.
-/// Whatever matched either matches that one.
+/// Whether an entry here answers for `entry` now: one that covers it, or one that it covered, which it replaces. Every
+/// query that matched either matches the entry that stays.
 fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>) -> bool {
     let both = [id, entry.other(id)].map(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
@@ -86,17 +86,17 @@ fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: S
     })
 }
 
-/// Calls `take` for each group of one region that need not be left out, with the other region and the bucket that it lies
-/// in.
+/// Calls `take` for each group of one region that must be stored in the other, with the other region and the group's
+/// bucket.
 pub(super) fn each_group<W: Width>(
     from: &[u64],
     into: &mut [u64],
     mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>,
 ) -> Result<(), NoRoom> {
-    // Quarantined first: it makes room, and tells what need not be stored.
+    // Quarantined buckets first: that makes room, and shows which entries need not be stored.
     for (word, into) in from.iter().zip(into.iter_mut()).filter(|(word, _)| **word != 0) {
         let bucket = Bucket::<W>::new(*word);
-        // What no writer stores may match anything. Whatever it answers "present" must stay present.
+        // Slots that no writer stores may match anything. Every query that they answer "present" must stay present.
         if !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket)) {
             *into = Bucket::<W>::QUARANTINED.0;
         }
@@ -129,11 +129,12 @@ impl Words<'_> {
     }
 }
 
-/// Adds the copies of a group to those of one here whose entry covers its entry, or is covered by it: then that becomes
-/// this one. So all that matched either entry matches what is left, and removal finds a copy for each. False if no such
-/// group has room, or if that would take as many more lanes as `apart`, those that the group takes by itself.
+/// Adds the copies of a group to a group here whose entry covers its entry or is covered by it; the shorter of the two
+/// entries stays. So every query that matched either entry matches the one that stays, and removal finds a copy for
+/// each. False if no such group has room, or if it would need as many more lanes as the group takes by itself
+/// (`apart`).
 ///
-/// A saturated group, which stands for more copies than it says, is not added, and nothing is added to one.
+/// A saturated group, which may stand for more copies than its count, is not added, and nothing is added to one.
 fn add_to_another<W: Width>(
     buckets: &mut Words<'_>,
     id: BucketId,
@@ -163,7 +164,7 @@ fn add_to_another<W: Width>(
     })
 }
 
-/// Whether a saturated group here stands for every copy that an entry could count.
+/// Whether a saturated group here covers the entry, and so stands for all its copies.
 fn is_answered<W: Width>(buckets: &mut Words<'_>, both: [BucketId; 2], entry: Slot<W>) -> bool {
     both.into_iter().any(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
@@ -171,8 +172,9 @@ fn is_answered<W: Width>(buckets: &mut Words<'_>, both: [BucketId; 2], entry: Sl
     })
 }
 
-/// Makes one of a group and all those here whose entries cover its entry or are covered by it, saturated if they are more
-/// copies than can be counted: several filters can each hold as many copies of one key as fill its buckets.
+/// Unites a group with all groups here whose entries cover its entry or are covered by it. The result is saturated if
+/// the copies are more than can be counted: several filters can each hold as many copies of one key as fill its
+/// buckets.
 fn unite<W: Width>(
     buckets: &mut Words<'_>,
     both: [BucketId; 2],
@@ -202,7 +204,7 @@ fn unite<W: Width>(
     done
 }
 
-/// Lets two groups share an entry, so that there is room for this one.
+/// Makes room for this group by letting two groups share an entry.
 fn share_entry<W: Width>(
     buckets: &mut Words<'_>,
     both: [BucketId; 2],
@@ -210,7 +212,7 @@ fn share_entry<W: Width>(
     max_kicks: u32,
     search: &mut Search,
 ) -> bool {
-    // Plain entries alone take as many lanes shared.
+    // Two entries without digits would take as many lanes if they shared one.
     if group.copies == 1 && !search.met_groups {
         return false;
     }
@@ -222,7 +224,7 @@ fn share_entry<W: Width>(
     shared.is_some()
 }
 
-/// Stores a group as it is, apart from others, in bucket `id` or in its other one. False if there is no room.
+/// Stores a group without uniting it with others, in bucket `id` or in its other one. False if there is no room.
 pub(super) fn store_group<W: Width>(
     buckets: &mut Words<'_>,
     id: BucketId,

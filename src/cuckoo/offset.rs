@@ -2,7 +2,7 @@
 //!
 //! `i2 = i1 ^ OFFSET[tag]`. For T = 6, tag 29 has the offset `0x00ee`, and the buckets `0x13df` and `0x1331` belong
 //! together. The values are part of the format (`format-spec/README.md`, section 3) and never change; a test compares
-//! them with the lists there. What was asked of them:
+//! them with the lists there. They were chosen to have these properties:
 //!
 //! * no value is 0, so the two buckets of an entry differ;
 //! * T = 6: 12 tags stay in one 64-byte line (values below 8), 44 more in one page (below 512), 8 go

@@ -1,6 +1,6 @@
 //! The cuckoo table of one region: lookup, insert, remove and count over its buckets.
 //!
-//! No I/O: an implementor of [`Buckets`] says where the buckets lie and how reading one can fail. The rules are those
+//! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{Bucket, BucketId, Slot};
@@ -19,7 +19,8 @@ pub(crate) struct Place<W> {
 }
 
 impl<W: Width> Place<W> {
-    /// From the low half of a hash and the fraction that [`KeyHash::region`](super::KeyHash) gives beside the region.
+    /// From the low half of a hash, and the fraction that [`KeyHash::region`](super::KeyHash) returns beside the
+    /// region.
     #[inline]
     pub(crate) const fn new(local: u64, rem: u64) -> Self {
         let first = BucketId(local as u16 & ((1 << W::INDEX_BITS) - 1) as u16);
@@ -39,16 +40,17 @@ impl<W: Width> Place<W> {
     }
 }
 
-/// What became of an insert.
+/// The outcome of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inserted<W> {
     /// An entry with a fresh tail was stored.
     Stored,
-    /// A group counts the copy, and has so many more digits. `saturates` says that it is saturated by it.
+    /// A group counts the copy, and has `digits` more digits. `saturates`: the copy has saturated it.
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// Groups became one: the groups before, in the buckets that they were in, and what counts them and the copy now.
+    /// Groups became one: the groups before, in the buckets that they were in, and the groups that count them and the
+    /// copy now.
     Merged { before: [Bucket<W>; 3], after: [Bucket<W>; 2] },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
@@ -56,14 +58,14 @@ pub(crate) enum Inserted<W> {
     NoPath,
 }
 
-/// What a removal took.
+/// The outcome of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Removed {
-    /// An entry whose tail had so many bits.
+    /// Took an entry whose tail had `tail` bits.
     Entry { tail: u32 },
-    /// One of the copies of a group, which has so many digits less.
+    /// Took one of the copies of a group, which has `digits` fewer digits now.
     Copy { digits: u32 },
-    /// Nothing: the group is saturated, and may stand for more copies than it can count.
+    /// Took nothing: the group is saturated, and may stand for more copies than it can count.
     Nothing,
 }
 
@@ -75,8 +77,8 @@ pub(crate) fn contains<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>
     Ok(first.either_matches(second, place.fingerprint))
 }
 
-/// The copies that the matching entries stand for; `None` if there may be more than the entries can tell, as one of
-/// them is saturated or a bucket is quarantined. A count must never be too low.
+/// The copies that the matching groups stand for; `None` if one of them is saturated or a bucket is quarantined: there
+/// may be more then, and a count must never be too low.
 pub(crate) fn count<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     place: Place<W>,
@@ -85,7 +87,7 @@ pub(crate) fn count<W: Width, B: Buckets<W>>(
     Ok(first.copies_in_either(second, place.fingerprint))
 }
 
-/// What became of an insert that takes a free lane or does nothing.
+/// The outcome of [`try_insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tried {
     /// An entry with a fresh tail was stored.
@@ -96,8 +98,8 @@ pub(crate) enum Tried {
     Crowded,
 }
 
-/// Stores an entry if nothing matches and a lane is free: the first one of the first bucket that has one. Nearly every
-/// insert into a filter takes no more.
+/// Stores an entry if nothing matches and a lane is free: in the first free lane of the first bucket that has one.
+/// Nearly every insert into a filter ends here.
 #[inline(always)]
 pub(crate) fn try_insert<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -127,7 +129,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     }
 }
 
-/// As [`insert`], where [`try_insert`] stored nothing.
+/// Like [`insert`], after [`try_insert`] stored nothing.
 #[inline(never)]
 pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -143,12 +145,12 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
 
-/// As `map` of an array, which is a dozen more functions to compile, for each width and place of buckets.
+/// Like `map` of an array, without the dozen functions that it would compile for each width and each kind of buckets.
 fn of_each<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> U) -> [U; 2] {
     [of(one), of(other)]
 }
 
-/// As `find_map` of an array.
+/// Like `find_map` of an iterator.
 fn first_of<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> Option<U>) -> Option<U> {
     match of(one) {
         None => of(other),
@@ -181,8 +183,8 @@ fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
     both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
 }
 
-/// Inserts a copy where a group matches: if possible as one more copy of that group. An entry of its own would take as
-/// many lanes now and more for further copies, and would not make the other one match less.
+/// Inserts a copy of a key that a group matches, if possible as one more copy of that group. A second entry would take
+/// as many lanes now and more for further copies, and the group would match as many keys as before.
 fn insert_copy<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -193,7 +195,7 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
     if is_absorbed(both, fingerprint) {
         return Ok(Inserted::Absorbed);
     }
-    // First without another lane, then with a free one.
+    // In the lanes that a group has, then with one more free lane.
     let in_place = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 0);
     if let Some(counted) = first_of(both, in_place) {
         return Ok(counted);
@@ -245,8 +247,8 @@ fn count_with_room<W: Width, B: BucketsMut<W>>(
     Ok(done.then_some(Inserted::Counted { digits: 1, saturates: false }))
 }
 
-/// Counts a copy in a group of a bucket that matches, if one can with so many more digits; the one with the longest
-/// tail of those.
+/// Counts a copy in a group of a bucket that matches and needs just `digits` more digits for it; of several, the one
+/// with the longest tail.
 fn count_in<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     id: BucketId,
@@ -305,8 +307,8 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
 }
 
-/// The key's group, with the copy to be inserted, and where it lies: bucket and index; of several the one with the
-/// longest tail. An entry alone if none matches; `None` if the copy would saturate the group.
+/// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest
+/// tail. An entry alone if none matches; `None` if the copy would saturate the group.
 fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group<W>, Option<Stored>)> {
     let longest = both.into_iter().filter_map(|(id, bucket)| {
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
@@ -318,8 +320,8 @@ fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group
     }
 }
 
-/// Saturates a group that matches and fills its bucket; of two the one with the shorter tail, as removals take from the
-/// other first.
+/// Saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take from
+/// the other first.
 fn saturate<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -335,7 +337,7 @@ fn saturate<W: Width, B: BucketsMut<W>>(
     Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
-/// Makes one group of those of a bucket that match, if there are several, and counts the copy in it.
+/// Unites the groups of a bucket that match, if there are several, and counts the copy in the result.
 fn merge<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     id: BucketId,
@@ -351,7 +353,7 @@ fn merge<W: Width, B: BucketsMut<W>>(
     merged([bucket, Bucket::new(0)], union, fingerprint)
 }
 
-/// Makes one group of those of both buckets that match, counts the copy in it, and finds room for it.
+/// Unites the matching groups of both buckets, counts the copy in the result, and finds room for it.
 fn merge_both<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -384,8 +386,8 @@ fn merged<W: Width>(
     Some(Inserted::Merged { before: [of(first)?, of(second)?, none], after: [after, none] })
 }
 
-/// Takes the only entry that matches, if it has no digits, and returns the length of its tail; does nothing if there is
-/// none, or more to choose from.
+/// Takes the entry that matches, if there is just one and it has no digits, and returns the length of its tail. Else
+/// changes nothing and returns `None`.
 #[inline(always)]
 pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -419,7 +421,7 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     }
 }
 
-/// As [`remove`], where several entries match, or one that has digits.
+/// Like [`remove`], where several entries match, or one that has digits, or none.
 #[inline(never)]
 fn remove_slowly<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,

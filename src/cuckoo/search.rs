@@ -1,8 +1,8 @@
 //! Chains: entries move to their other buckets, each into the lane that the next one leaves, until a bucket has a free
 //! lane.
 //!
-//! A move needs no key. An entry without digits takes one lane wherever it goes, so such entries move in chains. A group
-//! takes several lanes, which are free together only at the end of a chain; where no chain frees a lane,
+//! A move needs no key. An entry without digits takes one lane in either bucket, so such entries move in chains. A
+//! group needs several lanes at once, which only the end of a chain can have free. If no chain frees a lane,
 //! `displacement.rs` goes on.
 
 use super::bucket::{Bucket, BucketId, Slot};
@@ -12,8 +12,8 @@ use super::widths::Width;
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
 ///
-/// What must move is known before the first entry moves, so a search that fails changes nothing. The value is kept
-/// between inserts only to reuse its memory.
+/// All moves are known before the first entry moves, so a search that fails changes nothing. The value is kept between
+/// inserts only to reuse its memory.
 #[derive(Debug)]
 pub(crate) struct Search {
     steps: Vec<Step>,
@@ -42,9 +42,9 @@ const ROOT: usize = usize::MAX;
 struct End<W> {
     /// The last bucket that an entry moves to,
     step: usize,
-    /// and what it holds with a lane free,
+    /// that bucket with a lane free,
     bucket: Bucket<W>,
-    /// once this bucket has taken the group that leaves it; `None` if it had a free lane before.
+    /// and the bucket that takes the group which leaves it; `None` if it had a free lane before.
     taker: Option<(BucketId, Bucket<W>)>,
 }
 
@@ -76,8 +76,8 @@ impl Search {
     }
 
     /// Frees a lane in one of `roots` by one chain, and returns that bucket with the lane free, which the caller must
-    /// store. The entries in `kept`, and their digits, stay. Each entry examined takes one of `kicks`, and none is
-    /// examined when there are none left.
+    /// store. The entries in `kept`, and their digits, stay. Each entry examined takes one of `kicks`; the search ends
+    /// when none are left.
     ///
     /// If there is no room, or a load fails, nothing is stored.
     #[inline]
@@ -140,8 +140,8 @@ impl Search {
         Ok(None)
     }
 
-    /// Moves the entries of a chain, the last one first. Returns the bucket that it starts from, without the first of
-    /// them: that one the caller stores.
+    /// Moves the entries of a chain, the last one first. Returns the bucket that the chain starts from, without the
+    /// entry that left it; the caller stores that bucket.
     fn follow<W: Width, B: BucketsMut<W>>(&self, buckets: &mut B, end: End<W>) -> (BucketId, Bucket<W>) {
         if let Some((id, bucket)) = end.taker {
             buckets.store(id, bucket);

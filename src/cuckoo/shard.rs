@@ -10,7 +10,7 @@ use super::hash::{KeyHash, MAX_REGIONS, RegionId};
 pub(crate) struct Shard {
     /// How many shards there are; 1 for a filter that takes every key.
     pub(crate) of: u64,
-    /// Which of them this is, from 0.
+    /// The number of this one, from 0.
     pub(crate) number: u64,
 }
 
@@ -22,7 +22,7 @@ impl Shard {
         self.of == 1
     }
 
-    /// Regions that a shard may have: all shards together have no more than the format has.
+    /// The most regions that a shard may have: all shards together may have [`MAX_REGIONS`].
     pub(crate) const fn most_regions(self) -> u64 {
         MAX_REGIONS / self.of
     }
@@ -52,8 +52,8 @@ impl Span {
         if (region.0 as u64) < self.own { Some((region, rem)) } else { None }
     }
 
-    /// The same, where the caller compares the region with the number of regions: a key of another shard has a region
-    /// that is not below it.
+    /// Like `region`, for callers that compare the region with the number of regions themselves: for a key of another
+    /// shard it is at or above that number.
     ///
     /// Region 2 of 4 shards with 3 regions each is region 2 of the first shard. Counted from 6, where the third shard
     /// begins, it is 2^32 - 4.

@@ -1,9 +1,9 @@
 //! Sharing: two groups of one pair of buckets become one where there is no room for both.
 //!
-//! Both entries have one tag. The entry that stays has what both tails begin with, so it matches whatever either
-//! matched, and it counts the copies of both. No key is lost and removal stays safe (`format-spec/README.md`, section
-//! 4.6); each of the keys is counted with the copies of the other, and the entry matches more absent keys. So it is the
-//! last way to find room, and the longest common beginning is tried first.
+//! Both entries have one tag. The tail of the entry that stays is the common beginning of both tails, so every query
+//! that matched either matches it, and it counts the copies of both. No key is lost and removal stays safe
+//! (`format-spec/README.md`, section 4.6). The price: each key is counted with the copies of the other, and the entry
+//! matches more absent keys. So sharing is the last way to find room, and the longest common beginning is tried first.
 
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
@@ -12,29 +12,29 @@ use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::widths::Width;
 
-/// Candidates that are tried at most.
+/// The most candidates that one call tries.
 pub(super) const MOST_CANDIDATES: usize = 16;
 
-/// What became of groups that share an entry now.
+/// The groups before and after two of them share an entry.
 pub(super) struct Shared<W: Width> {
     /// The groups before, in the buckets that they were in.
     pub(super) before: [Bucket<W>; 3],
-    /// What counts them and the copy now.
+    /// The groups that count them and the copy now.
     pub(super) after: [Bucket<W>; 2],
 }
 
 /// Two groups that may become one.
 struct Candidate<W> {
-    /// Those of them that are stored: where, and under which index.
+    /// The bucket and index of each of them that is stored.
     stored: Vec<Stored>,
-    /// What they become.
+    /// The group that they become.
     union: Group<W>,
     /// Whether one of them is the group of the key.
     with_own: bool,
 }
 
-/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two of which one is in the
-/// way. `own` counts the copy to be inserted; `place` is where it lies without that copy, if it was stored at all.
+/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others of which one is
+/// in the way. `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
 pub(super) fn share<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -79,8 +79,8 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
     Ok(None)
 }
 
-/// Groups that may share an entry, those with the longest common beginning first: the key's own with another of its
-/// tag, and any two of which one lies in a bucket of the key, or in one that a group there may move to.
+/// Pairs of groups that may share an entry, the longest common beginning first: the key's own group with another of its
+/// tag, and any two groups of which one lies in a bucket of the key, or in a bucket that a group there may move to.
 fn candidates<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     both: Both<W>,
@@ -103,7 +103,7 @@ fn candidates<W: Width, B: Buckets<W>>(
             if group.entry.tail_length().is_none() || place == Some(at) {
                 continue;
             }
-            // In one of the key's buckets, one tag is one pair.
+            // Two entries of one tag in one of the key's buckets have the same pair of buckets.
             if number < both.len()
                 && let Some(union) = shared(own, group)
             {
@@ -113,7 +113,7 @@ fn candidates<W: Width, B: Buckets<W>>(
             for id_of_mate in [id, group.entry.other(id)] {
                 for (index, mate) in Groups::of(buckets.load(id_of_mate)?).iter().copied().enumerate() {
                     let other = (id_of_mate, index);
-                    // Each two once.
+                    // Each pair of groups is listed once.
                     let listed = || {
                         let two = [[at, other], [other, at]];
                         found.iter().any(|found| two.iter().any(|two| found.stored == two))
@@ -134,8 +134,8 @@ fn candidates<W: Width, B: Buckets<W>>(
     Ok(found)
 }
 
-/// Both as one, if they have one tag, begin alike, and take fewer lanes so. A saturated group stands for any number of
-/// copies and stays as it is.
+/// The group that two become, if they have one tag and a common beginning of their tails, and take fewer lanes as one.
+/// `None` if the group would be saturated; a saturated group stays as it is.
 fn shared<W: Width>(a: Group<W>, b: Group<W>) -> Option<Group<W>> {
     let copies = a.copies.checked_add(b.copies).filter(|copies| *copies < W::MOST_COPIES)?;
     let entry = a.entry.common(b.entry)?;
@@ -144,7 +144,8 @@ fn shared<W: Width>(a: Group<W>, b: Group<W>) -> Option<Group<W>> {
 }
 
 impl<W: Width> Slot<W> {
-    /// The entry of the bits that both begin with; `None` if they have different tags or no bit of tail in common.
+    /// The entry whose tail is the common beginning of both tails; `None` if the tags differ, or the first bits of the
+    /// tails do.
     ///
     /// n = 4: `0x74f9` and `0x74c1` (tails `001111100` and `001100000`) give `0x74e0` (tail `0011`).
     fn common(self, other: Self) -> Option<Self> {

@@ -1,8 +1,8 @@
 //! Making one region of two, as when a filter shrinks.
 //!
 //! No I/O. The rules are those of `format-spec/README.md`, section 8.5. Most buckets hold nothing but entries without
-//! digits. Those of two such buckets are put together without a branch, as nobody could predict one: how many lanes are
-//! in use, and which, is random. Only what finds no room in its bucket is looked at entry by entry.
+//! digits. The entries of two such buckets are put together without a branch, which no processor could predict: how
+//! many lanes are in use, and which, is random. Only entries that find no room in their bucket are handled one by one.
 
 use super::bucket::{Bucket, BucketId, Slot};
 use super::buckets::{Buckets, BucketsMut};
@@ -12,8 +12,8 @@ use super::search::Search;
 use super::widths::Width;
 
 impl<W: Width> Bucket<W> {
-    /// All entries with the bit of their region in front of their tails, for a region that is two in one; and the lanes
-    /// that hold them, all bits of each. What is no entry stays.
+    /// Puts `bit`, the low bit of the region's number, in front of the tails of all entries; other slots stay. Also
+    /// returns the lanes that hold entries, with all their bits set.
     ///
     /// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
     /// last: it becomes `0x747d` with 0.
@@ -26,8 +26,8 @@ impl<W: Width> Bucket<W> {
         (Self::new(word), Self::whole_lanes(entries >> W::TAIL_BITS))
     }
 
-    /// The entries of both in one bucket, as far as they fit; and the rest, where it was. Both hold nothing else, in the
-    /// lanes given.
+    /// One bucket with the entries of both, as far as they fit, and the rest of `other`, in its lanes. Both buckets
+    /// hold nothing but entries, in the lanes given.
     ///
     /// Entries of the other bucket take the lanes that are free here: first the lane that each has there, then the next
     /// above it, and so on around.
@@ -46,14 +46,14 @@ impl<W: Width> Bucket<W> {
             into |= from & !in_use;
             from &= in_use;
             (in_use, waiting) = (in_use | waiting, waiting & in_use);
-            // After as many turns as there are lanes, each is in its own again.
+            // After as many turns as there are lanes, each entry is in its own lane again.
             (from, waiting) = (Self::one_lane_up(from), Self::one_lane_up(waiting));
             turn += 1;
         }
         (Self::new(into), Self::new(from))
     }
 
-    /// With what is in the highest lane in the lowest one.
+    /// All lanes moved up by one, the highest to the lowest.
     const fn one_lane_up(word: u64) -> u64 {
         word << W::BITS & Self::LANES | word >> ((W::SLOTS - 1) * W::BITS)
     }
@@ -62,7 +62,7 @@ impl<W: Width> Bucket<W> {
 /// Buckets that are put together at a time.
 const BLOCK: usize = 32;
 
-/// Makes one region of two. `left` becomes it; of `right`, anything may be left.
+/// Makes one region of two, in `left`. What is left in `right` has no meaning.
 pub(crate) fn halve<W: Width>(
     left: &mut [u64],
     right: &mut [u64],
@@ -75,7 +75,7 @@ pub(crate) fn halve<W: Width>(
         });
     }
     let buckets = &mut Words(left);
-    // The buckets of which something is left, and of which something is left after that.
+    // The buckets with entries left over, and those with entries left over after that.
     let mut waiting = vec![BucketId(0); right.len()];
     let mut number = 0;
     for (id, word) in (0..).map(BucketId).zip(&*right) {
@@ -101,8 +101,8 @@ pub(crate) fn halve<W: Width>(
     Ok(())
 }
 
-/// Puts together all pairs of buckets that hold nothing but entries without digits. Of the others, `from` has what is to
-/// be stored; true if there are none.
+/// Puts together all pairs of buckets that hold nothing but entries without digits. `from` keeps what is still to be
+/// stored from all others. True if there are no others.
 fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     let mut is_plain = true;
     for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks_mut(BLOCK)) {
@@ -125,8 +125,8 @@ fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     is_plain
 }
 
-/// Stores the entries of `bucket` in their other buckets, where those have a free lane, and gives back the rest: for many
-/// that saves a search.
+/// Stores the entries of `bucket` in their other buckets, where those have a free lane, and returns the rest. This
+/// saves most entries a search.
 fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Bucket<W>) -> Bucket<W> {
     (0..W::SLOTS).fold(bucket, |left, lane| {
         let entry: Slot<W> = left.slot(lane);
@@ -182,7 +182,7 @@ mod tests {
         (0..).zip(slots).fold(Bucket::new(0), |bucket, (lane, slot)| bucket.with(lane, *slot))
     }
 
-    /// Against the same lane by lane, for every width.
+    /// Compared with the same work done lane by lane, for every width.
     #[test]
     fn lanes_are_taken_all_at_once_as_they_are_one_by_one() {
         fn check<W: Width>() {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A split undone by a halving is what it was, but for the last bit of fresh tails and for twins of void entries.
+    /// A halving undoes a split, except for the last bit of fresh tails and the twins of void entries.
     #[test]
     fn a_halving_undoes_a_split() {
         for slots in SlotsPerBucket::ALL {

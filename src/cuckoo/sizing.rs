@@ -38,7 +38,7 @@ impl SlotsPerBucket {
         }
     }
 
-    /// The regions that `capacity` keys need, at least 1; `None` if the format does not allow so many.
+    /// The regions that `capacity` keys need, at least 1; `None` if there would be more than 2^32.
     pub(crate) fn regions_for(self, capacity: u64) -> Option<u64> {
         let keys_per_region = f64::from(BUCKETS_PER_REGION * self.get()) * self.headroom();
         let regions = (capacity as f64 / keys_per_region).ceil().max(1.0) as u64;

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 
 use super::offset::{OFFSET_T6, OFFSET_T10};
 
-/// Slots in a 64-bit bucket. Fewer slots are wider, and make fewer false positives.
+/// Slots in a 64-bit bucket. With fewer slots, each has more bits, and there are fewer false positives.
 ///
-/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
-/// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key are those of a
-/// filter that was created for 50 million keys and holds them.
+/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown: `2n * 2^-(T
+/// + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key: the length of a file created for
+/// 50 million keys, divided by 50 million.
 ///
 /// | slots | bits a slot | false positives | bytes a key |
 /// |---|---|---|---|
@@ -51,7 +51,7 @@ impl SlotsPerBucket {
     /// The highest number that [`Lookup::count`](crate::Lookup::count) returns, which stands for that many copies or
     /// more: 1,024 for 2 slots, 523,266 for 3, 61,568 for 4, and more than a million for 5 to 7.
     ///
-    /// It is twice what one group counts: `1 + D + D^2 + ...` with n terms, for the highest digit D
+    /// It is twice the highest count of a group: `1 + D + D^2 + ...` with n terms, for the highest digit D
     /// (`format-spec/README.md`, section 4.2).
     pub const fn highest_count(self) -> u32 {
         with_width!(self, W => 2 * W::MOST_COPIES)
@@ -68,8 +68,8 @@ impl SlotsPerBucket {
     }
 }
 
-/// How a bucket is divided. `INDEX_BITS` is the same for every real width, and `BITS` follows from `SLOTS`; tests
-/// choose smaller ones, so that all slots can be tried.
+/// How a bucket is divided. In every real width, `INDEX_BITS` is 13 and `BITS` follows from `SLOTS`; tests choose
+/// smaller numbers, so that they can try all slots.
 pub(crate) trait Width: Copy + Eq + Debug + 'static {
     /// n, the slots in a bucket.
     const SLOTS: u32;
@@ -79,14 +79,14 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const BITS: u32 = 64 / Self::SLOTS;
     /// Buckets of a region, as a power of two.
     const INDEX_BITS: u32 = 13;
-    /// For each of the 2^T tags, what is combined with the index of one bucket, by exclusive or, to give the other.
+    /// For each of the 2^T tags, the exclusive or of the indices of an entry's two buckets.
     const OFFSETS: &'static [u16];
 
     /// The bits of a fresh tail.
     const TAIL_BITS: u32 = Self::BITS - Self::TAG_BITS - 1;
-    /// D, the highest digit: those slots are digits whose tag is 1 to D and whose other bits are 0.
+    /// D, the highest digit: a slot is a digit if its tag is 1 to D and all its other bits are 0.
     const HIGHEST_DIGIT: u32 = (1 << (Self::TAG_BITS - 1)) - 1;
-    /// The copies that a group counts at most: where it fills its bucket, and all its digits are the highest.
+    /// The highest count of a group: it fills its bucket, and all its digits are D.
     ///
     /// n = 4: `1 + 31 + 31^2 + 31^3` = 30,784.
     const MOST_COPIES: u32 = {

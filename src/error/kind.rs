@@ -1,16 +1,16 @@
-//! What sort of failure an error is: for programs that react to it, and for bindings to other languages.
+//! The kinds of failures: for programs that react to them, and for bindings to other languages.
 
 use std::fmt;
 
 use super::Error;
 
-/// What sort of failure an error is. These names are stable: bindings map each to an exception of its own.
+/// The kind of a failure. These names are stable: bindings to other languages map each to an exception.
 ///
 /// | kind | remedy |
 /// |---|---|
 /// | [`NotFound`](Self::NotFound) | check the path, or create it |
 /// | [`Exists`](Self::Exists) | choose another name |
-/// | [`Foreign`](Self::Foreign) | check the path: this is no filter, or no store |
+/// | [`Foreign`](Self::Foreign) | check the path: the file is not a filter, or the folder not a store |
 /// | [`Unsupported`](Self::Unsupported) | use a newer gowk |
 /// | [`Damaged`](Self::Damaged) | verify, then restore a copy or repair |
 /// | [`Locked`](Self::Locked) | wait for the other process, or ask to wait |
@@ -25,7 +25,7 @@ use super::Error;
 /// | [`Unknown`](Self::Unknown) | open it again, and look whether the commit is there |
 /// | [`AfterCommit`](Self::AfterCommit) | open it again; the commit is durable |
 /// | [`Poisoned`](Self::Poisoned) | open it again |
-/// | [`Io`](Self::Io) | as the system's own message says |
+/// | [`Io`](Self::Io) | see the system's message |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -33,11 +33,11 @@ pub enum ErrorKind {
     NotFound,
     /// Something of this name is there already.
     Exists,
-    /// What is there is no filter, or no store.
+    /// The file is not a filter, or the folder not a store.
     Foreign,
     /// The file needs another version of gowk.
     Unsupported,
-    /// What was read is not what was written.
+    /// The bytes read are not those that were written.
     Damaged,
     /// Another process has the filter.
     Locked,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     NoSpace,
     /// The filter is a set where a counting one is needed, or the other way around.
     Kind,
-    /// An argument, an option or a combination of filters that cannot be.
+    /// An argument, an option or a combination of filters that is not allowed.
     Invalid,
     /// Another file has taken the filter's name.
     Replaced,
@@ -100,7 +100,7 @@ impl fmt::Display for ErrorKind {
 }
 
 impl Error {
-    /// What sort of failure this is.
+    /// The kind of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } => ErrorKind::NotFound,

@@ -1,7 +1,7 @@
 //! The checks at opening: from the bytes of both superblock slots to one superblock that can be trusted.
 //!
-//! The order is that of `format-spec/README.md`, section 5.6, and the first failure decides. [`RawSuperblocks`] is what
-//! was read; [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
+//! The order is that of `format-spec/README.md`, section 5.6, and the first failure decides. [`RawSuperblocks`] holds
+//! the bytes as read; [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
 
 use std::io;
 use std::path::Path;
@@ -26,22 +26,22 @@ pub(crate) struct RawSuperblocks {
     unreadable: Option<io::Error>,
 }
 
-/// What a file's superblocks say.
+/// The checked superblocks of a file.
 #[derive(Debug)]
 pub(crate) struct Superblocks {
     /// The newest valid one.
     pub(crate) newest: Superblock,
-    /// Which slot that is, 0 or 1.
+    /// The slot of the newest one, 0 or 1.
     pub(crate) slot: usize,
     /// The other slot is not valid.
     pub(crate) other_damaged: bool,
-    /// A feature is in use that readers may ignore and writers may not.
+    /// Unknown features that readers may ignore and writers may not.
     pub(crate) read_only_features: u64,
 }
 
 impl RawSuperblocks {
-    /// From a file of that length. Each slot is read by a call of its own: if one cannot be read, it counts as damaged,
-    /// and the other is used.
+    /// Reads both slots of a file of that length, each by a call of its own: a slot that cannot be read counts as
+    /// damaged, and the other is used.
     pub(crate) fn read(file_length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Self {
         let mut raw = Self { slots: Default::default(), file_length, unreadable: None };
         for (offset, slot) in (0..).step_by(SLOT_BYTES).zip(&mut raw.slots) {
@@ -54,7 +54,7 @@ impl RawSuperblocks {
         raw
     }
 
-    /// The superblocks, if everything holds.
+    /// The superblocks, if all checks pass.
     pub(crate) fn check(mut self, path: &Path) -> Result<Superblocks> {
         let unreadable = self.unreadable.take();
         let [a, b] = [Sealed::new(&self.slots[0]), Sealed::new(&self.slots[1])];
@@ -96,8 +96,8 @@ impl RawSuperblocks {
         let claims: Vec<RawSuperblock> =
             claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();
         match claims.first() {
-            // A later version may seal its slots in another way, so that no seal is valid here. A damaged file may
-            // claim one too, so all slots must claim the same.
+            // A later version may compute its checksums in another way, so none is right here. Damaged bytes may look
+            // like a later version too, so all slots must name the same one.
             Some(raw)
                 if raw.major.get() > VERSION.0 && claims.iter().all(|other| other.major == raw.major) =>
             {
@@ -140,7 +140,7 @@ impl<'a> Sealed<'a> {
         let (ours, theirs) = (&self.raw, &other.raw);
         // The error shows the first half of the uuid, as a field's value has 64 bits.
         let uuid = u128::from_le_bytes(ours.uuid) as u64;
-        // Half of the canary stands for the seed, which no message shows.
+        // Compares half of the canary instead of the seed, which no message may show.
         let canary = ours.canary.get() as u64;
         let common = [
             ("uuid", ours.uuid == theirs.uuid, uuid),
@@ -239,7 +239,7 @@ impl<'a> Sealed<'a> {
         Ok(geometry)
     }
 
-    /// The metadata; and the reserved bytes, unless a later minor version may have given them a meaning.
+    /// Checks the metadata; and the reserved bytes, unless a later minor version may have given them a meaning.
     fn check_rest(&self, path: &Path) -> Result<Metadata> {
         let length = self.raw.metadata_length.get() as usize;
         if length > METADATA_LIMIT {

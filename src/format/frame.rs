@@ -25,7 +25,7 @@ pub(crate) const MAX_PAYLOAD: usize = 16 << 20;
 /// The flag of a transaction's last frame.
 pub(super) const COMMIT: u32 = 1;
 
-/// What a journal continues.
+/// The header of a journal: the file and the checkpoint that it continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) uuid: [u8; 16],
@@ -49,11 +49,11 @@ struct RawHeader {
 }
 const _: () = assert!(size_of::<RawHeader>() == 48);
 
-/// What a frame says of itself.
+/// The fields of a frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHead {
     pub(crate) salt: u64,
-    /// The transaction that it belongs to.
+    /// The number of the transaction that it belongs to.
     pub(crate) commit: u64,
     /// Its number in the transaction, from 0.
     pub(crate) order: u32,
@@ -166,7 +166,7 @@ impl Header {
         bytes
     }
 
-    /// The header and its CRC; `None` if it is not one.
+    /// The header and its CRC; `None` if the bytes are not a right header.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Option<(Self, u32)>> {
         let Some((body, rest)) = bytes.split_at_checked(HEADER_CRC_AT) else { return Ok(None) };
         let (Ok((crc, _)), Ok((raw, _))) = (U32::read_from_prefix(rest), RawHeader::read_from_prefix(body))
@@ -238,7 +238,7 @@ impl RawFrame {
         self.crc.get()
     }
 
-    /// The CRC of the header up to its own CRC, with which that of the frame begins.
+    /// The CRC of the header up to its CRC field: the first part of the frame's CRC.
     pub(crate) fn crc_of_head(&self) -> u32 {
         crc32fast::hash(self.sealed_bytes())
     }
@@ -259,8 +259,8 @@ impl RawFrame {
         payload.len() == self.payload() && self.crc_with(payload) == self.crc()
     }
 
-    /// The bytes of the frame with its padding, if its magic and its salt are right, and it lies in the `room` there
-    /// is. Its CRC is not looked at.
+    /// The length of the frame with its padding, if its magic and its salt are right, and it fits into `room` bytes.
+    /// Does not check the CRC.
     pub(crate) fn length(&self, salt: u64, room: u64) -> Option<u64> {
         let length = (FRAME_HEADER as u64 + self.payload() as u64).next_multiple_of(FRAME_ALIGN);
         let right = self.magic == FRAME_MAGIC

@@ -11,7 +11,7 @@ use crate::error::{Error, Expected, Result};
 pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
 /// The version that this build writes.
 pub(crate) const VERSION: (u16, u16) = (1, 0);
-/// The features that this build knows, of each mask: format 1.0 has none.
+/// The features that this build knows, in each of the three masks: format 1.0 has none.
 pub(super) const KNOWN_FEATURES: u64 = 0;
 
 pub(crate) const PAGE: u64 = 4096;
@@ -25,7 +25,7 @@ pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 /// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
 pub(crate) const SUPERBLOCK: u64 = 65_536;
 pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
-/// Where metadata lies in a slot, and the most there may be.
+/// The offset of the metadata in a slot, and its greatest length in bytes.
 pub(super) const METADATA_AT: usize = 4096;
 pub(crate) const METADATA_LIMIT: usize = 49_152;
 /// Where a slot's own CRC-32 lies: the last four bytes.
@@ -43,8 +43,8 @@ pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1328;
 pub(crate) const LIVE_METADATA: u64 = 4096;
 pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
-/// `LIVE_STATE` of a file that no writer has open and whose data holds every commit. Any other value means that a
-/// writer may have it.
+/// `LIVE_STATE` of a file that no writer has open and whose regions hold every commit. Any other value means that a
+/// writer may have the file.
 pub(crate) const STATE_IDLE: [u8; 8] = *b"gowkidle";
 /// `LIVE_STATE` of a file that a writer has open, or died with.
 pub(crate) const STATE_IN_USE: [u8; 8] = *b"gowkbusy";
@@ -53,8 +53,8 @@ const fn align(value: u64, to: u64) -> u64 {
     value.div_ceil(to) * to
 }
 
-/// The numbers that fix where everything lies, and which keys belong there. Only [`new`](Self::new) makes one, so its
-/// numbers are always within their bounds.
+/// The numbers that fix where everything lies in a file, and which keys belong in it. Only [`new`](Self::new) makes
+/// one, so its numbers are always within their bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
     pub(crate) slots: SlotsPerBucket,
@@ -68,15 +68,15 @@ pub(crate) struct Geometry {
 /// A number that no geometry can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfBounds {
-    /// Its name in the specification.
+    /// The field's name in the specification.
     pub(crate) field: &'static str,
     pub(crate) found: u64,
     pub(crate) expected: Expected,
 }
 
 impl Geometry {
-    /// Checks the numbers in the order of `format-spec/README.md`, section 5.6. None of them is shifted before it is
-    /// known that no bit is lost.
+    /// Checks the numbers in the order of `format-spec/README.md`, section 5.6. No number is shifted before a check has
+    /// shown that the shift loses no bit.
     pub(crate) fn new(
         slots: SlotsPerBucket,
         base_regions: u64,
@@ -98,7 +98,7 @@ impl Geometry {
         self.base_regions << self.generation
     }
 
-    /// Its regions among those of all shards.
+    /// The regions of this file among those of all shards.
     pub(crate) const fn span(self) -> Span {
         Span::new(self.shard, self.regions())
     }
@@ -148,7 +148,7 @@ impl Geometry {
         Some(Self { generation: self.generation.checked_sub(1)?, ..self })
     }
 
-    /// The geometry after one doubling; `None` past the format's last region.
+    /// The geometry after one doubling; `None` if all shards together would have more than 2^32 regions.
     pub(crate) fn doubled(self) -> Option<Self> {
         let doubled = Self { generation: self.generation + 1, ..self };
         (self.regions() * 2 <= self.shard.most_regions()).then_some(doubled)

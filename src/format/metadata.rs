@@ -15,15 +15,15 @@ const KEY_RULES: &str = "gowk/key";
 
 /// A small map from name to bytes, at most 48 KiB in all, opaque to the filter.
 ///
-/// It is committed atomically with the keys, and kept when the filter doubles. Use it for what must agree with the keys
-/// that were inserted, such as the position of an ingest job.
+/// It is committed atomically with the keys, and kept when the filter doubles. Use it for data that must agree with the
+/// inserted keys, such as the position in an input.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
     entries: BTreeMap<String, Vec<u8>>,
 }
 
 impl Metadata {
-    /// The most that [`encoded_length`](Self::encoded_length) may be at a commit.
+    /// The largest [`encoded_length`](Self::encoded_length) that can be committed: 49,152 bytes.
     pub const LIMIT: usize = METADATA_LIMIT;
 
     /// The bytes stored under `name`.
@@ -31,12 +31,12 @@ impl Metadata {
         self.entries.get(name).map(Vec::as_slice)
     }
 
-    /// Stores `value` under `name`, replacing what was there. The commit checks whether it fits.
+    /// Stores `value` under `name`, replacing a value that is there. The commit checks whether all entries fit.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
         self.entries.insert(name.into(), value.into());
     }
 
-    /// Removes `name`, and returns what it held.
+    /// Removes `name`, and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Vec<u8>> {
         self.entries.remove(name)
     }

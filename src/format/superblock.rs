@@ -1,5 +1,5 @@
-//! The superblock: its bytes, what they mean, and how they are written. Bytes that were read become one in
-//! [`checks`](super::checks).
+//! The superblock: its bytes, what they mean, and how they are written. [`checks`](super::checks) turns bytes that were
+//! read into a superblock.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub enum Growth {
     Auto,
 }
 
-/// What is fixed when a filter is created, and changes at most by doubling.
+/// The fields that are fixed when a filter is created; only doubling and halving change them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(crate) uuid: [u8; 16],
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
     pub(crate) geometry: Geometry,
 }
 
-/// What the filter was asked to be, kept through doublings.
+/// The limits and targets given at creation, kept through doublings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Policy {
     pub(crate) growth: Growth,
@@ -54,7 +54,7 @@ pub(crate) struct Superblock {
     pub(crate) id: u64,
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,
-    /// The last commit that the data holds for certain.
+    /// The last commit that the regions hold for certain.
     pub(crate) commit: u64,
     /// The salt of the journal that continues from there.
     pub(crate) salt: u64,

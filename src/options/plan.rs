@@ -1,4 +1,4 @@
-//! What a filter would be, before it is created.
+//! The size and rate of a filter, before it is created.
 
 use super::Options;
 use crate::cuckoo::{Kind, SlotsPerBucket};
@@ -16,7 +16,7 @@ use crate::format::Geometry;
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// What the filter is.
+    /// The filter's kind.
     pub kind: Kind,
     /// Slots in each bucket.
     pub slots_per_bucket: SlotsPerBucket,
@@ -26,12 +26,12 @@ pub struct Plan {
     pub slots: u64,
     /// Bytes of the file. The journal beside it holds up to 64 MiB of commits, or one commit that is larger.
     pub file_length: u64,
-    /// The distinct keys it was asked to take before it has to double.
+    /// The distinct keys that the filter takes before it has to double.
     pub capacity: u64,
     /// Bytes of the file, divided by the capacity.
     pub bytes_per_key: f64,
-    /// The expected false-positive rate at full load, before any doubling: what the slots per bucket give. It is at
-    /// most the rate that was asked for.
+    /// The expected false-positive rate at full load, before any doubling. It follows from the slots per bucket, and is
+    /// at most the rate that was asked for.
     pub false_positive_rate: f64,
 }
 

@@ -18,7 +18,7 @@ use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
 use crate::format::frame::HEADER;
-use crate::format::{Metadata, Superblock};
+use crate::format::{Identity, Metadata, Superblock};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::{Files, on_threads};
@@ -74,14 +74,10 @@ impl Reader {
         Options::new().read(path)
     }
 
-    pub(super) fn open_with(
-        path: &Path,
-        options: &Options,
-        open: impl FnOnce(&Files, &Options) -> Result<View>,
-    ) -> Result<Self> {
+    pub(super) fn open_with(path: &Path, options: &Options) -> Result<Self> {
         let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let view = open(&files, options)?.of_reader(number);
+        let view = View::open(&files, options)?.of_reader(number);
         options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
@@ -93,6 +89,18 @@ impl Reader {
         let (view, reopening) = (ArcSwap::new(view), Mutex::new(()));
         let options = options.clone();
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
+    }
+
+    /// A reader of the same filter that looks into `view`.
+    pub(super) fn moved_to(&self, view: View) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let Shared { files, options, hasher, .. } = &*self.shared;
+        let view = ArcSwap::from_pointee(view.of_reader(number));
+        let (files, options, hasher) = (files.clone(), options.clone(), *hasher);
+        Self {
+            number,
+            shared: Arc::new(Shared { number, files, options, hasher, view, reopening: Mutex::new(()) }),
+        }
     }
 
     /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader. A thread that
@@ -192,6 +200,11 @@ impl Reader {
         self.current(Instant::now())
     }
 
+    /// What the filter is by now.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        Ok(self.view()?.superblock.identity)
+    }
+
     /// The filter's path: absolute, with all symbolic links resolved when it was opened.
     pub fn path(&self) -> &Path {
         &self.shared.files.data
@@ -235,7 +248,7 @@ impl Reader {
             }
             self.reopen(&view)?;
             if start.elapsed() > DEADLINE {
-                return Err(self.busy());
+                return Err(self.busy("read"));
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -257,17 +270,17 @@ impl Reader {
             }
             self.reopen(&view)?;
             if start.elapsed() > DEADLINE {
-                return Err(self.busy());
+                return Err(self.busy("read"));
             }
         }
     }
 
-    fn busy(&self) -> Error {
-        Error::Busy { path: self.shared.files.data.clone(), op: "read" }
+    pub(super) fn busy(&self, op: &'static str) -> Error {
+        Error::Busy { path: self.shared.files.data.clone(), op }
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    pub(crate) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+    pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
@@ -350,7 +363,7 @@ impl Options {
     /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is not of the
     /// kind that these options ask for.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
-        Reader::open_with(path.as_ref(), self, View::open)
+        Reader::open_with(path.as_ref(), self)
     }
 }
 

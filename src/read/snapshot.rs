@@ -1,39 +1,178 @@
-//! All regions of a filter as of one commit, for copies. They are read beside a writer, and read again if a commit
-//! came in between.
+//! A filter as of one commit, for whoever reads all of it. It is read beside a writer; if a commit came in meanwhile, what was
+//! read may be of two commits, and the work begins anew.
 
 use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::patience::Patience;
-use super::reader::DEADLINE;
+use super::reader::{DEADLINE, Reader};
 use super::view::View;
-use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
-use crate::error::Result;
+use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId};
+use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, Region, Sums};
-use crate::format::Metadata;
+use crate::format::{Identity, Metadata, Policy};
 
-/// At least so many whole copies are torn by commits before the attempts are given up.
-const TORN_COPIES: u32 = 5;
+/// Attempts torn by commits before the work is given up, if the time is over too.
+const TORN_ATTEMPTS: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The attempts at one copy. They go on for as long as lookups wait, and until [`TORN_COPIES`] were torn.
-pub(crate) struct Attempts {
+/// What a reader sees at one commit, as long as no other commit comes in.
+pub(crate) struct Snapshot<'a> {
+    reader: &'a Reader,
+    view: Arc<View>,
+    copy: LiveCopy,
+    metadata: Metadata,
+}
+
+impl<'a> Snapshot<'a> {
+    /// The view in place of a snapshot if a commit was being applied all the time.
+    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<View>>> {
+        let view = reader.view()?;
+        Ok(match view.settled_live_copy() {
+            Some(copy) => copy.map(|(copy, metadata)| Ok(Self { reader, view, copy, metadata }))?,
+            None => Err(view),
+        })
+    }
+
+    pub(crate) const fn reader(&self) -> &'a Reader {
+        self.reader
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.view.superblock.identity
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.view.superblock.policy
+    }
+
+    pub(super) const fn commit(&self) -> u64 {
+        self.copy.commit
+    }
+
+    pub(crate) const fn counts(&self) -> &Counts {
+        &self.copy.counts
+    }
+
+    pub(crate) const fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Hands regions to `each`, in order and verified, with their checksums.
+    pub(crate) fn regions(
+        &self,
+        regions: Range<u64>,
+        each: &mut dyn FnMut(RegionId, &Region, &Sums) -> Result<()>,
+    ) -> Result<()> {
+        let (mut words, mut sums) = ([0; BUCKETS_PER_REGION as usize], Sums::default());
+        for number in regions {
+            let region = RegionId(number as u32);
+            self.view.comes_to(region);
+            let Some(found) = self.view.settled_region(region, &mut words) else {
+                return Err(self.view.busy("copied"));
+            };
+            for (sum, found) in sums.iter_mut().zip(found) {
+                *sum = found?;
+            }
+            each(region, &words, &sums)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a commit has come in since the snapshot began; [`Reader::at_one_commit`] begins anew then.
+    pub(crate) fn check(&self) -> Result<()> {
+        let after = self.view.live_copy();
+        let same = matches!(after, Some(Ok((after, _))) if after == self.copy)
+            && self.reader.view().is_ok_and(|current| current.is_same_as(&self.view));
+        if same { Ok(()) } else { Err(self.view.busy("copied")) }
+    }
+}
+
+impl Reader {
+    /// What `work` makes of the filter as of one commit. It begins anew if another commit came in meanwhile, and fails with
+    /// [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
+    pub(crate) fn at_one_commit<T>(
+        &self,
+        op: &'static str,
+        mut work: impl FnMut(&Snapshot<'_>) -> Result<T>,
+    ) -> Result<T> {
+        Self::each_at_one_commit(slice::from_ref(self), op, |snapshots| match snapshots {
+            [snapshot] => work(snapshot),
+            _ => Err(self.busy(op)),
+        })
+    }
+
+    /// Like [`at_one_commit`](Self::at_one_commit), for several filters: each as of one commit of its own.
+    pub(crate) fn each_at_one_commit<T>(
+        readers: &[Self],
+        op: &'static str,
+        mut work: impl FnMut(&[Snapshot<'_>]) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = Attempts::first();
+        loop {
+            let (reader, failed) = match begin_all(readers)? {
+                Ok(snapshots) => {
+                    let outcome = work(&snapshots);
+                    let torn = snapshots.iter().find(|snapshot| snapshot.check().is_err());
+                    let torn = match (&outcome, torn) {
+                        // What was read may be of two commits.
+                        (Ok(_) | Err(Error::Damaged { .. }), Some(torn)) => Some(torn),
+                        (Err(Error::Busy { .. }), torn) => torn.or(snapshots.first()),
+                        // Any other failure does not come from what was read.
+                        _ => None,
+                    };
+                    let Some(torn) = torn else { return outcome };
+                    (torn.reader, InVain::Torn)
+                }
+                Err((reader, view)) => {
+                    // The writer may have died. Opening the file anew recovers it.
+                    reader.reopen(&view)?;
+                    (reader, InVain::NotBegun)
+                }
+            };
+            if !attempts.again(failed) {
+                return Err(reader.busy(op));
+            }
+        }
+    }
+}
+
+/// A snapshot of each reader; or the first reader that got none, with its view.
+fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, (&Reader, Arc<View>)>> {
+    let mut snapshots = Vec::with_capacity(readers.len());
+    for reader in readers {
+        match Snapshot::begin(reader)? {
+            Ok(snapshot) => snapshots.push(snapshot),
+            Err(view) => return Ok(Err((reader, view))),
+        }
+    }
+    Ok(Ok(snapshots))
+}
+
+/// The attempts at one work. They go on for as long as lookups wait, and until [`TORN_ATTEMPTS`] were torn.
+struct Attempts {
     start: Instant,
     torn: u32,
     pause: Duration,
 }
 
 impl Attempts {
-    pub(crate) fn first() -> Self {
+    fn first() -> Self {
         Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
     }
 
     /// Waits before the next attempt; false if there were enough.
-    pub(crate) fn again(&mut self, failed: InVain) -> bool {
+    fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
-        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_COPIES) {
+        if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_ATTEMPTS) {
             return false;
         }
         thread::sleep(self.pause);
@@ -42,9 +181,9 @@ impl Attempts {
     }
 }
 
-/// Why an attempt has copied nothing.
+/// Why an attempt has made nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum InVain {
+enum InVain {
     /// A commit was being applied all the time, so its writer may be stopped or dead.
     NotBegun,
     /// A commit came in between.
@@ -52,8 +191,8 @@ pub(crate) enum InVain {
 }
 
 impl View {
-    /// As [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
-    pub(crate) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+    /// Like [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
+    pub(super) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
             let copy = self.live_copy();
@@ -62,26 +201,4 @@ impl View {
             }
         }
     }
-}
-
-/// Hands regions to `write`, in order and verified, with their checksums.
-pub(crate) fn copy_regions(
-    view: &View,
-    regions: Range<u64>,
-    write: &mut dyn FnMut(RegionId, &Region, &Sums) -> Result<()>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
-    let (first, all) = (regions.start, regions.end - regions.start);
-    let (mut words, mut sums) = ([0; BUCKETS_PER_REGION as usize], Sums::default());
-    for number in regions {
-        let region = RegionId(number as u32);
-        view.comes_to(region);
-        let Some(found) = view.settled_region(region, &mut words) else { return Err(view.busy("copied")) };
-        for (sum, found) in sums.iter_mut().zip(found) {
-            *sum = found?;
-        }
-        write(region, &words, &sums)?;
-        progress(number - first + 1, all);
-    }
-    Ok(())
 }

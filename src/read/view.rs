@@ -127,9 +127,20 @@ impl View {
     }
 
     /// The view of a verified copy in memory, which nobody changes.
-    pub(super) fn moved_to(self, memory: Map, superblock: Superblock) -> Result<Self> {
-        let pages = self.pages.moved_to(memory, Verify::Never)?;
-        Ok(Self { superblock, pages, source: None, outdated_at: None, replayed: None, layered: None, ..self })
+    pub(super) fn moved_to(&self, memory: Map, superblock: Superblock) -> Result<Self> {
+        Ok(Self {
+            inode: self.inode,
+            reader: 0,
+            superblock,
+            pages: self.pages.moved_to(memory, Verify::Never)?,
+            source: None,
+            outdated_at: None,
+            replayed: None,
+            shortcut: Shortcut::closed(),
+            left: AtomicBool::new(false),
+            other_superblock_damaged: self.other_superblock_damaged,
+            layered: None,
+        })
     }
 
     pub(super) fn of_reader(self, number: u64) -> Self {
@@ -258,7 +269,7 @@ impl View {
         self.replayed.as_ref().is_some_and(|replayed| replayed.changed.binary_search(&id).is_ok())
     }
 
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
     }
 
@@ -278,7 +289,7 @@ impl View {
     }
 
     /// Counters and metadata as of the last commit; `None` while a commit is being applied.
-    pub(crate) fn live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+    pub(super) fn live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let copy = match &self.replayed {
             Some(replayed) => replayed.copy.clone(),
             None => self.pages.map.live_copy()?,

@@ -2,7 +2,7 @@
 //!
 //! A process runs one of the programs below, one step at a time and in any order with the others, and can die between
 //! any two steps. A listing is one step, and so is each change of a folder. The vacuum has no grace: whatever it may
-//! ever remove, it removes at once. Power cuts are left to `tests/stores`, which has the real operations.
+//! ever remove, it removes at once. Power cuts are left to `tests/store`, which has the real operations.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
@@ -18,7 +18,6 @@
 //! That the model is of this code: the real code makes the very calls to the storage and the disk that the programs
 //! name, in their order. That the model can fail: each of a list of changes to the programs violates an invariant.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
@@ -30,6 +29,7 @@ use super::files::{Name, incoming};
 use super::storage::watched::{Verdict, Watched};
 use super::{Change, Store};
 use crate::disk::{Disk, SystemDisk};
+use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};
 use crate::store::Vacuum;
 use crate::{Batches as _, Options};
 
@@ -89,15 +89,14 @@ const fn calls(step: Step) -> &'static [&'static str] {
     }
 }
 
-#[derive(Clone)]
-struct Programs(Vec<Vec<Step>>);
+type Programs = explorer::Programs<Step>;
 
 const COMMIT: usize = 0;
 const VACUUM: usize = 1;
 const READ: usize = 2;
 
 fn programs() -> Programs {
-    Programs(vec![
+    explorer::Programs(vec![
         vec![
             Begin,
             Seal,
@@ -203,7 +202,6 @@ struct World {
 
 /// Who takes part: the program, the shard and the token.
 type Part = Option<(usize, u8, u8)>;
-type Outcome<T> = Result<T, String>;
 
 impl World {
     fn new(parts: [Part; 4], rounds: u8, deaths: u8) -> Self {
@@ -233,7 +231,7 @@ impl World {
         self.versions[usize::from(number)]
     }
 
-    fn check(&self) -> Outcome<()> {
+    fn holds(&self) -> Outcome<()> {
         let newest = self.newest();
         let now = self.version(newest).ok_or("there is no version")?;
         for number in 1..=newest {
@@ -252,25 +250,6 @@ impl World {
             return Err("an acknowledged commit is lost".to_owned());
         }
         Ok(())
-    }
-
-    /// The world that the next step of this process leads to, together with the steps behind it that nobody else can
-    /// tell: they look at what the process has loaded.
-    fn after(&self, index: usize, programs: &Programs) -> Outcome<Option<Self>> {
-        let Some(mut next) = self.one_step(index, programs)? else { return Ok(None) };
-        loop {
-            let process = next.processes[index].filter(|process| !process.ended);
-            let step = process.map(|me| programs.0[usize::from(me.program)][usize::from(me.at)]);
-            let is_own = |step| matches!(step, CheckToken | CheckConflict | CheckFence | Acknowledge | End);
-            match step.filter(|step| is_own(*step)) {
-                Some(_) => next = next.one_step(index, programs)?.unwrap_or(next),
-                None => break,
-            }
-        }
-        if let Some(me) = next.processes[index].as_mut().filter(|me| me.ended) {
-            *me = Process { ended: true, draft: me.draft, ..Process::new((COMMIT, 0, 0), 0) };
-        }
-        Ok(Some(next))
     }
 
     fn one_step(&self, index: usize, programs: &Programs) -> Outcome<Option<Self>> {
@@ -396,6 +375,46 @@ impl World {
         }
         Ok(Some(next))
     }
+}
+
+impl Model for World {
+    type Step = Step;
+
+    const PROCESSES: usize = 4;
+
+    fn check(&self, programs: &Programs) -> Outcome<()> {
+        self.holds()?;
+        if self.is_over() { last_vacuum(*self, programs) } else { Ok(()) }
+    }
+
+    /// The world that the next step of this process leads to, together with the steps behind it that nobody else can
+    /// tell: they look at what the process has loaded.
+    fn after(&self, index: usize, programs: &Programs) -> Outcome<Vec<Self>> {
+        let Some(mut next) = self.one_step(index, programs)? else { return Ok(Vec::new()) };
+        loop {
+            let process = next.processes[index].filter(|process| !process.ended);
+            let step = process.map(|me| programs.0[usize::from(me.program)][usize::from(me.at)]);
+            let is_own = |step| matches!(step, CheckToken | CheckConflict | CheckFence | Acknowledge | End);
+            match step.filter(|step| is_own(*step)) {
+                Some(_) => next = next.one_step(index, programs)?.unwrap_or(next),
+                None => break,
+            }
+        }
+        if let Some(me) = next.processes[index].as_mut().filter(|me| me.ended) {
+            *me = Process { ended: true, draft: me.draft, ..Process::new((COMMIT, 0, 0), 0) };
+        }
+        Ok(vec![next])
+    }
+
+    fn after_death(&self, index: usize) -> Option<Self> {
+        let process = self.processes[index].filter(|process| !process.dead && !process.ended)?;
+        let mut next = *self;
+        next.deaths = self.deaths.checked_sub(1)?;
+        // Its draft stays, and nothing else of it matters.
+        let Process { draft, .. } = process;
+        next.processes[index] = Some(Process { dead: true, draft, ..Process::new((COMMIT, 0, 0), 0) });
+        Some(next)
+    }
 
     fn is_over(&self) -> bool {
         self.processes.iter().flatten().all(|process| process.ended || process.dead)
@@ -442,62 +461,6 @@ impl Process {
     }
 }
 
-/// Explores all there is, and returns the number of states; or how an invariant is violated.
-fn explore(start: World, programs: &Programs) -> Outcome<usize> {
-    let mut numbers = HashMap::from([(start, 0_usize)]);
-    let mut queue = VecDeque::from([start]);
-    let mut before: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut over = Vec::new();
-    while let Some(world) = queue.pop_front() {
-        let number = numbers[&world];
-        world.check()?;
-        if world.is_over() {
-            over.push(number);
-            last_vacuum(world, programs)?;
-        }
-        let mut reached = |next: World, counts: bool| {
-            let new = before.len();
-            let number_of_next = *numbers.entry(next).or_insert(new);
-            if number_of_next == new {
-                before.push(Vec::new());
-                queue.push_back(next);
-            }
-            if counts {
-                before[number_of_next].push(number);
-            }
-        };
-        for index in 0..world.processes.len() {
-            if let Some(next) = world.after(index, programs)? {
-                reached(next, true);
-            }
-            let alive = world.processes[index].filter(|process| !process.dead && !process.ended);
-            if let (Some(process), true) = (alive, world.deaths > 0) {
-                let mut next = world;
-                next.deaths -= 1;
-                // Its draft stays, and nothing else of it matters.
-                let Process { draft, .. } = process;
-                next.processes[index] =
-                    Some(Process { dead: true, draft, ..Process::new((COMMIT, 0, 0), 0) });
-                // A death does not count as a way to come to an end.
-                reached(next, false);
-            }
-        }
-    }
-    let mut can_end = vec![false; before.len()];
-    while let Some(number) = over.pop() {
-        if !std::mem::replace(&mut can_end[number], true) {
-            over.extend(&before[number]);
-        }
-    }
-    match can_end.iter().position(|can| !can) {
-        None => Ok(before.len()),
-        Some(stuck) => {
-            let world = numbers.iter().find(|(_, number)| **number == stuck).map(|(world, _)| world);
-            Err(format!("no way to the end from {world:#?}"))
-        }
-    }
-}
-
 /// A vacuum when all others are gone.
 fn last_vacuum(mut world: World, programs: &Programs) -> Outcome<()> {
     let drafts = world.processes.iter().flatten().any(|process| process.draft > 0);
@@ -507,8 +470,8 @@ fn last_vacuum(mut world: World, programs: &Programs) -> Outcome<()> {
         if world.is_over() {
             break;
         }
-        world = world.after(3, programs)?.ok_or("a vacuum stands still")?;
-        world.check()?;
+        world = *world.after(3, programs)?.first().ok_or("a vacuum stands still")?;
+        world.holds()?;
     }
     if !world.is_over() {
         return Err("a vacuum comes to no end".to_owned());
@@ -559,28 +522,10 @@ fn no_order_of_steps_and_deaths_breaks_an_invariant() {
     print!("{told}");
 }
 
-/// The programs with one step left out, or two neighbours swapped.
-fn changed() -> Vec<(String, Programs)> {
-    const NAMES: [&str; 3] = ["commit", "vacuum", "read"];
-    let mut changed = Vec::new();
-    for (number, name) in NAMES.iter().enumerate() {
-        let program = &programs().0[number];
-        for (at, step) in program.iter().enumerate().filter(|(_, step)| **step != End) {
-            let mut without = programs();
-            without.0[number].remove(at);
-            changed.push((format!("{name}: without {step:?}"), without));
-        }
-        for at in 1..program.len() - 1 {
-            let mut swapped = programs();
-            swapped.0[number].swap(at - 1, at);
-            changed.push((format!("{name}: {:?} before {:?}", program[at], program[at - 1]), swapped));
-        }
-    }
-    changed
-}
+const NAMES: [&str; 3] = ["commit", "vacuum", "read"];
 
-/// Of the changes, those that break an invariant without a power cut. The others change the order of looks at what is
-/// loaded already, or leave out what another step protects too.
+/// The steps left out, and the neighbours swapped, that break an invariant without a power cut. The others change the
+/// order of looks at what is loaded already, or leave out what another step protects too.
 const BREAKING: [&str; 27] = [
     "commit: without Seal",
     "commit: without Load",
@@ -613,14 +558,8 @@ const BREAKING: [&str; 27] = [
 
 #[test]
 fn removing_or_swapping_steps_breaks_an_invariant() {
-    let changed: HashMap<String, Programs> = changed().into_iter().collect();
-    for name in BREAKING {
-        let broken = CASTS.iter().find_map(|(cast, rounds, deaths)| {
-            explore(World::new(*cast, *rounds, *deaths), &changed[name]).err()
-        });
-        let how = broken.unwrap_or_else(|| panic!("{name} breaks nothing"));
-        println!("{name}: {}", how.lines().next().unwrap_or_default());
-    }
+    let starts = CASTS.map(|(cast, rounds, deaths)| World::new(cast, rounds, deaths));
+    assert_each_breaks(&starts, &programs(), &NAMES, &BREAKING);
 }
 
 /// What a program calls the storage and the disk for.

@@ -18,10 +18,10 @@ const CHECKPOINT_AT: u64 = 64 << 20;
 
 /// The operations that gowk performs on files and folders, other than reading through maps.
 ///
-/// Stores through a memory map are not among them. They go to the live area, of which nothing is believed after a
-/// crash, and to unpublished files, which nobody reads before they are synced and renamed.
+/// Stores through a memory map are not among them. They go to the live area, which recovery writes anew after a crash,
+/// and to unpublished files, which nobody reads before they are synced and renamed.
 ///
-/// Each call does what the system does unless an implementation says otherwise.
+/// The default of each method is the call of the operating system.
 pub trait Disk: Debug + Send + Sync {
     /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
     fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
@@ -41,7 +41,7 @@ pub trait Disk: Debug + Send + Sync {
     }
     /// Makes a file `length` bytes long and takes room for all of them on the disk. New bytes read as zeros.
     fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
-        // The call of fs2 reports wrong reasons: it takes them from `errno`, which `posix_fallocate` does not set.
+        // `allocate` of fs2 reports wrong reasons: it reads them from `errno`, which `posix_fallocate` does not set.
         if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
             return Ok(());
         }
@@ -87,9 +87,9 @@ pub trait Disk: Debug + Send + Sync {
         fs2::available_space(dir)
     }
 
-    /// Takes room on the disk for the bytes of a file from 0 to `length` that have none yet, as those in holes. If a
-    /// copy of the file shares the bytes in `own`, takes room for these apart from the copy. The bytes stay as they
-    /// are. Where the file system knows no such calls, nothing happens.
+    /// Takes room on the disk for those of the first `length` bytes of a file that have none yet, because they lie in
+    /// holes. If a copy of the file shares the bytes in `own`, takes separate room for them. The bytes stay as they
+    /// are. Does nothing on a file system that has no such calls.
     fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
         let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
         if has_holes {
@@ -100,7 +100,7 @@ pub trait Disk: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The most bytes of payload in a journal frame; what does not fit goes into a further frame.
+    /// The most bytes of payload in a journal frame; the rest goes into further frames.
     fn frame_limit(&self) -> usize {
         MAX_PAYLOAD
     }

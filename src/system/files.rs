@@ -1,4 +1,4 @@
-//! The names of a filter's files, and what identifies a file whatever its name.
+//! The names of a filter's files, and the inodes that identify files under any name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, Result};
 
-/// The most links that a name may lead through, as on Linux.
+/// The most symbolic links that are followed for one name: Linux's limit.
 const MOST_LINKS: usize = 40;
 
 /// The files of one filter, by their canonical paths: a symbolic link and its target have one lock file.
 ///
-/// A program that writes files beside filters asks [`Files::has`] before it does.
+/// A program that writes files beside filters asks [`Files::has`] first.
 #[derive(Clone, Debug)]
 pub struct Files {
     pub(crate) data: PathBuf,
     pub(crate) journal: PathBuf,
     pub(crate) lock: PathBuf,
     pub(crate) dir: PathBuf,
-    /// Nobody else opens the filter, so nothing of it is locked.
+    /// Nobody else opens the filter, so its files are not locked.
     pub(crate) private: bool,
 }
 
@@ -49,7 +49,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The same for a filter that nobody writes to. A mount of the file alone does not matter to it.
+    /// Like `new`, for a filter that nobody writes to. The file itself may be a mount point.
     pub(crate) fn of_sealed(path: &Path) -> Result<Self> {
         let data = match path.canonicalize() {
             Ok(data) => data,
@@ -66,7 +66,7 @@ impl Files {
         Ok(Self { journal, lock, dir, data, private: false })
     }
 
-    /// The same, of a filter that nobody else opens.
+    /// The same files, for a filter that nobody else opens.
     #[cfg(feature = "store")]
     pub(crate) fn private(self) -> Self {
         Self { private: true, ..self }
@@ -94,8 +94,8 @@ impl Files {
         [&self.data, &self.journal, &self.lock].into_iter().any(|own| *own == named || is_same(own))
     }
 
-    /// What a path leads to through all links, also where there is nothing yet under the last name. Two paths to one
-    /// new file give the same.
+    /// The path with all symbolic links resolved, even if no file has the last name yet. Two paths to one new file give
+    /// the same.
     #[must_use]
     pub fn resolved(path: &Path) -> PathBuf {
         let mut path = path.to_owned();
@@ -121,7 +121,7 @@ impl Files {
     }
 }
 
-/// The file that a name leads to; `None` where there is none.
+/// The file that a name leads to; `None` if there is none.
 pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
     match name.metadata() {
         Ok(metadata) => Ok(Some(Inode::of(&metadata))),
@@ -132,8 +132,7 @@ pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
 
 /// The names in a folder, in no order.
 ///
-/// Not by `std::fs::read_dir`: that panics where closing the folder fails, which says nothing of the names that were
-/// read.
+/// Does not use `std::fs::read_dir`, which panics if closing the folder fails; the names were read all the same.
 pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     use rustix::fs::{Dir, Mode, OFlags, open};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -147,8 +146,8 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. When a doubling puts a new file
-/// under the name outside, the mount still shows the old one; and journal and lock file do not lie beside it.
+/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. Such a mount still shows the old
+/// file after a doubling has published a new one outside; and journal and lock file do not lie beside it.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -161,7 +160,7 @@ const fn is_mount_point(_: &Path) -> bool {
     false
 }
 
-/// Whether the file lies on a file system that cannot be written to from here.
+/// Whether the file lies on a file system that is mounted read-only.
 pub(crate) fn is_read_only(file: &File) -> bool {
     use rustix::fs::{StatVfsMountFlags, fstatvfs};
     fstatvfs(file).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))

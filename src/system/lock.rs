@@ -5,17 +5,17 @@
 //!   tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
 //! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but
 //!   belongs to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
-//! * The **turn** is a lock on another byte of it. Whoever waits for the gate exclusively holds it, and openings that
-//!   come later wait for it. Without the turn, readers that keep coming would keep a writer waiting for ever: one of
-//!   them would always hold the gate.
+//! * The **turn** is a lock on another byte of it. A process that waits for the gate exclusively holds the turn, and
+//!   processes that open the file later wait for it. Without the turn, a stream of readers could keep a writer waiting
+//!   for ever: one of them would always hold the gate.
 //!
 //! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has no such locks, gate and
 //! writer lock are enough as long as nobody removes the lock file.
 //!
-//! The lock file of a filter that never came to be is removed again, by who made it ([`Held::of_new`]). Another process
-//! may have opened it before, and get the lock of a file without a name. So whoever has taken the writer lock looks
-//! whether the name still leads to that file ([`Held::is_at`]), and starts over if not. Since only the owner of the
-//! exclusive lock removes the file, nobody removes one whose lock somebody holds and has found at its name.
+//! If a filter is never published, the process that made its lock file removes it again ([`Held::of_new`]). Another
+//! process may have opened the lock file before, and may then lock a file without a name. So after taking the writer
+//! lock, a process looks whether the name still leads to that file ([`Held::is_at`]), and starts over if not. Only the
+//! owner of the exclusive lock removes the file, so a locked file that was found at its name stays.
 //!
 //! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
 
@@ -33,7 +33,7 @@ use super::files::{Files, Inode, inode_of};
 use super::rights::{self, Rights};
 use crate::error::{Error, IoContext, Result};
 
-/// How long to wait between two tries of a lock: the first time, and at most.
+/// The pause between two tries of a lock: the first one, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -41,11 +41,11 @@ const LAST_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Held {
     file: File,
-    /// Of a lock file that this process has made: of which filter, and how to remove it.
+    /// For a lock file that this process has made: the files of its filter, and the disk to remove it from.
     made: Option<(Files, Arc<dyn Disk>)>,
 }
 
-/// Until when a lock is waited for; `None` is without end.
+/// The time until which to wait for a lock; `None` waits without end.
 pub(crate) type Deadline = Option<Instant>;
 
 pub(crate) fn is_over(deadline: Deadline) -> bool {
@@ -81,8 +81,8 @@ impl Held {
         Ok(free.then_some(Self::new(file)))
     }
 
-    /// Makes a shared lock exclusive. If somebody else holds one too, it fails, and the shared lock is given up: the
-    /// conversion is not atomic.
+    /// Makes a shared lock exclusive. If another process holds a shared lock too, returns `None` and gives up the lock:
+    /// the conversion is not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
         let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.file))).at(path, "lock")?;
         Ok(free.then_some(self))
@@ -92,14 +92,14 @@ impl Held {
         Self { file, made: None }
     }
 
-    /// Whether the name leads to the locked file. One that was removed may be locked as well, and means nothing.
+    /// Whether the name leads to the locked file. A lock on a file that was removed means nothing.
     pub(crate) fn is_at(&self, path: &Path) -> Result<bool> {
         let own = Inode::of(&self.file.metadata().at(path, "look at")?);
         Ok(inode_of(path).at(path, "look at")? == Some(own))
     }
 
-    /// The exclusive lock of a filter that does not exist yet, whose lock file this process has made. If the filter does not
-    /// exist either when the lock is given up, the lock file is removed.
+    /// Marks this as the exclusive lock of a filter that does not exist yet, whose lock file this process has made. If
+    /// the filter still does not exist when the lock is given up, the lock file is removed.
     pub(crate) fn of_new(mut self, files: &Files, disk: &Arc<dyn Disk>) -> Self {
         self.made = Some((files.clone(), disk.clone()));
         self
@@ -108,12 +108,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Before the lock is given up: nobody else may have it when the file goes.
+        // The file is removed before the lock is given up, so that nobody else has the lock then.
         if let Some((files, disk)) = self.made.take()
             && files.inode().is_ok_and(|found| found.is_none())
             && self.is_at(&files.lock).is_ok_and(|is_at| is_at)
         {
-            // If it stays, it does no harm.
+            // A lock file that stays does no harm.
             let _ = disk.remove(&files.lock);
         }
         // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
@@ -122,7 +122,7 @@ impl Drop for Held {
     }
 }
 
-/// Tries until there is an outcome, with pauses that grow.
+/// Tries until there is an outcome, with growing pauses.
 fn until<T>(path: &Path, deadline: Deadline, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -161,7 +161,7 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Takes it on a file open for writing; `None` if somebody else holds it.
+    /// Takes the presence of a file open for writing; `None` if another writer holds it.
     pub(crate) fn claim(file: &File, path: &Path) -> Result<Option<Self>> {
         Ok(ByteLock::try_exclusive(file, PRESENCE).at(path, "lock")?.map(|byte| Self { _byte: byte }))
     }
@@ -172,7 +172,7 @@ impl Presence {
     }
 }
 
-/// The bytes of the data file whose locks mean something: `format-spec/README.md`, section 7.1.
+/// The bytes of the data file that presence and turn lock: `format-spec/README.md`, section 7.1.
 pub(super) const PRESENCE: u64 = crate::format::LIVE;
 pub(super) const TURN: u64 = PRESENCE + 1;
 
@@ -233,7 +233,7 @@ mod byte {
     }
 
     pub(super) fn unlock(file: &File, at: u64) {
-        // This cannot fail, as for `Held`.
+        // This cannot fail, for the reason given in `Held::drop`.
         let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, at)));
     }
 
@@ -261,7 +261,7 @@ mod byte {
     }
 }
 
-/// The file of the writer lock, with the rights of `model`. It is created if it does not exist yet; true if it was.
+/// Opens the file of the writer lock, with the rights of `model`, or creates it. The flag says that it was created.
 pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<(File, bool)> {
     loop {
         match OpenOptions::new().read(true).write(true).open(&files.lock) {
@@ -279,7 +279,7 @@ pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) 
     }
 }
 
-/// The file of the writer lock, opened as a reader may; `None` if there is none.
+/// Opens the file of the writer lock for reading; `None` if there is none.
 pub(crate) fn existing_lock_file(files: &Files) -> Result<Option<File>> {
     match File::open(&files.lock) {
         Ok(file) => Ok(Some(file)),

@@ -27,7 +27,7 @@ compile_error!(
 );
 
 const PAGE_BYTES: usize = PAGE as usize;
-/// The words of a region, and those at the start of the live area that every lookup reads.
+/// The number of words of a region, and of those at the start of the live area that every lookup reads.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
 pub(crate) const HEAD_WORDS: usize = 4;
 
@@ -59,7 +59,7 @@ impl Map {
         Self::new(options(geometry.file_length())?.map_raw_read_only(file)?, geometry)
     }
 
-    /// Memory that holds the bytes of such a file and is not changed any more.
+    /// Memory that holds the bytes of such a file, and does not change any more.
     pub(crate) fn of_memory(map: MapMut, geometry: Geometry) -> io::Result<Self> {
         Self::new(map.0, geometry)
     }
@@ -79,7 +79,7 @@ impl Map {
         self.regions
     }
 
-    /// Its regions among those of all shards.
+    /// The filter's regions among those of all shards.
     #[inline]
     pub(crate) const fn span(&self) -> Span {
         self.span
@@ -104,8 +104,8 @@ impl Map {
         Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
     }
 
-    /// The buckets of a region, which are read without comparing each index with the map's length; `None` if there is
-    /// no such region.
+    /// The buckets of a region, readable without comparing each index with the map's length; `None` if there is no such
+    /// region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
         if u64::from(region.0) >= self.regions {
@@ -145,7 +145,7 @@ impl Map {
     /// Asks the system to read the pages that hold the words from `index` on, and does not wait for them.
     pub(crate) fn read_ahead(&self, index: usize, words: usize) {
         let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
-        // This is advice only: where it fails, as past the end of the map, the pages are read when they are needed.
+        // This is advice only: if it fails, as past the end of the map, the pages are read when they are needed.
         let _ = self.raw.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
     }
 }
@@ -212,7 +212,7 @@ impl MapMut {
         options(length)?.offset(offset).map_raw(file).map(Self)
     }
 
-    /// The first `length` bytes of a file; what is stored stays in this mapping.
+    /// The first `length` bytes of a file; stores change this mapping only.
     pub(crate) fn private(file: &File, length: u64) -> io::Result<Self> {
         // SAFETY: `map_copy` is unsafe because the file may change under a `&[u8]`; the result is turned into
         // a raw mapping before any reference to its memory exists, and read through atomics only.
@@ -226,7 +226,8 @@ impl MapMut {
         options(length)?.map_anon().map(|map| Self(MmapRaw::from(map)))
     }
 
-    /// The same in huge pages where the system has them, so that the processor's cache of addresses covers more of it.
+    /// Like `anonymous`, in huge pages if the system has them, so that the processor's address cache (TLB) covers more
+    /// of the memory.
     pub(crate) fn anonymous_huge(length: u64) -> io::Result<Self> {
         let map = Self::anonymous(length)?;
         #[cfg(target_os = "linux")]
@@ -280,12 +281,12 @@ impl MapMut {
         halves(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
     }
 
-    /// Has the system make the pages of some bytes writable. Fails where a store would raise SIGBUS, as on a full disk
-    /// whose file system copies what is written; where the system cannot tell, as before Linux 5.14, it succeeds.
+    /// Asks the system to make the pages of these bytes writable. Fails if a store would raise SIGBUS, as on a full
+    /// disk whose file system copies on write. Succeeds if the system cannot be asked, as before Linux 5.14.
     fn reserve(&self, bytes: Range<usize>) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         if let Err(error) = self.0.advise_range(Advice::PopulateWrite, bytes.start, bytes.len()) {
-            // EFAULT is all that it says of the file system's reason.
+            // The system reports every reason of the file system as EFAULT.
             if Errno::from_io_error(&error) == Some(Errno::FAULT) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -295,13 +296,13 @@ impl MapMut {
     }
 }
 
-/// What the writer's side of the live area does to shared memory; a test puts a model of memory in its place.
+/// The operations of the writer's side of the live area on shared memory; a test replaces it by a model of memory.
 pub(crate) trait SharedMemory {
     fn word(&self, index: usize) -> u64;
     fn half(&self, index: usize) -> u32;
     fn set_word(&self, index: usize, value: u64);
     fn set_half(&self, index: usize, value: u32);
-    /// Makes sure that these bytes can be stored to, right away.
+    /// Makes sure that these bytes can be stored to now.
     fn reserve(&self, bytes: Range<usize>) -> io::Result<()>;
     fn fence(ordering: Ordering);
 }

@@ -4,17 +4,17 @@ use std::fs::read_to_string;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// A file larger than this part of the memory is treated as one that does not stay in memory: other files and the
-/// process itself need memory too.
+/// A file larger than this part of the memory is taken not to stay in memory: other files and the process itself need
+/// memory too.
 const MOST: f64 = 0.5;
 
-/// Whether random reads in a file of `length` bytes will go to the disk again and again.
+/// Whether a file of `length` bytes is too large to stay in memory, so that random reads keep going to the disk.
 pub(crate) fn is_exceeded_by(length: u64) -> bool {
     length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
 }
 
-/// The bytes of memory that this process may use: the least of what the machine has and what the process's control
-/// groups, version 1 or 2, allow. No limit where none of these can be read, as on systems other than Linux.
+/// The bytes of memory that this process may use: the least of the machine's memory and the limits of the process's
+/// control groups, version 1 or 2. No limit if none of these can be read, as on systems other than Linux.
 fn limit(proc: &Path, cgroups: &Path) -> u64 {
     let machine = read_to_string(proc.join("meminfo")).ok().and_then(|text| total(&text));
     let groups = read_to_string(proc.join("self/cgroup")).unwrap_or_default();
@@ -29,8 +29,8 @@ fn total(meminfo: &str) -> Option<u64> {
 }
 
 /// The least limit of a group and of the groups above it, for a line of `/proc/self/cgroup`: `0::/path` for version 2,
-/// `N:memory:/path` for version 1. Inside a container the path may be the host's. It is not found then, but the root
-/// is, which has the container's limit.
+/// `N:memory:/path` for version 1. Inside a container the path may be the host's and not exist. The root exists, and
+/// has the container's limit.
 fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -46,7 +46,7 @@ fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     groups.filter_map(|group| read_to_string(group.join(file)).ok()?.trim().parse().ok()).min()
 }
 
-/// Whether blocks ask for their pages before they look into them, so that a disk reads many at once.
+/// Whether blocks of lookups ask for their pages in advance, so that a disk reads many at once.
 ///
 /// Asking costs two system calls for each lookup. Even in a file larger than memory, the pages of a lookup may be in
 /// memory; so a block asks only if the block before had to wait.
@@ -68,7 +68,7 @@ impl Paging {
     }
 }
 
-/// How many regions ahead pages are read where regions are taken in order: 1 MiB.
+/// How many regions are read ahead when regions are visited in order: 16, or 1 MiB.
 pub(crate) const REGIONS_AHEAD: u32 = 16;
 
 #[cfg(test)]

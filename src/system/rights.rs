@@ -1,10 +1,10 @@
 //! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
 //! get those of the filter.
 //!
-//! The rule: what may be set is set, and nobody gains a right. A process that is not root cannot give a file to
-//! another owner. If the group cannot be kept, the new group gets no more than all others have: of a mode 664, the
-//! file gets 644. If the access control list cannot be kept, the group gets what the list gave to the group itself.
-//! (The group's bits of the old mode would be too much: where there is a list, they show its mask.)
+//! The rule: set as much as the system allows, and never give anybody a new right. A process that is not root cannot
+//! give a file to another owner. If the group cannot be kept, the new group gets no more rights than all others have:
+//! mode 664 becomes 644. If the access control list cannot be kept, the group gets the rights that the list gave to the
+//! group itself. (The group's bits of the old mode would be too much: if there is a list, they show its mask.)
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -33,21 +33,22 @@ impl Rights {
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
     }
 
-    /// Gives them to a file that may have others: as where the filter's were changed since that file was made. Who
-    /// does not own it leaves it as it is.
+    /// Gives them to an existing file, in case the filter's rights have changed since it was made. A process that does
+    /// not own the file leaves it as it is.
     pub(crate) fn keep(&self, file: &File) {
         if Self::of(file).is_ok_and(|own| own != *self) {
             let _ = self.give(file);
         }
     }
 
-    /// Gives them to a new file, which only its creator can use so far.
+    /// Gives them to a new file, which so far only its creator can use.
     fn give(&self, file: &File) -> io::Result<()> {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (self.uid, self.gid)
             && fchown(file, Some(self.uid), Some(self.gid)).is_err()
         {
-            // The group alone can be kept if this process belongs to it. `for_group` handles the case that it does not.
+            // A process that belongs to the group can keep it without keeping the owner. `for_group` handles one that
+            // does not.
             let _ = fchown(file, None, Some(self.gid));
         }
         let (mode, acl) = self.for_group(file.metadata()?.gid());
@@ -55,7 +56,7 @@ impl Rights {
             Some(acl) if acl::set(file, &acl).is_ok() => return Ok(()),
             Some(acl) => mode & !0o070 | acl.group() << 3,
             None => {
-                // The file may have got a list by the folder's default.
+                // The folder's default may have given the file a list.
                 acl::remove(file);
                 mode
             }
@@ -102,12 +103,12 @@ impl Acl {
         rights.next()
     }
 
-    /// What the file's group itself may do: never more than the mask.
+    /// The rights of the file's group itself, limited by the mask.
     fn group(&self) -> u32 {
         self.rights_of(ACL_GROUP_OBJ).unwrap_or(0) & self.rights_of(ACL_MASK).unwrap_or(7)
     }
 
-    /// The same list, in which the group itself has no more than the rights `most`.
+    /// The same list, with the rights of the group itself limited to `most`.
     fn with_group(mut self, most: u32) -> Self {
         let entries = self.0.get_mut(ACL_HEADER..).unwrap_or_default();
         for entry in entries.chunks_exact_mut(ACL_ENTRY) {

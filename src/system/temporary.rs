@@ -20,7 +20,7 @@ use crate::cuckoo::Kind;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{MAGIC, VERSION, kind_code};
 
-/// What stands between FILE's name and the number in a temporary file's name.
+/// The part of a temporary file's name between FILE's name and the number.
 const TEMPORARY: &str = "-gowk-new-";
 /// The first 8 bytes of a temporary file until its superblock is written; its number follows.
 const TEMPORARY_MAGIC: [u8; 8] = *b"gowkmake";
@@ -42,9 +42,9 @@ fn superblock_head(kind: Kind) -> [u8; 16] {
     head
 }
 
-/// Whether a file that is named as a temporary one is one, and its writer is dead.
+/// Whether a file with a temporary name is a temporary file, and its writer is dead.
 fn is_stale(number: u64, path: &Path) -> bool {
-    // gowk makes neither symbolic links nor pipes under such names. Links are not followed, and pipes not waited for.
+    // gowk makes neither symbolic links nor pipes under such names: do not follow links, and do not wait for pipes.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
@@ -77,12 +77,12 @@ impl Files {
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
         disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
-        // Protects: the head. Should this writer die, the next one knows the file by it and removes it.
+        // Protects: the head. If this writer dies, the next one knows the file by its head and removes it.
         disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
         Ok(file)
     }
 
-    /// Whether the path, in which no links are left, is one that a temporary file of this filter may have.
+    /// Whether a temporary file of this filter may have this path. All links in it must be resolved.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         name.starts_with(self.temporary_prefix().as_encoded_bytes()) && path.parent() == Some(&self.dir)
@@ -94,7 +94,7 @@ impl Files {
         prefix
     }
 
-    /// The numbers and paths of all files whose names are those of temporary files of this filter.
+    /// The numbers and paths of all files that have the name of a temporary file of this filter.
     fn temporary_names(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let prefix = self.temporary_prefix();
         let prefix = prefix.as_encoded_bytes();
@@ -107,7 +107,7 @@ impl Files {
         Ok(names(&self.dir)?.into_iter().filter_map(named).collect())
     }
 
-    /// Removes the temporary files of writers that died. Only for the holder of the writer lock.
+    /// Removes the temporary files of writers that died. The caller must hold the writer lock.
     ///
     /// Files that are not certainly gowk's stay. So do files that cannot be read or removed: they take room, but do no
     /// harm.

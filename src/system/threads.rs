@@ -4,10 +4,10 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, scope};
 
-/// Does `work` for each of `all`, and gives the outcomes in their order. The last is done on this thread, the others on
-/// a thread each. If a thread cannot be started, its work is done on this one.
+/// Does `work` for each of `all`, and returns the outcomes in their order. The last item is worked on in this thread,
+/// every other one in a thread of its own. If a thread cannot be started, its work is done in this one.
 pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    // What is moved into a thread that cannot be started is lost. So each thread fetches its item when it runs.
+    // An item moved into a thread that cannot be started would be lost. So each thread fetches its item when it runs.
     let places: Vec<_> = all.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
     on_each_index(places.len(), &|index| {
         let Some(place) = places.get(index) else { return };
@@ -19,7 +19,7 @@ pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + 
     places.into_iter().filter_map(outcome).collect()
 }
 
-/// The part that is compiled once, whatever the work is.
+/// The part that does not depend on the type of the work, so that it is compiled once.
 fn on_each_index(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let Some(last) = count.checked_sub(1) else { return };
     scope(|scope| {

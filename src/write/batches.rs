@@ -184,7 +184,7 @@ impl Writer {
         loop {
             self.state()?.transaction.hash_all(&indices, hash, manner, buffers)?;
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
-            outcomes.done.into_iter().for_each(&mut done);
+            buffers.done().for_each(&mut done);
             outcome?;
             indices = outcomes.left;
             indices.sort_unstable();

@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// Creates a filter whose first commit publishes the file that `fill` makes, with the counts of what is in it.
-    pub(super) fn create_filled(
+    pub(crate) fn create_filled(
         files: Files,
         options: &Options,
         policy: Policy,
@@ -132,7 +132,7 @@ impl Writer {
 
     /// The writer of an existing filter, whose first commit publishes the file that `fill` makes over it. `fill` gets
     /// the rights of the existing one.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         files: Files,
         options: &Options,
         policy: Policy,

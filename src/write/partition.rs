@@ -59,17 +59,31 @@ impl Item {
 pub(super) struct Buffers {
     /// For each thread that hashes, the items for each thread that takes keys.
     hashed: Vec<Vec<Vec<Item>>>,
-    /// For each thread that takes keys, two buffers to sort with.
-    sorted: Vec<[Vec<Item>; 2]>,
+    parts: Vec<Part>,
+}
+
+/// Memory for the keys that one thread takes.
+#[derive(Debug, Default)]
+struct Part {
+    /// Two buffers to sort with.
+    sorted: [Vec<Item>; 2],
+    /// The indices of the keys that are new, or were removed.
+    done: Vec<u32>,
 }
 
 /// Bytes that are kept from batch to batch.
 const KEPT: usize = 32 << 20;
 
 impl Buffers {
+    /// The indices of the last batch's keys that are new, or were removed; also after an error.
+    pub(super) fn done(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().flat_map(|part| &part.done).copied()
+    }
+
     /// What is worth being kept: all of it, unless that is too much.
     pub(super) fn kept(self) -> Self {
-        let items = self.hashed.iter().flatten().chain(self.sorted.iter().flatten()).map(Vec::capacity);
+        let sorted = self.parts.iter().flat_map(|part| &part.sorted);
+        let items = self.hashed.iter().flatten().chain(sorted).map(Vec::capacity);
         if items.sum::<usize>() * size_of::<Item>() <= KEPT { self } else { Self::default() }
     }
 }
@@ -127,8 +141,6 @@ pub(super) struct Outcomes {
     pub(super) delta: Delta,
     /// Keys inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as [`UNPACKED`].
     pub(super) changes: usize,
-    /// Keys that are new, or were removed.
-    pub(super) done: Vec<u32>,
     /// Keys not taken, as their region has no room.
     pub(super) left: Vec<u32>,
 }
@@ -137,7 +149,6 @@ impl Outcomes {
     fn append(&mut self, mut other: Self) {
         self.delta.add(&other.delta);
         self.changes += other.changes;
-        self.done.append(&mut other.done);
         self.left.append(&mut other.left);
     }
 
@@ -147,7 +158,7 @@ impl Outcomes {
         buckets: &mut B,
         items: &[Item],
         manner: Manner,
-        search: &mut Search,
+        (search, done): (&mut Search, &mut Vec<u32>),
         mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
         for (number, item) in items.iter().enumerate() {
@@ -158,7 +169,7 @@ impl Outcomes {
                     Tried::Stored => {
                         self.delta.stored::<W>();
                         self.changes += 1;
-                        self.done.push(item.index);
+                        done.push(item.index);
                         continue;
                     }
                     Tried::Matches if kind == Kind::Set => continue,
@@ -168,7 +179,7 @@ impl Outcomes {
                     if let Some(removed) = region::remove(buckets, place)? {
                         self.delta.removed(removed);
                         self.changes += 1;
-                        self.done.push(item.index);
+                        done.push(item.index);
                     }
                     continue;
                 }
@@ -181,7 +192,7 @@ impl Outcomes {
             self.delta.inserted(&inserted);
             self.changes += 1;
             if !found {
-                self.done.push(item.index);
+                done.push(item.index);
             }
         }
         Ok(())
@@ -219,9 +230,10 @@ pub(super) fn hash_all<W: Width>(
 ) -> Result<()> {
     let division = Division::new(indices.len(), geometry.regions(), manner.threads);
     let parts = division.parts;
-    let Buffers { hashed, sorted } = buffers;
+    let Buffers { hashed, parts: to } = buffers;
     hashed.resize_with(parts, Vec::new);
-    sorted.resize_with(parts, Default::default);
+    to.resize_with(parts, Part::default);
+    to.iter_mut().for_each(|part| part.done.clear());
     hashed.iter_mut().flatten().for_each(Vec::clear);
     let chunks = indices.chunks(indices.len().div_ceil(parts).max(1));
     let work = chunks.zip(hashed.iter_mut()).collect();
@@ -245,26 +257,25 @@ pub(super) fn take_hashed<W: Width>(
     manner: Manner,
     buffers: &mut Buffers,
 ) -> (Outcomes, Result<()>) {
-    let Buffers { hashed, sorted } = buffers;
-    let division = Division { parts: sorted.len(), regions };
+    let Buffers { hashed, parts } = buffers;
+    let division = Division { parts: parts.len(), regions };
     let (mut all, mut failed) = (Outcomes::default(), Ok(()));
     target.divide(
         division.parts,
         |region| division.part_of(region),
         |targets| {
-            let work = targets.into_iter().zip(sorted).enumerate().collect();
-            let take =
-                |(part, (mut target, buffers)): (usize, (Target<'_, &mut Overlay>, &mut [Vec<Item>; 2]))| {
-                    #[cfg(test)]
-                    assert!(!tests::BUG.get(), "a bug");
-                    // A thread that had no keys to hash has no items for this part.
-                    let of_part: Vec<&[Item]> =
-                        hashed.iter().filter_map(|hashed| Some(&**hashed.get(part)?)).collect();
-                    sort_by_region(&of_part, regions, buffers);
-                    let mut outcomes = Outcomes::default();
-                    let outcome = take_part::<W>(&mut target, &buffers[0], manner, &mut outcomes);
-                    (outcomes, outcome)
-                };
+            let work = targets.into_iter().zip(parts).enumerate().collect();
+            let take = |(number, (mut target, part)): (usize, (Target<'_, &mut Overlay>, &mut Part))| {
+                #[cfg(test)]
+                assert!(!tests::BUG.get(), "a bug");
+                // A thread that had no keys to hash has no items for this part.
+                let of_part: Vec<&[Item]> =
+                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
+                sort_by_region(&of_part, regions, &mut part.sorted);
+                let mut outcomes = Outcomes::default();
+                let outcome = take_part::<W>(&mut target, part, manner, &mut outcomes);
+                (outcomes, outcome)
+            };
             for (outcomes, outcome) in on_threads(work, take) {
                 all.append(outcomes);
                 failed = std::mem::replace(&mut failed, Ok(())).and(outcome);
@@ -277,7 +288,7 @@ pub(super) fn take_hashed<W: Width>(
 /// Takes keys sorted by region.
 fn take_part<W: Width>(
     target: &mut Target<'_, &mut Overlay>,
-    items: &[Item],
+    Part { sorted: [items, _], done }: &mut Part,
     manner: Manner,
     outcomes: &mut Outcomes,
 ) -> Result<()> {
@@ -296,7 +307,7 @@ fn take_part<W: Width>(
             // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
                 let before = outcomes.changes;
-                let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, &mut search, || ());
+                let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, (&mut search, &mut *done), || ());
                 outcomes.changes = before + UNPACKED;
                 scratch.pack(change);
                 continue;
@@ -313,17 +324,23 @@ fn take_part<W: Width>(
         if let Target::Copied(_, shadow) = target
             && let Some(mut region) = shadow.region(region)
         {
-            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, &mut search, ahead);
+            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, (&mut search, &mut *done), ahead);
             continue;
         }
         if let Target::Unpublished(file) = target
             && let Some(mut region) = file.region(region)
         {
-            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, &mut search, ahead);
+            let Ok(()) = outcomes.take::<W, _>(&mut region, items, manner, (&mut search, &mut *done), ahead);
             continue;
         }
         let changes = target.reborrow().with(|overlay, _| overlay.region_mut(region));
-        outcomes.take::<W, _>(&mut changes.region(region), items, manner, &mut search, ahead)?;
+        outcomes.take::<W, _>(
+            &mut changes.region(region),
+            items,
+            manner,
+            (&mut search, &mut *done),
+            ahead,
+        )?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const SHARE: u64 = 4;
 const HUGE: u64 = 64 << 20;
 
 #[derive(Debug)]
-pub(super) struct Shadow(MapMut);
+pub(crate) struct Shadow(MapMut);
 
 /// Where a bucket lies among all of the file.
 const fn index(region: RegionId, bucket: BucketId) -> usize {

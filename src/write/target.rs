@@ -14,7 +14,7 @@ use crate::system::{Disk, Files, Rights};
 
 /// A file and its changes: `C` is how those of a published file are held, `()` where they do not matter.
 #[derive(Clone, Copy)]
-pub(super) enum Target<'a, C> {
+pub(crate) enum Target<'a, C> {
     Published(&'a PublishedFile, C),
     Copied(&'a PublishedFile, &'a Shadow),
     Unpublished(&'a UnpublishedFile),
@@ -22,7 +22,7 @@ pub(super) enum Target<'a, C> {
 
 impl<'a, C> Target<'a, C> {
     #[inline]
-    pub(super) const fn identity(&self) -> &'a Identity {
+    pub(crate) const fn identity(&self) -> &'a Identity {
         match self {
             Self::Published(published, _) | Self::Copied(published, _) => &published.checkpoint.identity,
             Self::Unpublished(file) => &file.identity,
@@ -46,7 +46,7 @@ impl<'a, C> Target<'a, C> {
     }
 
     /// The filter's files, and through what they are written.
-    pub(super) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
+    pub(crate) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
         match self {
             Self::Published(published, _) | Self::Copied(published, _) => (&published.files, &published.disk),
             Self::Unpublished(file) => file.surroundings(),
@@ -54,7 +54,7 @@ impl<'a, C> Target<'a, C> {
     }
 
     /// The permissions and the owner that a file in its place should have.
-    pub(super) fn rights(&self) -> Result<Rights> {
+    pub(crate) fn rights(&self) -> Result<Rights> {
         match self {
             Self::Published(published, _) | Self::Copied(published, _) => {
                 Rights::of(&published.file).at(&published.files.data, "look at")
@@ -74,7 +74,7 @@ impl<'a, C> Target<'a, C> {
     }
 
     /// Has a region read in that will be needed soon, without waiting for it.
-    pub(super) fn read_ahead(&self, region: RegionId) {
+    pub(crate) fn read_ahead(&self, region: RegionId) {
         if let Self::Published(published, _) = self {
             published.pages.read_ahead(region);
         }
@@ -83,7 +83,7 @@ impl<'a, C> Target<'a, C> {
 
 impl Target<'_, &Overlay> {
     /// One region with the changes in it, its pages verified.
-    pub(super) fn read_region(&self, region: RegionId, into: &mut Region) -> Result<()> {
+    pub(crate) fn read_region(&self, region: RegionId, into: &mut Region) -> Result<()> {
         match self {
             Self::Published(published, overlay) => {
                 published.read_region(region, overlay.region(region), into)

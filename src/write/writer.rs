@@ -9,7 +9,7 @@ use super::partition::Buffers;
 use super::repair::{Repair, find_damage, quarantine};
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
-use crate::error::{Error, GrowthRefusal, Result};
+use crate::error::{Error, Result};
 use crate::events;
 use crate::file::{Found, Journal};
 use crate::format::{Growth, Metadata};
@@ -290,20 +290,13 @@ impl Writer {
 
     fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let void_allowed = self.options.void_growth;
-        let WriterState { transaction, policy, .. } = self.state()?;
-        let (geometry, counts) = (transaction.work.identity().geometry, transaction.counts());
-        let reason: Option<GrowthRefusal> = growth::refusal(geometry, policy, &counts, crowded, void_allowed);
-        if let Some(reason) = reason {
+        let (identity, counts, policy) = self.facts()?;
+        if let Some(reason) = growth::refusal(identity.geometry, &policy, &counts, crowded, void_allowed) {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let target = self.state_mut()?.transaction.work.target_mut();
-        let (doubled, counts) =
-            doubling::double(target.with(|pending, file| &*pending.sorted(file)), &counts, progress)?;
-        if let Some(mut open) = self.open.take() {
-            events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
-            open.transaction = open.transaction.moved_to(doubled, counts);
-            self.open = Some(open);
-        }
+        let (doubled, counts) = doubling::double(self.source()?, &counts, progress)?;
+        events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
+        self.go_on_in(doubled, &counts, 0);
         Ok(())
     }
 

@@ -27,11 +27,12 @@ fn main() -> Outcome<()> {
     if let Some(work) = opening::child(&section) {
         return work(std::path::Path::new(&arguments.next().unwrap_or_default()));
     }
-    if section == "copies" || section == "copies-rates" {
-        let file = arguments.next().ok_or("copies takes a file of lines")?;
+    if ["copies", "copies-rates", "multisets"].contains(&&*section) {
+        let file = arguments.next().ok_or("a file of lines is missing")?;
         let number = arguments.next().map(|number| number.replace('_', "").parse()).transpose()?;
         return match section.as_str() {
             "copies" => copies::loads(&file, number.unwrap_or(20)),
+            "multisets" => copies::multisets(&file, number.unwrap_or(100)),
             _ => copies::rates(&file, number.unwrap_or(10_000_000)),
         };
     }
@@ -54,7 +55,7 @@ fn main() -> Outcome<()> {
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
         _ => Err("sections: table [KEYS [ROUNDS [NAME]]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
                   large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP, \
-                  copies FILE [SEEDS], copies-rates FILE [COPIES]"
+                  copies FILE [SEEDS], multisets FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),
     }
 }

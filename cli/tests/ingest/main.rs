@@ -8,6 +8,7 @@
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `refusals`: each mistake is one line on standard error that names file and remedy, with exit code 2, and
 //!   what was committed stays.
+//! - `stores`: jobs into a store.
 //! - `processes`: signals, two jobs on one filter, what is printed.
 
 mod doubt;
@@ -20,5 +21,6 @@ mod refusals;
 #[allow(dead_code)]
 mod run;
 mod sample;
+mod stores;
 #[path = "../../../tests/thorough/mod.rs"]
 mod thorough;

@@ -13,10 +13,10 @@ use crate::{failure, options};
 /// The store, the version and the shard of a reader of one shard: its path, copies, version and shard.
 pub(crate) type ShardOf = (PathBuf, Option<PathBuf>, u64, u32);
 
-/// How a reader was asked to open the file: what travels when it is pickled.
+/// The path and options of a reader: the contents of its pickle.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// Of a shard of a store, which file it is to be.
+    /// For a reader of one shard of a store: which file it has to be.
     pub(super) shard: Option<ShardOf>,
     pub(super) threads: usize,
     pub(super) in_memory: bool,
@@ -26,11 +26,11 @@ pub(super) struct Settings {
     pub(super) wait: f64,
 }
 
-/// The file, as one process has opened it.
+/// The file, opened by one process.
 pub(super) struct Opened {
     reader: gowk::Reader,
     generation: u32,
-    /// In a process that was forked since.
+    /// The file as a child of a later fork has opened it.
     next: OnceLock<Box<Opened>>,
 }
 
@@ -52,7 +52,7 @@ impl Settings {
             };
             let read = asked.read(py, store, Some(*version))?;
             let filter = failure::done(py, py.detach(|| read.shard(*shard).map(|filter| filter.cloned())))?;
-            // A version that has a file for a shard always has.
+            // Versions do not change: one that had a file for this shard still has it.
             let Some(filter) = filter else {
                 return failure::done(py, Err(gowk::Error::NotFound { path: path.to_owned() }));
             };
@@ -66,7 +66,7 @@ impl Settings {
 }
 
 impl Reader {
-    /// A reader of one shard of a store, which was opened before.
+    /// A reader of one shard of a store, whose file is open already.
     pub(crate) fn of_shard(filter: &gowk::Reader, shard: ShardOf, asked: &Asked) -> Self {
         let Asked { threads, on_damage, verify, .. } = asked.clone();
         let path = filter.path().to_owned();
@@ -94,7 +94,7 @@ impl Reader {
     #[cold]
     #[inline(never)]
     fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a gowk::Reader> {
-        // Two threads may open the file here at once. One of them then drops what it has opened.
+        // Two threads may open the file here at once. One of them then drops its reader.
         let mut opened = match first {
             Some(opened) => opened,
             None => {
@@ -102,7 +102,7 @@ impl Reader {
                 self.opened.get_or_init(|| opened)
             }
         };
-        // Nobody changes a copy in memory, so that children may use it as it is.
+        // Nobody changes a copy in memory, so children may use it as it is.
         while opened.generation != generation() && !self.settings.in_memory {
             opened = match opened.next.get() {
                 Some(next) => next,

@@ -26,7 +26,7 @@ impl Marked {
 }
 
 impl Store {
-    /// An update, and what may become of keys that it took before an exception.
+    /// Begins an update. `afterwards` says what a caller can do with keys that it took before an exception.
     pub(super) fn begun(
         slf: Bound<'_, Self>,
         base: Option<Base<'_>>,
@@ -82,7 +82,7 @@ impl Store {
         };
         let change = Change { base, operation: operation.to_owned(), token, sealed };
         let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
-        // If it cannot, the next refresh will tell why. The commit is done.
+        // The commit is done. If moving to it fails, the next refresh raises the error.
         let _ = self.moved(py);
         described::commit(py, &outcome, application.as_deref())
     }

@@ -1,4 +1,4 @@
-//! From what a store says of itself to the dataclasses of `gowk._info`.
+//! From the descriptions of stores and versions to the dataclasses of `gowk._info`.
 
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -91,7 +91,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     made(py, "StoreInfo", &fields)
 }
 
-/// How a commit came out; `application` is that of its token.
+/// The outcome of a commit; `application` is that of its token.
 pub(super) fn commit<'py>(
     py: Python<'py>,
     committed: &Committed,

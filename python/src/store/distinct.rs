@@ -11,8 +11,8 @@ use crate::failure;
 use crate::key::with_key;
 use crate::owned::{Owned, insert};
 
-/// Makes the seed another one than the store's, from which it follows. With the store's own, the keys of one shard would
-/// all go to one part of the set.
+/// The exclusive or of this number and the store's seed is the set's seed. With the store's own seed, the keys of one
+/// shard would all go to one part of the set.
 const OTHER_SEED: u64 = 0x6469_7374_696e_6374;
 
 /// A set of keys that is thrown away with its last reference or at the end of a ``with`` block; see
@@ -26,7 +26,7 @@ const OTHER_SEED: u64 = 0x6469_7374_696e_6374;
 #[pyclass(frozen, module = "gowk", name = "Distinct", weakref)]
 pub(crate) struct Distinct(Owned<Thrown>);
 
-/// A filter that is never committed, and the folder that it is in. The filter goes first.
+/// A filter that is never committed, and the folder that it is in. The filter is dropped first.
 struct Thrown {
     writer: gowk::Writer,
     _folder: TempDir,
@@ -72,14 +72,14 @@ impl Distinct {
         Ok(array_of(keys.py(), found))
     }
 
-    /// Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in their
-    /// order. Of equal keys, the first counts. A null has False.
+    /// Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in
+    /// their order. Of equal keys, only the first can be new. A null has False.
     fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let new = self.0.change(keys, |thrown, keys, new| insert(&mut thrown.writer, keys, new))?;
         Ok(array_of(keys.py(), new))
     }
 
-    /// Throws it away. Closing again does nothing.
+    /// Throws the set away. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let thrown = self.0.take(py)?;
         py.detach(|| drop(thrown));

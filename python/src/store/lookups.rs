@@ -30,7 +30,7 @@ pub(super) fn count(reader: &StoreReader, keys: &Bound<'_, PyAny>) -> PyResult<V
 pub(super) fn shards(store: &Store, keys: &Bound<'_, PyAny>) -> PyResult<Vec<i32>> {
     let take = |keys: &[&[u8]], shards: &mut Vec<Shard>| {
         for key in keys {
-            // There are 65536 at most.
+            // This fits: there are at most 65536 shards.
             shards.push(Shard(store.description().shard_of(store.hash(key)?) as i32));
         }
         Ok(())
@@ -39,7 +39,7 @@ pub(super) fn shards(store: &Store, keys: &Bound<'_, PyAny>) -> PyResult<Vec<i32
     Ok(shards.into_iter().map(|Shard(shard)| shard).collect())
 }
 
-/// The shard of a key; a null has none.
+/// The shard of a key; a null has -1.
 #[derive(Clone, Copy)]
 struct Shard(i32);
 
@@ -49,7 +49,7 @@ impl Default for Shard {
     }
 }
 
-/// Lookups of many keys, so many at a time.
+/// Lookups of many keys, in chunks.
 struct Lookups<A, F> {
     rows: usize,
     take: F,

@@ -15,7 +15,7 @@ use crate::process::generation;
 use crate::progress::with_progress;
 use crate::reader::Reader;
 
-/// One version, as one process looks into it.
+/// One version, opened by one process.
 pub(super) struct Opened {
     pub(super) reader: StoreReader,
     generation: u32,
@@ -27,7 +27,7 @@ impl Opened {
     }
 }
 
-/// A version that an update is to be made on.
+/// The version that a caller gave as the base of an update.
 #[derive(FromPyObject)]
 pub(super) enum Base<'py> {
     Number(u64),
@@ -75,7 +75,7 @@ impl Store {
         Ok(Self::of(path, asked, reader))
     }
 
-    /// The version that is looked into, as this process has opened it.
+    /// The version that the object looks into, opened by this process.
     #[inline]
     pub(super) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
         match self.opened.load_full() {
@@ -87,20 +87,20 @@ impl Store {
     #[cold]
     fn reopened(&self, py: Python<'_>, of_parent: Option<Arc<Opened>>) -> PyResult<Arc<Opened>> {
         let reader = match &of_parent {
-            // What the version says is known. Its files are opened anew: another thread may have been opening one at the
-            // moment of the fork, and would never end here.
+            // The version's text need not be read again. Its files are opened anew: at the fork, another thread of the
+            // parent may have been opening one, and that never ends in the child.
             Some(opened) => opened.reader.store().read_version(opened.reader.version().clone()),
             None => self.asked.read(py, &self.path, Some(self.version))?,
         };
         let opened = Opened::new(reader);
         // Another thread may have opened it meanwhile, and moved to another version.
         let before = self.opened.compare_and_swap(&of_parent, Some(opened.clone()));
-        // Leaked, once a fork.
+        // This leaks one value for each fork.
         std::mem::forget(of_parent);
         Ok((*before).clone().filter(|other| other.generation == generation()).unwrap_or(opened))
     }
 
-    /// The number of the version that is looked into.
+    /// The number of the version that the object looks into.
     pub(super) fn number(&self) -> u64 {
         self.opened.load().as_ref().map_or(self.version, |opened| opened.reader.version().number)
     }
@@ -119,7 +119,7 @@ impl Store {
         Ok(true)
     }
 
-    /// The version that an update is to be made on, if one is named.
+    /// The version that an update is made on, if the caller gave one.
     pub(super) fn base(&self, py: Python<'_>, base: Option<Base<'_>>) -> PyResult<Option<Version>> {
         let reader = &self.opened(py)?.reader;
         Ok(match base {

@@ -1,14 +1,14 @@
-//! `gowk.Sealed`: what travels from the process that has changed a shard to the one that commits it.
+//! `gowk.Sealed`: the value that the process that has changed a shard sends to the one that commits it.
 
 use gowk::store;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A new file of a shard, in its place in the store, that no version names yet: a small value that travels by pickle or
-/// as text from the process that made it to the one that commits it.
+/// A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
+/// or as text from the process that made the file to the one that commits it.
 ///
-/// If it is never committed, a vacuum removes the file one day.
+/// If it is never committed, a later vacuum removes the file.
 #[pyclass(frozen, eq, module = "gowk", name = "Sealed")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Sealed(pub(super) store::Sealed);
@@ -21,7 +21,7 @@ impl Sealed {
         self.0.shard()
     }
 
-    /// The number of the version that it is based on.
+    /// The number of the version that the file is based on.
     #[getter]
     fn base(&self) -> u64 {
         self.0.base()
@@ -39,15 +39,15 @@ impl Sealed {
         self.0.entries()
     }
 
-    /// As text, which :meth:`from_json` reads.
+    /// The value as text, which :meth:`from_json` reads.
     fn to_json(&self) -> PyResult<String> {
         serde_json::to_string(&self.0).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// From the text that :meth:`to_json` made.
+    /// The value from text that :meth:`to_json` made.
     ///
     /// Raises:
-    ///     ValueError: it is another text.
+    ///     ValueError: the text was not made by :meth:`to_json`.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
         let sealed = serde_json::from_str(text);

@@ -12,13 +12,13 @@ use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::progress::with_progress_of_threads;
 use crate::{array_of, failure};
 
-/// What may become of keys that were taken before an exception.
+/// What a caller can do with keys that were taken before an exception; part of a note on the exception.
 pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
 
-/// Changes to a store, made on one version of it, and seen by nobody before their commit.
+/// Changes to a store, made on one version of it. Nobody sees them before their commit.
 ///
-/// :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits at
-/// the end of the block, or gives up at an exception. Any number of updates may be made at the same time; of two that
+/// :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits
+/// at the end of the block; an exception gives it up. Any number of updates may be made at the same time; of two that
 /// change the same shard, the one that commits first wins.
 ///
 /// An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
@@ -45,17 +45,17 @@ impl Update {
         Self { store: store.unbind(), base, operation, token, owned, committed: PyOnceLock::new() }
     }
 
-    /// Stores all keys; the answers are which of them are new.
+    /// Stores all keys; returns which of them are new.
     fn inserted(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         self.owned.change(keys, insert)
     }
 
     /// Stores all keys, and commits; or gives all up.
     ///
-    /// A token that was committed before is judged in working copies, too, which are thrown away then and not
-    /// sealed. Lookups in the version before it would not do: whether a key is new depends on the batch's earlier keys as
-    /// well, and of two new keys that match each other in the shard the second has the answer "not new". Only the same
-    /// inserts into the same shard tell which they are.
+    /// If the token was committed before, the keys are inserted into working copies all the same, which are then thrown
+    /// away. Lookups in the version before would not give the same answers: whether a key is new also depends on the
+    /// batch's earlier keys, and of two new keys that match each other in the shard, the second gets the answer "not
+    /// new". Only the same inserts into the same shard give the same answers.
     pub(super) fn inserted_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let py = keys.py();
         let outcome = self.inserted(keys).and_then(|new| self.commit(py).map(|_| new));
@@ -68,7 +68,7 @@ impl Update {
 
 #[pymethods]
 impl Update {
-    /// The number of the version that it is made on.
+    /// The number of the version that the update is made on.
     #[getter]
     fn base(&self) -> u64 {
         self.base
@@ -80,19 +80,19 @@ impl Update {
         self.owned.quickly(py, |update| Ok::<_, store::Error>(update.touched()))
     }
 
-    /// How the commit came out; None before it.
+    /// The outcome of the commit; None before it.
     #[getter]
     fn committed(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.committed.get(py).map(|committed| committed.clone_ref(py))
     }
 
-    /// Stores all keys, as :meth:`Writer.insert_many` does, with the update in the place of the open transaction; returns
-    /// which are **new**: a NumPy array of bool, one a key, in their order.
+    /// Stores all keys in this update, as :meth:`Writer.insert_many` does in the open transaction; returns which are
+    /// **new**: a NumPy array of bool, one a key, in their order.
     fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array_of(keys.py(), self.inserted(keys)?))
     }
 
-    /// As :meth:`insert_many`, without answers.
+    /// Like :meth:`insert_many`, without answers.
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         self.owned.change(keys, insert_silently).map(drop)
     }
@@ -106,11 +106,11 @@ impl Update {
         Ok(array_of(keys.py(), self.owned.change(keys, remove)?))
     }
 
-    /// Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version names
-    /// them before :meth:`Store.commit`, here or in another process.
+    /// Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version
+    /// names these files before :meth:`Store.commit`, here or in another process.
     ///
     /// Args:
-    ///     progress: called with the shards sealed, and all there are to seal. An exception of it ends the call.
+    ///     progress: called with the number of shards sealed, and of all shards to seal. If it raises, the call ends.
     #[pyo3(signature = (progress=None))]
     fn seal(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Sealed>> {
         let update = self.owned.take_open(py)?;
@@ -120,12 +120,12 @@ impl Update {
 
     /// Ends the update: seals the shards that were touched, and publishes a version with them.
     ///
-    /// Errors as for :meth:`Store.commit`. The update is lost then.
+    /// Errors are those of :meth:`Store.commit`. After an error the update is lost.
     fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let update = self.owned.take_open(py)?;
         let token = self.token.clone();
         let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, token)))?;
-        // If it cannot, the next refresh will tell why. The commit is done.
+        // The commit is done. If moving to it fails, the next refresh raises the error.
         let _ = self.store.get().moved(py);
         let application = self.token.as_ref().map(|token| token.application.as_str());
         let described = described::commit(py, &outcome, application)?;

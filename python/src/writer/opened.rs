@@ -10,7 +10,7 @@ use crate::failure;
 use crate::owned::{Owned, breathe};
 use crate::progress::with_progress;
 
-/// What may become of keys that were taken before an exception.
+/// What a caller can do with keys that were taken before an exception; part of a note on the exception.
 const AFTERWARDS: &str = "commit() keeps what was taken, and rollback() undoes it";
 
 impl Writer {
@@ -36,7 +36,7 @@ impl Writer {
         Ok(Self { owned: Owned::new(path.clone(), "Writer", AFTERWARDS, writer), path, threads })
     }
 
-    /// Does something that tells how far it is.
+    /// Runs an operation that reports its progress.
     pub(super) fn telling<T: Send>(
         &self,
         py: Python<'_>,

@@ -2,7 +2,7 @@
 //!
 //! A process runs the programs below, one step at a time and in any order with the others; it can die between any
 //! two steps, and its locks are then freed in any order. Which journals are replayed is decided by the real table
-//! (`recover::decide`). Power cuts are left to `tests/crash.rs`, which has the real operations.
+//! (`recover::decide`). Power cuts are left to `tests/crash/power.rs`, which has the real operations.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
@@ -16,10 +16,10 @@
 //! name, in their order and under the same locks. That the model can fail: each of a list of changes to the
 //! programs violates an invariant.
 
-use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 
 use super::*;
+use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};
 use crate::file::recover::{Decision, Holds, Kin, decide};
 use crate::options::Options;
 use crate::system::SystemDisk;
@@ -91,8 +91,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
 }
 
 /// What processes do, step by step.
-#[derive(Clone)]
-struct Programs(Vec<Vec<Step>>);
+type Programs = explorer::Programs<Step>;
 
 const WRITE: usize = 0;
 const COMMIT: usize = 1;
@@ -117,7 +116,7 @@ fn programs() -> Programs {
         ResetJournal,
     ];
     let with_recovery = |before: &[Step], after: &[Step]| [before, &recovery, after].concat();
-    Programs(vec![
+    explorer::Programs(vec![
         with_recovery(
             &[Open, GateExclusive, LockShared, Compare, SyncFolder],
             &[DropLock, LockExclusive, SetBusy, DropGate, VerifyAll, Choose],
@@ -223,8 +222,6 @@ struct World {
     processes: [Option<Process>; 3],
 }
 
-type Outcome<T> = Result<T, String>;
-
 impl World {
     /// A closed filter, and processes about to open it: `Some(true)` writes.
     fn new(processes: [Option<bool>; 3], rounds: u8, deaths: u8) -> Self {
@@ -291,6 +288,66 @@ impl World {
         }
     }
 
+    /// A dead process loses one lock or the other first.
+    fn freed(&self, me: u8) -> Vec<Self> {
+        let mut worlds = Vec::new();
+        if self.lock.is_held(me) {
+            let mut next = *self;
+            next.lock.free(me);
+            worlds.push(next);
+        }
+        for gate in 0..2 {
+            if self.gates[gate].is_held(me) {
+                let mut next = *self;
+                next.gates[gate].free(me);
+                worlds.push(next);
+            }
+        }
+        worlds
+    }
+
+    /// A writer commits, publishes, or closes.
+    fn choices(&self, index: usize, inode: u8) -> Vec<Self> {
+        let left = self.processes[index].unwrap().left;
+        let ways = [(COMMIT, left > 0), (PUBLISH, left > 0 && inode == 0), (CLOSE, true)];
+        let chosen = ways.into_iter().filter(|(_, possible)| *possible).map(|(program, _)| {
+            let mut next = *self;
+            let commit = self.inodes[usize::from(inode)].data + 1;
+            let process = next.processes[index].as_mut().unwrap();
+            *process = Process { program: program as u8, at: 0, commit, ..*process };
+            process.left -= u8::from(program != CLOSE);
+            next
+        });
+        chosen.collect()
+    }
+
+    /// A lookup answers, or waits for the writer, or opens the file again.
+    fn looks(&self, index: usize, process: Process) -> Outcome<Vec<Self>> {
+        let mut next = *self;
+        let DataFile { odd, torn, data, .. } = self.inodes[usize::from(process.inode)];
+        let me = next.processes[index].as_mut().unwrap();
+        if odd {
+            (me.program, me.at) = (READ as u8, 0);
+            return Ok(vec![next]);
+        }
+        if torn {
+            return Err("an answer from between two commits".to_owned());
+        }
+        if data < process.floor {
+            return Err(format!("absent, though acknowledged: {} of {}", data, process.floor));
+        }
+        me.left -= 1;
+        (me.ended, me.at) = (me.left == 0, 0);
+        next.told = next.told.max(data);
+        Ok(vec![next])
+    }
+}
+
+impl Model for World {
+    type Step = Step;
+
+    const PROCESSES: usize = 3;
+
     fn check(&self, programs: &Programs) -> Outcome<()> {
         let kept = self.kept()?;
         if kept < self.told {
@@ -320,7 +377,6 @@ impl World {
         Ok(())
     }
 
-    /// The worlds that one step of this process can lead to.
     fn after(&self, index: usize, programs: &Programs) -> Outcome<Vec<Self>> {
         let Some(process) = self.processes[index] else { return Ok(Vec::new()) };
         let me = 1 << index;
@@ -428,125 +484,27 @@ impl World {
         Ok(vec![next])
     }
 
-    /// A dead process loses one lock or the other first.
-    fn freed(&self, me: u8) -> Vec<Self> {
-        let mut worlds = Vec::new();
-        if self.lock.is_held(me) {
-            let mut next = *self;
-            next.lock.free(me);
-            worlds.push(next);
-        }
-        for gate in 0..2 {
-            if self.gates[gate].is_held(me) {
-                let mut next = *self;
-                next.gates[gate].free(me);
-                worlds.push(next);
-            }
-        }
-        worlds
-    }
-
-    /// A writer commits, publishes, or closes.
-    fn choices(&self, index: usize, inode: u8) -> Vec<Self> {
-        let left = self.processes[index].unwrap().left;
-        let ways = [(COMMIT, left > 0), (PUBLISH, left > 0 && inode == 0), (CLOSE, true)];
-        let chosen = ways.into_iter().filter(|(_, possible)| *possible).map(|(program, _)| {
-            let mut next = *self;
-            let commit = self.inodes[usize::from(inode)].data + 1;
-            let process = next.processes[index].as_mut().unwrap();
-            *process = Process { program: program as u8, at: 0, commit, ..*process };
-            process.left -= u8::from(program != CLOSE);
-            next
-        });
-        chosen.collect()
-    }
-
-    /// A lookup answers, or waits for the writer, or opens the file again.
-    fn looks(&self, index: usize, process: Process) -> Outcome<Vec<Self>> {
+    fn after_death(&self, index: usize) -> Option<Self> {
+        let process = self.processes[index].filter(|process| !process.dead && !process.ended)?;
         let mut next = *self;
-        let DataFile { odd, torn, data, .. } = self.inodes[usize::from(process.inode)];
-        let me = next.processes[index].as_mut().unwrap();
-        if odd {
-            (me.program, me.at) = (READ as u8, 0);
-            return Ok(vec![next]);
-        }
-        if torn {
-            return Err("an answer from between two commits".to_owned());
-        }
-        if data < process.floor {
-            return Err(format!("absent, though acknowledged: {} of {}", data, process.floor));
-        }
-        me.left -= 1;
-        (me.ended, me.at) = (me.left == 0, 0);
-        next.told = next.told.max(data);
-        Ok(vec![next])
+        next.deaths = self.deaths.checked_sub(1)?;
+        // Nothing else of a dead process matters.
+        next.processes[index] = Some(Process {
+            dead: true,
+            program: 0,
+            at: 0,
+            inode: 0,
+            beside: false,
+            floor: 0,
+            left: 0,
+            commit: 0,
+            ..process
+        });
+        Some(next)
     }
 
     fn is_over(&self) -> bool {
         self.processes.iter().flatten().all(|process| process.ended || process.dead)
-    }
-}
-
-/// Explores all there is, and returns the number of states; or how an invariant is violated.
-fn explore(start: World, programs: &Programs) -> Outcome<usize> {
-    let mut numbers = HashMap::from([(start, 0_usize)]);
-    let mut queue = VecDeque::from([start]);
-    let mut before: Vec<Vec<usize>> = vec![Vec::new()];
-    let mut over = Vec::new();
-    while let Some(world) = queue.pop_front() {
-        let number = numbers[&world];
-        world.check(programs)?;
-        if world.is_over() {
-            over.push(number);
-        }
-        let mut reached = |next: World, counts: bool| {
-            let new = before.len();
-            let number_of_next = *numbers.entry(next).or_insert(new);
-            if number_of_next == new {
-                before.push(Vec::new());
-                queue.push_back(next);
-            }
-            if counts {
-                before[number_of_next].push(number);
-            }
-        };
-        for index in 0..world.processes.len() {
-            for next in world.after(index, programs)? {
-                reached(next, true);
-            }
-            let Some(process) = world.processes[index] else { continue };
-            if world.deaths > 0 && !process.dead && !process.ended {
-                let mut next = world;
-                next.deaths -= 1;
-                // Nothing else of a dead process matters.
-                next.processes[index] = Some(Process {
-                    dead: true,
-                    program: 0,
-                    at: 0,
-                    inode: 0,
-                    beside: false,
-                    floor: 0,
-                    left: 0,
-                    commit: 0,
-                    ..process
-                });
-                // A death does not count as a way to come to an end.
-                reached(next, false);
-            }
-        }
-    }
-    let mut can_end = vec![false; before.len()];
-    while let Some(number) = over.pop() {
-        if !std::mem::replace(&mut can_end[number], true) {
-            over.extend(&before[number]);
-        }
-    }
-    match can_end.iter().position(|can| !can) {
-        None => Ok(before.len()),
-        Some(stuck) => {
-            let world = numbers.iter().find(|(_, number)| **number == stuck).map(|(world, _)| world);
-            Err(format!("no way to the end from {world:#?}"))
-        }
     }
 }
 
@@ -569,36 +527,11 @@ fn no_order_of_steps_and_deaths_breaks_an_invariant() {
     print!("{told}");
 }
 
-/// The programs with one step left out, or two neighbours swapped.
-fn changed() -> Vec<(String, Programs)> {
-    const NAMES: [&str; 9] =
-        ["write", "commit", "publish", "close", "read", "recover", "lookup", "start over", "give up"];
-    let mut changed = Vec::new();
-    for (number, name) in NAMES.iter().enumerate() {
-        let program = &programs().0[number];
-        for (at, step) in program.iter().enumerate() {
-            if matches!(step, Open | Choose | Begin | Look | End | Acknowledge) {
-                continue;
-            }
-            let mut without = programs();
-            without.0[number].remove(at);
-            changed.push((format!("{name}: without {step:?}"), without));
-        }
-        for at in 1..program.len() {
-            let pair = [program[at - 1], program[at]];
-            if pair.iter().any(|step| matches!(step, Open | Choose | Begin | Look | End)) {
-                continue;
-            }
-            let mut swapped = programs();
-            swapped.0[number].swap(at - 1, at);
-            changed.push((format!("{name}: {:?} before {:?}", pair[1], pair[0]), swapped));
-        }
-    }
-    changed
-}
+const NAMES: [&str; 9] =
+    ["write", "commit", "publish", "close", "read", "recover", "lookup", "start over", "give up"];
 
-/// Of the changes, those that break an invariant without a power cut. The others lose what protects from power cuts
-/// (the syncs, the rewritten journal, the state), what another step protects too, or only time.
+/// The steps left out, and the neighbours swapped, that break an invariant without a power cut. The others lose what
+/// protects from power cuts (the syncs, the rewritten journal, the state), what another step protects too, or only time.
 const BREAKING: [&str; 38] = [
     "write: without GateExclusive",
     "write: without LockShared",
@@ -642,14 +575,8 @@ const BREAKING: [&str; 38] = [
 
 #[test]
 fn removing_or_swapping_steps_breaks_an_invariant() {
-    let changed: HashMap<String, Programs> = changed().into_iter().collect();
-    for name in BREAKING {
-        let broken = CASTS.iter().find_map(|(cast, rounds, deaths)| {
-            explore(World::new(*cast, *rounds, *deaths), &changed[name]).err()
-        });
-        let how = broken.unwrap_or_else(|| panic!("{name} breaks nothing"));
-        println!("{name}: {}", how.lines().next().unwrap_or_default());
-    }
+    let starts = CASTS.map(|(cast, rounds, deaths)| World::new(cast, rounds, deaths));
+    assert_each_breaks(&starts, &programs(), &NAMES, &BREAKING);
 }
 
 /// What the first process of this world calls the disk for, alone, with the state of gate and writer lock then; an

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::system::Disk;
-use crate::{Lookup, Options, Reader};
+use crate::{Lookup, Options};
 
 /// The disk of somebody who may only read.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
     let dir = tempfile::tempdir().unwrap();
     let path = left_by_a_dead_writer(dir.path());
     let options = Options::new().disk(Arc::new(ReadOnly));
-    let reader = Reader::open_with(&path, &options, View::open).unwrap();
+    let reader = options.read(&path).unwrap();
     let view = reader.view().unwrap();
     assert!(view.is_replayed());
     assert!((0..20u8).all(|key| reader.contains(&[key]).unwrap()));

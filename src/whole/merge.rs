@@ -1,0 +1,252 @@
+//! Merging: all that another filter holds, stored in this one without keys. One pass over both streams them into a new
+//! file, as a doubling does, and the open transaction goes on there. `format-spec/README.md`, section 8.7.
+
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, split, take_region,
+    with_width,
+};
+use crate::error::{Difference, Error, GrowthRefusal, Result};
+use crate::file::{Flush, Overlay, Region, UnpublishedFile};
+use crate::format::{Geometry, Growth, Identity};
+use crate::growth;
+use crate::read::{Reader, Snapshot};
+use crate::write::{Target, Writer};
+
+impl Writer {
+    /// Stores all that another filter holds, without its keys: the union of two sets, the sum of two counting filters. Both
+    /// must have the same kind, seed and hash, slots per bucket and shard, and numbers of regions that are a power of two
+    /// apart. A filter created with [`Options::like`](crate::Options::like) the other one is so.
+    ///
+    /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
+    /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
+    /// has more regions, or if there is no room. The other one is read as of one commit; of its metadata nothing is
+    /// taken.
+    ///
+    /// Fails with [`Error::Unlike`], which says what differs; with [`Error::Full`] and [`Error::Growth`] as
+    /// [`insert`](Self::insert) does, and with what is wrong with either file. Nothing has changed then.
+    pub fn merge(&mut self, other: &Reader) -> Result<()> {
+        self.merge_with(other, &mut |_, _| {})
+    }
+
+    /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
+    /// anew each time the filter has to double.
+    pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let (file, found, inserted) =
+            other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
+        self.go_on_in(file, &found, inserted);
+        Ok(())
+    }
+
+    /// The merged file, what is in it, and the copies that were stored. The transaction is not changed.
+    fn merged(
+        &mut self,
+        theirs: &Snapshot<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(UnpublishedFile, Counts, u64)> {
+        let (ours, ..) = self.facts()?;
+        let other_rules = theirs.metadata().key_rules() != self.metadata()?.key_rules();
+        let difference = difference(theirs.identity(), &ours);
+        if let Some(difference) = difference.or(other_rules.then_some(Difference::KeyRules)) {
+            let path = theirs.reader().path().to_owned();
+            return Err(Error::Unlike { path, other: self.path().to_owned(), difference });
+        }
+        let regions = theirs.identity().geometry.regions();
+        let mut geometry = ours.geometry;
+        let mut crowded = None;
+        loop {
+            // To as many regions as the other has, and then as often as there is no room.
+            while geometry.regions() < regions || crowded.is_some() {
+                geometry = self.doubled_for(theirs.counts(), regions, geometry, crowded.take())?;
+            }
+            let max_kicks = self.options().max_kicks;
+            let identity = Identity { geometry, ..ours };
+            let merged = Pass { theirs, target: self.source()?, identity, max_kicks }.run(progress);
+            // If a commit came in between, what the pass came to says nothing.
+            theirs.check()?;
+            match merged? {
+                Merged::Whole(whole) => {
+                    let (file, found, stored) = *whole;
+                    // A void entry is stored on both sides of a split, and stands for its copies once.
+                    return Ok((file, found, stored.min(theirs.counts().copies())));
+                }
+                Merged::NoRoom(region) => crowded = Some(region),
+            }
+        }
+    }
+
+    /// The shape after one more doubling, if this filter may double, and may hold what both hold.
+    fn doubled_for(
+        &self,
+        theirs: &Counts,
+        their_regions: u64,
+        geometry: Geometry,
+        crowded: Option<RegionId>,
+    ) -> Result<Geometry> {
+        let (ours, our_counts, policy) = self.facts()?;
+        let (path, ours) = (self.path().to_owned(), ours.geometry.regions());
+        // Both as if doubled to this many regions: the most that there can be to store.
+        let doubled = |counts: &Counts, regions: u64| {
+            (0..(geometry.regions() / regions.min(geometry.regions())).ilog2())
+                .fold(*counts, |counts, _| counts.doubled())
+        };
+        let mut all = doubled(&our_counts, ours);
+        all.add_found(&doubled(theirs, their_regions));
+        if let (Some(region), Growth::Never) = (crowded, policy.growth) {
+            let load = all.used() as f64 / geometry.slots_in_all() as f64;
+            return Err(Error::Full { path, region: region.0.into(), load });
+        }
+        let refused = |reason| Error::Growth { path, reason };
+        let void_allowed = self.options().void_growth;
+        if let Some(reason) = growth::refusal(geometry, &policy, &all, crowded, void_allowed) {
+            return Err(refused(reason));
+        }
+        geometry.doubled().ok_or_else(|| refused(GrowthRefusal::Regions(MAX_REGIONS)))
+    }
+}
+
+/// What keeps another filter from being merged into ours.
+fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
+    let (a, b) = (theirs.geometry, ours.geometry);
+    let (more, fewer) = (a.regions().max(b.regions()), a.regions().min(b.regions()));
+    if theirs.kind != ours.kind {
+        Some(Difference::Kind(theirs.kind, ours.kind))
+    } else if theirs.hasher.kind != ours.hasher.kind {
+        Some(Difference::Hash)
+    } else if theirs.hasher.seed != ours.hasher.seed && ours.hasher.kind == HashKind::Xxh3 {
+        Some(Difference::Seed)
+    } else if a.slots != b.slots {
+        Some(Difference::Slots(a.slots.get(), b.slots.get()))
+    } else if a.shard.of != b.shard.of {
+        Some(Difference::Shards(a.shard.of, b.shard.of))
+    } else if a.shard.number != b.shard.number {
+        Some(Difference::Shard(a.shard.number, b.shard.number))
+    } else if !(more.is_multiple_of(fewer) && (more / fewer).is_power_of_two()) {
+        Some(Difference::Regions(a.regions(), b.regions()))
+    } else {
+        None
+    }
+}
+
+/// How one pass over both filters ended.
+enum Merged {
+    /// With the copies stored.
+    Whole(Box<(UnpublishedFile, Counts, u64)>),
+    NoRoom(RegionId),
+}
+
+/// One pass over both filters into a new file.
+struct Pass<'a> {
+    theirs: &'a Snapshot<'a>,
+    target: Target<'a, &'a Overlay>,
+    /// Of the new file.
+    identity: Identity,
+    max_kicks: u32,
+}
+
+/// A region of one of the two filters, where it was read or split already.
+type Half = Option<Box<Region>>;
+
+/// The two regions that one becomes by a doubling.
+fn halves<W: Width>(region: &Region) -> [Half; 2] {
+    let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+    split::<W>(region, &mut children);
+    children.map(|child| Some(Box::new(child)))
+}
+
+impl Pass<'_> {
+    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
+        let (files, disk) = self.target.surroundings();
+        let (identity, model) = (self.identity, self.target.rights()?);
+        let mut state = State { found: Counts::default(), stored: 0, search: Search::new(), full: None };
+        let regions = self.identity.geometry.regions();
+        let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
+            let (theirs, ours) = (self.their_regions(), self.our_regions());
+            let mut write = |region: RegionId, words: &Region| {
+                write(region, words)?;
+                progress(u64::from(region.0) + 1, regions);
+                Ok(())
+            };
+            (0..theirs.min(ours)).try_for_each(|index| {
+                with_width!(self.identity.geometry.slots, W => {
+                    self.descend::<W>(theirs.min(ours), index, None, None, &mut state, &mut write)
+                })
+            })
+        });
+        match (filled, state.full) {
+            (_, Some(region)) => Ok(Merged::NoRoom(region)),
+            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.stored)))),
+        }
+    }
+
+    fn their_regions(&self) -> u64 {
+        self.theirs.identity().geometry.regions()
+    }
+
+    const fn our_regions(&self) -> u64 {
+        self.target.identity().geometry.regions()
+    }
+
+    /// Merges the region `index` of `regions`, or those that it becomes in the new file. Each filter's region is read
+    /// where it has so many, and split from there on.
+    fn descend<W: Width>(
+        &self,
+        regions: u64,
+        index: u64,
+        theirs: Half,
+        ours: Half,
+        state: &mut State,
+        write: &mut dyn FnMut(RegionId, &Region) -> Result<()>,
+    ) -> Result<()> {
+        let region = RegionId(index as u32);
+        let theirs = if regions == self.their_regions() { Some(self.read_theirs(region)?) } else { theirs };
+        let ours = if regions == self.our_regions() {
+            let mut words = Box::new([0; BUCKETS_PER_REGION as usize]);
+            self.target.read_region(region, &mut words)?;
+            Some(words)
+        } else {
+            ours
+        };
+        if regions < self.identity.geometry.regions() {
+            let [mut their_halves, mut our_halves] =
+                [theirs, ours].map(|words| words.map(|words| halves::<W>(&words)));
+            for half in 0..2 {
+                let take =
+                    |halves: &mut Option<[Half; 2]>| halves.as_mut().and_then(|halves| halves[half].take());
+                let (theirs, ours) = (take(&mut their_halves), take(&mut our_halves));
+                self.descend::<W>(2 * regions, 2 * index + half as u64, theirs, ours, state, write)?;
+            }
+            return Ok(());
+        }
+        let (Some(theirs), Some(mut ours)) = (theirs, ours) else { return Ok(()) };
+        let State { found, stored, search, full } = state;
+        let kind = self.identity.kind;
+        if take_region::<W>(&*theirs, &mut *ours, kind, self.max_kicks, search, stored).is_err() {
+            *full = Some(region);
+            // The file is given up; the caller looks at `full` first.
+            let path = self.target.surroundings().0.data.clone();
+            return Err(Error::Full { path, region: index, load: 0.0 });
+        }
+        found.tally_all::<W>(&*ours);
+        write(region, &ours)
+    }
+
+    fn read_theirs(&self, region: RegionId) -> Result<Box<Region>> {
+        let mut read = Box::new([0; BUCKETS_PER_REGION as usize]);
+        let one = u64::from(region.0)..u64::from(region.0) + 1;
+        self.theirs.regions(one, &mut |_, words, _| {
+            read.copy_from_slice(words);
+            Ok(())
+        })?;
+        Ok(read)
+    }
+}
+
+/// What a pass has come to.
+struct State {
+    found: Counts,
+    /// Copies stored.
+    stored: u64,
+    search: Search,
+    /// The region that has no room.
+    full: Option<RegionId>,
+}

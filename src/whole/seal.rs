@@ -1,0 +1,62 @@
+//! Filters that one process fills for itself and then seals, as the shards of a store are: without lock file, locks and
+//! journal, and so on file systems that have no locks.
+//!
+//! Crash cases: until it is sealed, such a filter is a temporary file, which nobody reads. Who dies with one leaves it.
+
+use std::path::Path;
+
+use crate::cuckoo::Counts;
+use crate::error::Result;
+use crate::file::{Flush, LiveCopy, UnpublishedFile};
+use crate::format::{Identity, Superblock, check_counts};
+use crate::info::{Facts, Info};
+use crate::options::Options;
+use crate::read::Reader;
+use crate::system::{Files, random};
+use crate::write::{Contents, Writer};
+
+impl Options {
+    /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. It begins with all that
+    /// `source` holds, if that is given; else it is empty.
+    ///
+    /// Nobody may choose the same path at the same time. The writer cannot be committed or rolled back.
+    pub(crate) fn draft(&self, path: &Path, uuid: [u8; 16], source: Option<&Reader>) -> Result<Writer> {
+        let files = Files::new(path)?.private();
+        let Some(source) = source else {
+            let (identity, policy) = self.design(path)?;
+            let identity = Identity { uuid, ..identity };
+            let file = UnpublishedFile::create(&files, &self.disk, identity, None)?;
+            return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
+        };
+        source.at_one_commit("copied", |snapshot| {
+            let identity = Identity { uuid, ..*snapshot.identity() };
+            let file = UnpublishedFile::fill(&files, &self.disk, identity, None, Flush::Never, |write| {
+                let regions = 0..identity.geometry.regions();
+                snapshot.regions(regions, &mut |region, words, _| write(region, words))
+            })?;
+            let (counts, metadata) = (*snapshot.counts(), snapshot.metadata().clone());
+            Ok(Writer::private(files.clone(), self, file, counts, metadata, snapshot.policy()))
+        })
+    }
+}
+
+impl Writer {
+    /// Makes what a [draft](Options::draft) holds a sealed file under its path, synced, and describes it. The caller
+    /// syncs the folder. If this fails, nothing has that name.
+    pub(crate) fn seal(self) -> Result<Info> {
+        let files = self.files().clone();
+        let Contents { mut file, counts, metadata, policy } = self.into_contents()?;
+        let identity = file.identity;
+        let key_rules = metadata.key_rules();
+        check_counts(&files.data, &counts, &identity)?;
+        let commit = 1;
+        let copy = LiveCopy { commit, counts, metadata: metadata.encode(&files.data)? };
+        let salt = random(&files.data)?;
+        file.seal_idle(&Superblock { id: 2, identity, policy, commit, salt, counts, metadata }, &copy)?;
+        // Protects: all of the file, before it has a name that a version may name.
+        file.sync()?;
+        file.rename(true)?;
+        file.into_sealed();
+        Ok(Info::from(Facts { identity, policy, counts, commit, journal_length: 0, key_rules }))
+    }
+}

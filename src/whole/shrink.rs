@@ -1,0 +1,131 @@
+//! Shrinking: streaming a file, with the open transaction's changes, into a new one of half as many regions. Each entry
+//! gets the bit of its region back in front of its tail. `format-spec/README.md`, section 8.5.
+
+use std::ops::Range;
+
+use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, Search, Width, halve, with_width};
+use crate::error::{Error, Result, ShrinkRefusal};
+use crate::file::{Flush, Overlay, Region, UnpublishedFile};
+use crate::format::{Geometry, Identity};
+use crate::system::{REGIONS_AHEAD, on_threads};
+use crate::write::{Target, Writer};
+
+impl Writer {
+    /// Halves the filter now: undoes one doubling, keeping every key. [`Info::shrunk`](crate::Info::shrunk) tells what the
+    /// filter would be then.
+    ///
+    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for the new
+    /// file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not doubled or
+    /// its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
+    /// [`checkpoint`](Self::checkpoint), as a journal cannot go on through a shrinking, and fails as that does.
+    pub fn shrink(&mut self) -> Result<()> {
+        self.shrink_with(&mut |_, _| {})
+    }
+
+    /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
+    pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let (identity, counts, _) = self.facts()?;
+        let path = self.path().to_owned();
+        let refused = |reason| Error::Shrink { path, reason };
+        let Some(geometry) = identity.geometry.halved() else {
+            return Err(refused(ShrinkRefusal::NeverDoubled));
+        };
+        let load = counts.used() as f64 / geometry.slots_in_all() as f64;
+        if load > 1.0 {
+            return Err(refused(ShrinkRefusal::Load { load }));
+        }
+        // To the new file, the journal would be that of a later generation, which is refused if it holds a commit.
+        self.checkpoint()?;
+        let (file, found, full) = self.halve(Identity { geometry, ..identity }, progress)?;
+        let file = match (file, full) {
+            (_, Some(region)) => {
+                return Err(refused(ShrinkRefusal::Region { region: region.0.into(), load }));
+            }
+            (file, None) => file?,
+        };
+        self.go_on_in(file, &found, 0);
+        Ok(())
+    }
+
+    /// The new file, what was found in it, and the region that has no room.
+    fn halve(
+        &mut self,
+        identity: Identity,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Result<UnpublishedFile>, Counts, Option<RegionId>)> {
+        let (max_kicks, threads) = (self.options().max_kicks, self.options().threads.min(MOST_THREADS));
+        let source = self.source()?;
+        let (files, disk) = source.surroundings();
+        let model = source.rights()?;
+        let (mut found, mut full) = (Counts::default(), None);
+        let Geometry { slots, .. } = identity.geometry;
+        let regions = identity.geometry.regions();
+        // On one thread each region is written while it is in the cache.
+        let piece = if threads == 1 { 1 } else { PIECE };
+        let starts = |from: u64| (from..regions).step_by(piece as usize).take(threads);
+        let file = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
+            let mut from = 0;
+            while from < regions {
+                let pieces = starts(from).map(|start| start..regions.min(start + piece)).collect();
+                for (regions_of, half) in on_threads(pieces, |piece: Range<u64>| {
+                    (piece.clone(), with_width!(slots, W => Half::make::<W>(source, piece, max_kicks)))
+                }) {
+                    let Half { made, counts, full: no_room } = half?;
+                    found.add_found(&counts);
+                    for (region, words) in regions_of.zip(&made) {
+                        write(RegionId(region as u32), words)?;
+                        from = region + 1;
+                        progress(from, regions);
+                    }
+                    if let Some(region) = no_room {
+                        full = Some(region);
+                        // The file is given up; the caller looks at `full` first.
+                        return Err(Error::Full {
+                            path: files.data.clone(),
+                            region: region.0.into(),
+                            load: 1.0,
+                        });
+                    }
+                }
+            }
+            Ok(())
+        });
+        Ok((file, found, full))
+    }
+}
+
+/// Regions that each of several threads makes at a time: 2 MiB.
+const PIECE: u64 = 32;
+/// More would only wait for the one that writes.
+const MOST_THREADS: usize = 16;
+
+/// Some regions of the new file.
+struct Half {
+    made: Vec<Box<Region>>,
+    /// What is in them.
+    counts: Counts,
+    /// The next one, if its entries do not fit.
+    full: Option<RegionId>,
+}
+
+impl Half {
+    /// Makes each of these regions of two.
+    fn make<W: Width>(source: Target<'_, &Overlay>, regions: Range<u64>, max_kicks: u32) -> Result<Self> {
+        let mut half = Self { made: Vec::new(), counts: Counts::default(), full: None };
+        let (mut search, mut right) = (Search::new(), Box::new([0; BUCKETS_PER_REGION as usize]));
+        for number in regions {
+            let mut left = Box::new([0; BUCKETS_PER_REGION as usize]);
+            for (region, words) in (2 * number..).zip([&mut left, &mut right]) {
+                source.read_ahead(RegionId((region as u32).saturating_add(REGIONS_AHEAD)));
+                source.read_region(RegionId(region as u32), words)?;
+            }
+            if halve::<W>(&mut *left, &mut *right, max_kicks, &mut search).is_err() {
+                half.full = Some(RegionId(number as u32));
+                break;
+            }
+            half.counts.tally_all::<W>(&*left);
+            half.made.push(left);
+        }
+        Ok(half)
+    }
+}

@@ -1,0 +1,90 @@
+//! What a [`Writer`] offers to what rebuilds its filter: the open transaction as a source to read from, and the transaction
+//! going on in the file that was made of it. Doubling, shrinking and merging do so.
+
+#[cfg(feature = "store")]
+use super::commit::{Committed, WriterState};
+#[cfg(feature = "store")]
+use super::partition::Buffers;
+use super::target::Target;
+#[cfg(feature = "store")]
+use super::transaction::{Transaction, Work};
+use super::writer::Writer;
+use crate::cuckoo::Counts;
+#[cfg(feature = "store")]
+use crate::error::Error;
+use crate::error::Result;
+use crate::file::{Overlay, UnpublishedFile};
+use crate::format::{Identity, Metadata, Policy};
+use crate::options::Options;
+use crate::system::Files;
+
+impl Writer {
+    /// All that the open transaction sees.
+    pub(crate) fn source(&mut self) -> Result<Target<'_, &Overlay>> {
+        let target = self.state_mut()?.transaction.work.target_mut();
+        Ok(target.with(|pending, file| &*pending.sorted(file)))
+    }
+
+    /// The identity, the counters and the policy of the open transaction.
+    pub(crate) fn facts(&self) -> Result<(Identity, Counts, Policy)> {
+        let state = self.state()?;
+        Ok((*state.transaction.work.identity(), state.transaction.counts(), state.policy))
+    }
+
+    pub(crate) const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The transaction goes on in `file`, which holds what `found` says: the counters that a scan can find. The totals stay.
+    pub(crate) fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, inserted: u64) {
+        if let Some(mut open) = self.open.take() {
+            let mut counts = open.transaction.counts().totals();
+            counts.add_found(found);
+            counts.inserted = counts.inserted.saturating_add(inserted);
+            open.transaction = open.transaction.moved_to(file, counts);
+            self.open = Some(open);
+        }
+    }
+
+    pub(crate) const fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// A writer that nobody else can open, of a file that no other process knows: without lock and journal.
+    #[cfg(feature = "store")]
+    pub(crate) fn private(
+        files: Files,
+        options: &Options,
+        file: UnpublishedFile,
+        counts: Counts,
+        metadata: Metadata,
+        policy: Policy,
+    ) -> Self {
+        let (identity, work) = (file.identity, Work::Unpublished(Box::new(file), None));
+        let transaction = Transaction::new(work, counts, metadata);
+        let committed =
+            Committed { commit: 0, counts: Counts::default(), metadata: Metadata::default(), identity };
+        let open = WriterState { transaction, committed, policy, journal: None, lock: None, given_up: false };
+        Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
+    }
+
+    /// The contents of a [private](Self::private) writer.
+    #[cfg(feature = "store")]
+    pub(crate) fn into_contents(mut self) -> Result<Contents> {
+        let poisoned = || Error::Poisoned { path: self.files.data.clone() };
+        let WriterState { transaction, policy, .. } = *self.open.take().ok_or_else(poisoned)?;
+        let counts = transaction.counts();
+        let Transaction { work, metadata, .. } = transaction;
+        let Work::Unpublished(file, None) = work else { return Err(poisoned()) };
+        Ok(Contents { file: *file, counts, metadata, policy })
+    }
+}
+
+/// What a private writer has made.
+#[cfg(feature = "store")]
+pub(crate) struct Contents {
+    pub(crate) file: UnpublishedFile,
+    pub(crate) counts: Counts,
+    pub(crate) metadata: Metadata,
+    pub(crate) policy: Policy,
+}

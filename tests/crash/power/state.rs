@@ -1,0 +1,116 @@
+//! States: what a filter should hold, and what a filter on a disk does hold.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gowk::{Error, Info, Kind, Lookup, Metadata, Options, Reader, Writer};
+
+/// How many keys the tests look up. With two slots a bucket, one lookup in 10^9 is a false positive. The seeds are fixed,
+/// and none of these keys is one.
+pub(crate) const KEYS: u64 = 48;
+
+pub(crate) const fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+/// All that a filter holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct State {
+    /// `None` where there is no filter.
+    pub(crate) filter: Option<Contents>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
+    pub(crate) commit: u64,
+    pub(crate) generation: u32,
+    /// The copies of each key; in a set 1.
+    pub(crate) copies: BTreeMap<u64, u32>,
+    pub(crate) inserted: u64,
+    pub(crate) removed: u64,
+    pub(crate) metadata: BTreeMap<String, Vec<u8>>,
+}
+
+impl Contents {
+    fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
+        let entries: u32 = copies.values().sum();
+        if info.copies != u64::from(entries) || info.quarantined_buckets != 0 {
+            return Err(format!("{} copies counted, but {entries} found", info.copies));
+        }
+        Ok(Self {
+            kind: info.kind,
+            seed: info.seed.get(),
+            commit: info.commit,
+            generation: info.generation,
+            copies,
+            inserted: info.inserted,
+            removed: info.removed,
+            metadata: metadata.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
+        })
+    }
+}
+
+type Found<T> = Result<T, String>;
+
+fn told<T>(what: &str, outcome: gowk::Result<T>) -> Found<T> {
+    outcome.map_err(|error| format!("{what}: {error} ({error:?})"))
+}
+
+/// How a filter is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opening {
+    Reader,
+    Writer,
+}
+
+/// Opens a filter and returns what it holds.
+pub(crate) fn open_and_look(
+    path: &Path,
+    options: &Options,
+    opening: Opening,
+) -> Found<(State, Option<Writer>)> {
+    match opening {
+        Opening::Reader => match options.read(path) {
+            Err(Error::NotFound { .. }) => Ok((State::default(), None)),
+            outcome => Ok((read(&told("opening to read", outcome)?)?, None)),
+        },
+        Opening::Writer => match options.open_existing(path) {
+            Err(Error::NotFound { .. }) => Ok((State::default(), None)),
+            outcome => {
+                let writer = told("opening to write", outcome)?;
+                Ok((look(&writer)?, Some(writer)))
+            }
+        },
+    }
+}
+
+/// What a reader sees, after it has verified the whole file.
+pub(crate) fn read(reader: &Reader) -> Found<State> {
+    let mut copies = BTreeMap::new();
+    for number in 0..KEYS {
+        let count = told("counting", reader.count(&key(number)))?;
+        if told("looking", reader.contains(&key(number)))? != (count > 0) {
+            return Err(format!("key {number} counts {count}, but is not found so"));
+        }
+        copies.extend((count > 0).then_some((number, count)));
+    }
+    let report = told("verifying", reader.verify(&mut |_, _| {}))?;
+    if !report.is_clean() {
+        return Err(format!("not clean: {report:?}"));
+    }
+    let (info, metadata) = (told("info", reader.info())?, told("metadata", reader.metadata())?);
+    Ok(State { filter: Some(Contents::found(&info, &metadata, copies)?) })
+}
+
+/// What a writer sees.
+pub(crate) fn look(writer: &Writer) -> Found<State> {
+    let mut copies = BTreeMap::new();
+    for number in 0..KEYS {
+        let count = told("counting", writer.count(&key(number)))?;
+        copies.extend((count > 0).then_some((number, count)));
+    }
+    let (info, metadata) = (told("info", writer.info())?, told("metadata", writer.metadata())?);
+    Ok(State { filter: Some(Contents::found(&info, metadata, copies)?) })
+}

@@ -1,0 +1,176 @@
+//! A filter that is replaced as a whole under its readers.
+//!
+//! Invariants checked:
+//!
+//! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `refresh` at once, single
+//!    lookups after a while. How long that took is printed, as it depends on the machine.
+//! 2. After a copy was published over the filter, every reader sees it with its next lookup.
+//! 3. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
+//!    has the name, readers keep the one that they have.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gowk::{Batches, Error, Lookup, Options, Reader, SlotsPerBucket};
+
+use crate::thorough;
+
+const KEYS: u64 = 3000;
+/// A bound for hangs, many times longer than any machine needs.
+const HANGS: Duration = Duration::from_secs(100);
+
+fn key(round: u64, number: u64) -> [u8; 8] {
+    (round << 32 | number).to_le_bytes()
+}
+
+fn keys(round: u64) -> Vec<[u8; 8]> {
+    (0..KEYS).map(|number| key(round, number)).collect()
+}
+
+/// A closed filter with the keys of round `round`.
+fn filled(path: &Path, round: u64, options: &Options) {
+    let mut writer = options.create(path).unwrap();
+    assert!(writer.insert_batch(&keys(round)).unwrap().refused().is_empty());
+    writer.commit().unwrap();
+    writer.close().unwrap();
+}
+
+/// The widths take turns: single lookups take a shortcut at four slots.
+fn of_round(round: u64) -> Options {
+    let slots = SlotsPerBucket::ALL[if round.is_multiple_of(2) { 2 } else { round as usize % 6 }];
+    Options::new().slots_per_bucket(slots).capacity(40_000).seed(round)
+}
+
+fn move_over(dir: &Path, live: &Path, round: u64) {
+    let new = dir.join("new");
+    filled(&new, round, &of_round(round));
+    std::fs::rename(&new, live).unwrap();
+    let _ = std::fs::remove_file(dir.join("new-journal"));
+    let _ = std::fs::remove_file(dir.join("new-lock"));
+}
+
+fn all_found(reader: &Reader, round: u64) -> bool {
+    let found = reader.contains_batch(&keys(round)).unwrap();
+    found.iter().all(|found| *found)
+}
+
+#[test]
+fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("live");
+    filled(&live, 0, &of_round(0));
+    let rounds = thorough::size("files moved over a filter", 20, 60);
+    let (round, done, longest) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+    let seen = [AtomicU64::new(0), AtomicU64::new(0)];
+    thread::scope(|scope| {
+        // One thread looks keys up all the time, a second one now and then.
+        for (pause, seen) in [None, Some(Duration::from_millis(300))].into_iter().zip(&seen) {
+            let (live, round, done, longest) = (live.clone(), &round, &done, &longest);
+            scope.spawn(move || {
+                let reader = Reader::open(&live).unwrap();
+                let mut since = (0, Instant::now());
+                while !done.load(Ordering::SeqCst) {
+                    let now = round.load(Ordering::SeqCst);
+                    if since.0 != now {
+                        since = (now, Instant::now());
+                    }
+                    if seen.load(Ordering::SeqCst) != now
+                        && (0..KEYS).step_by(7).all(|number| reader.contains(&key(now, number)).unwrap())
+                    {
+                        assert!((0..KEYS).all(|number| reader.count(&key(now, number)).unwrap() > 0));
+                        longest.fetch_max(since.1.elapsed().as_millis() as u64, Ordering::SeqCst);
+                        seen.store(now, Ordering::SeqCst);
+                    }
+                    assert!(since.1.elapsed() < HANGS, "single lookups do not follow");
+                    pause.into_iter().for_each(thread::sleep);
+                }
+            });
+        }
+        let [batches, refreshed] = [0, 1].map(|_| Reader::open(&live).unwrap());
+        for next in 1..=rounds {
+            assert!(all_found(&batches, next - 1) && refreshed.contains(&key(next - 1, 0)).unwrap());
+            assert!(!refreshed.refresh().unwrap());
+            move_over(dir.path(), &live, next);
+            round.store(next, Ordering::SeqCst);
+            assert!(all_found(&batches, next));
+            refreshed.refresh().unwrap();
+            assert!((0..KEYS).all(|number| refreshed.contains(&key(next, number)).unwrap()));
+            assert!((0..KEYS).any(|number| !refreshed.contains(&key(next - 1, number)).unwrap()));
+            let start = Instant::now();
+            while seen.iter().any(|seen| seen.load(Ordering::SeqCst) != next) {
+                assert!(start.elapsed() < HANGS);
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    println!("{rounds} files; single lookups followed within {} ms", longest.load(Ordering::SeqCst));
+}
+
+#[test]
+fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, new) = (dir.path().join("live"), dir.path().join("new"));
+    filled(&live, 0, &of_round(0));
+    let readers: Vec<Reader> = (0..3).map(|_| Reader::open(&live).unwrap()).collect();
+    let rounds = thorough::size("copies published over a filter", 20, 60);
+    for round in 1..=rounds {
+        filled(&new, round, &of_round(round).force(true));
+        Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {}).unwrap();
+        assert!(readers[0].contains(&key(round, 1)).unwrap());
+        assert!(readers[1].count(&key(round, 2)).unwrap() > 0);
+        assert!(all_found(&readers[2], round));
+        for reader in &readers {
+            assert!((0..KEYS).all(|number| reader.contains(&key(round, number)).unwrap()));
+            let (ours, theirs) = (reader.info().unwrap(), Reader::open(&new).unwrap().info().unwrap());
+            assert_eq!((ours.seed.get(), ours.inserted), (round, theirs.inserted));
+            assert_ne!(ours.uuid, theirs.uuid);
+        }
+    }
+    // A writer opens the copy and goes on.
+    let mut writer = Options::new().open_existing(&live).unwrap();
+    let locked = Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {});
+    assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
+    writer.insert(b"more").unwrap();
+    writer.commit().unwrap();
+    assert!(readers.iter().all(|reader| reader.contains(b"more").unwrap()));
+    writer.close().unwrap();
+    // A copy goes to a name without a file, but never over a file that is no filter.
+    let other = dir.path().join("other");
+    readers[0].copy_over(&other, &mut |_, _| {}).unwrap();
+    assert!(all_found(&Reader::open(&other).unwrap(), rounds));
+    std::fs::write(&other, b"something else").unwrap();
+    assert!(matches!(readers[0].copy_over(&other, &mut |_, _| {}), Err(Error::NotGowk { .. })));
+    assert_eq!(std::fs::read(&other).unwrap(), b"something else");
+}
+
+#[test]
+fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, aside) = (dir.path().join("live"), dir.path().join("aside"));
+    filled(&live, 0, &of_round(0));
+    for sealed in [false, true] {
+        let reader = Options::new().sealed(sealed).read(&live).unwrap();
+        assert!(all_found(&reader, 0));
+        std::fs::rename(&live, &aside).unwrap();
+        assert!(!reader.refresh().unwrap());
+        assert!(all_found(&reader, 0) && reader.contains(&key(0, 0)).unwrap());
+        std::fs::write(&live, b"something else").unwrap();
+        for _ in 0..2 {
+            let error = reader.refresh().unwrap_err();
+            assert!(matches!(&error, Error::NotGowk { path } if *path == reader.path()), "{error}");
+            assert!(reader.contains(&key(0, 0)).is_err());
+            assert!(reader.contains_batch(&keys(0)).is_err());
+        }
+        std::fs::rename(&aside, &live).unwrap();
+        assert!(reader.contains(&key(0, 0)).unwrap() && all_found(&reader, 0));
+    }
+    // A copy in memory follows no name.
+    let memory = Reader::open_in_memory(&live).unwrap();
+    move_over(dir.path(), &live, 1);
+    assert!(!memory.refresh().unwrap());
+    assert!(all_found(&memory, 0));
+    assert_eq!(memory.path(), PathBuf::from(&live).canonicalize().unwrap());
+}

@@ -1,0 +1,50 @@
+//! One filter, and filters made from others, as callers of the library see them. No test here kills a process or fails
+//! a disk: `tests/crash` has those.
+//!
+//! - `batches`: a batch changes and answers as its calls one by one would.
+//! - `commits`: commits, rollbacks, reopening, removal, duplicates.
+//! - `copies`: counted copies of keys, on real lines.
+//! - `created`: a creation that fails leaves nothing behind.
+//! - `described`: `Debug`, `Display` and `Serialize` are short, and never show the seed.
+//! - `divided`: filters divided into shards, and shards joined.
+//! - `edges`: other people's files, and other processes that do the unexpected.
+//! - `filling`: capacity and false-positive rate at every width.
+//! - `followed`: readers of a filter that is replaced as a whole.
+//! - `growth`: doublings, and the limits that refuse them.
+//! - `in_memory`: readers of a copy in memory.
+//! - `kept`: which readers a thread keeps mapped.
+//! - `kinds`: sets and counting filters, and what each refuses.
+//! - `merged`: filters merged into others, and filters that shrink.
+//! - `models`: random operations against a model, for each kind and width.
+//! - `multiset`: random histories of counted keys against an exact model.
+//! - `promises`: names, rights, and how long anybody waits.
+//! - `replaced`: a file that is replaced or removed while it is open.
+//! - `sealed`: closed filters, read without locks.
+//! - `secret`: no message and no `Debug` shows the seed.
+//! - `shards`: filters that divide all keys among themselves.
+//! - `threads`: a process that can start no thread.
+
+mod batches;
+mod commits;
+mod copies;
+mod created;
+mod described;
+mod divided;
+mod edges;
+mod filling;
+mod followed;
+mod growth;
+mod in_memory;
+mod kept;
+mod kinds;
+mod merged;
+mod models;
+mod multiset;
+mod promises;
+mod replaced;
+mod sealed;
+mod secret;
+mod shards;
+#[path = "../thorough/mod.rs"]
+mod thorough;
+mod threads;

@@ -1,0 +1,416 @@
+//! The power is cut while a store is created, updated, read and vacuumed, and each call to the disk fails once.
+//!
+//! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the tests make
+//! the folders that a power cut after each operation can leave. Of the names not synced by then, an image keeps a subset:
+//! every subset of up to seven names, random ones of more.
+//!
+//! Invariants checked for each image:
+//!
+//! 1. The newest version is the one before or after the open commit, and whole. It has every acknowledged commit, and
+//!    every commit that a reader has seen.
+//! 2. Every version that the store promises to keep is whole.
+//! 3. Another commit can be made. A vacuum then leaves exactly the newest version and its files.
+//!
+//! For each kind of sync, an image breaks these invariants without it (`without_…`).
+//!
+//! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
+//! names the file and the reason; the store is as before or as after; the step can be done again.
+//!
+//! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
+//! `GOWK_CRASH_IMAGES=1000000 cargo test --release --test store power_cut`.
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gowk::store::{Committed, Error, Result, Store};
+use gowk::{Batches, Options};
+
+use crate::images::{Examiner, STORE, State, continues, key, look};
+use crate::record::{Event, Fault, Recorder};
+use crate::thorough;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Create,
+    /// Inserts these keys. Several updates begin on the same version, and are committed one after the other.
+    Commit(Vec<Vec<u64>>),
+    /// With a token of this number.
+    Token(u64, Vec<u64>),
+    /// Copies that are never committed.
+    Abandon(Vec<u64>),
+    Seal(Vec<u64>),
+    /// Folds all that is pending.
+    Compact,
+    Vacuum(u64),
+    Read,
+}
+use Step::*;
+
+/// Whether updates write runs, or rewrite the shards that they touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Runs,
+    Shards,
+}
+
+/// A script under way.
+struct Run {
+    way: Way,
+    recorder: Arc<Recorder>,
+    root: std::path::PathBuf,
+    options: Options,
+    states: Vec<State>,
+    /// The number of the last state that is certainly durable.
+    durable: usize,
+}
+
+const SHARDS: u32 = 2;
+
+impl Run {
+    fn start(way: Way, root: &Path, fault: Option<Fault>, forgets: Option<&'static str>) -> Self {
+        let recorder = Recorder::new(root, fault, forgets);
+        let options = Options::new().capacity(100).seed(1).disk(recorder.clone());
+        Self { way, recorder, root: root.to_owned(), options, states: vec![State(None)], durable: 0 }
+    }
+
+    fn store(&self) -> Result<Store> {
+        Store::open_with(self.root.join(STORE), &self.options)
+    }
+
+    fn now(&self) -> (u64, BTreeSet<u64>) {
+        self.states[self.durable].0.clone().unwrap_or_default()
+    }
+
+    fn begin(&mut self, state: State) -> usize {
+        self.states.push(state);
+        self.recorder.mark(Event::Began(self.states.len() - 1));
+        self.states.len() - 1
+    }
+
+    fn acknowledge(&mut self, state: usize) {
+        self.durable = state;
+        self.recorder.mark(Event::Acknowledged(state));
+    }
+
+    /// Commits an update that has these keys.
+    fn commit(
+        &mut self,
+        update: gowk::store::Update,
+        keys: &[u64],
+        token: Option<gowk::store::Token>,
+    ) -> Result<()> {
+        let (number, mut held) = self.now();
+        held.extend(keys);
+        let state = self.begin(State(Some((number + 1, held))));
+        match update.commit("insert", token)? {
+            Committed::New(version) => {
+                assert_eq!(version.number, number + 1);
+                self.acknowledge(state);
+            }
+            Committed::Already(_) => {
+                // The state that was begun is not to be.
+                self.states.pop();
+                self.begin(self.states[self.durable].clone());
+                self.acknowledge(self.states.len() - 1);
+            }
+            Committed::Unchanged => panic!("nothing was changed"),
+        }
+        Ok(())
+    }
+
+    fn do_step(&mut self, step: &Step) -> Result<()> {
+        let way = self.way;
+        let update = |store: &Store, keys: &[u64]| -> Result<gowk::store::Update> {
+            let update = store.update()?;
+            let mut update = if way == Way::Shards { update.rewriting() } else { update };
+            let keys: Vec<_> = keys.iter().map(|number| key(*number)).collect();
+            assert!(update.insert_batch(&keys)?.refused().is_empty());
+            Ok(update)
+        };
+        match step {
+            Create => {
+                let state = self.begin(State(Some((1, BTreeSet::new()))));
+                Store::create(self.root.join(STORE), SHARDS, &self.options)?;
+                self.acknowledge(state);
+            }
+            Commit(all) => {
+                let store = self.store()?;
+                let updates = all.iter().map(|keys| update(&store, keys)).collect::<Result<Vec<_>>>()?;
+                for (update, keys) in updates.into_iter().zip(all) {
+                    self.commit(update, keys, None)?;
+                }
+            }
+            Token(number, keys) => {
+                let update = update(&self.store()?, keys)?;
+                self.commit(update, keys, Some(gowk::store::Token::new("test", *number)))?;
+            }
+            Abandon(keys) => drop(update(&self.store()?, keys)?),
+            Seal(keys) => drop(update(&self.store()?, keys)?.seal()?),
+            Compact => {
+                let (number, held) = self.now();
+                let state = self.begin(State(Some((number + 1, held))));
+                let told = self.store()?.compact(true, &|_, _| {})?;
+                assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
+                if told.version.is_none() {
+                    self.states[state] = self.states[self.durable].clone();
+                }
+                self.acknowledge(state);
+            }
+            Vacuum(keep) => {
+                let (number, held) = self.now();
+                let state = self.begin(State(Some((number + 1, held))));
+                let told = self
+                    .store()?
+                    .vacuum(&gowk::store::Vacuum::default().keep(*keep).grace(Duration::ZERO))?;
+                assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
+                if told.version.is_none() {
+                    // The state that was begun is not to be.
+                    self.states[state] = self.states[self.durable].clone();
+                }
+                self.acknowledge(state);
+            }
+            Read => {
+                self.store()?.read()?;
+                let found = look(&self.root).unwrap();
+                let seen = (self.durable..self.states.len()).rev().find(|state| self.states[*state] == found);
+                self.acknowledge(seen.unwrap());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keys of the first shard, and of the second.
+fn keys_of_shards() -> [Vec<u64>; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::create(dir.path().join("s"), SHARDS, &Options::new().capacity(100).seed(1)).unwrap();
+    let shard = |number: &u64| store.description().shard_of(store.hash(&key(*number)).unwrap());
+    [0, 1].map(|wanted| (0..crate::images::KEYS).filter(|number| shard(number) == wanted).collect())
+}
+
+fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
+    let [one, two] = keys_of_shards();
+    let scripts = [
+        ("commits", vec![Create, Commit(vec![vec![one[0], two[0]]]), Commit(vec![vec![one[1]]]), Read]),
+        (
+            "commits on one base",
+            vec![Create, Commit(vec![vec![one[0]], vec![two[0]]]), Commit(vec![vec![two[1]], vec![one[1]]])],
+        ),
+        ("tokens", vec![Create, Token(1, vec![one[0]]), Token(1, vec![one[0]]), Token(2, vec![two[0]])]),
+        (
+            "vacuums",
+            vec![
+                Create,
+                Commit(vec![vec![one[0]]]),
+                Commit(vec![vec![one[1]]]),
+                Seal(vec![two[3]]),
+                Abandon(vec![two[3]]),
+                Commit(vec![vec![one[2]]]),
+                Vacuum(2),
+                Commit(vec![vec![one[3]]]),
+                Vacuum(1),
+                Vacuum(1),
+                Commit(vec![vec![two[0]]]),
+            ],
+        ),
+    ];
+    let folds = vec![
+        Create,
+        Commit(vec![vec![one[0], two[0]]]),
+        Compact,
+        Commit(vec![vec![one[1]], vec![one[2], two[1]]]),
+        Compact,
+        Compact,
+        Commit(vec![vec![two[2]]]),
+        Vacuum(1),
+        Compact,
+        Vacuum(1),
+    ];
+    let in_both = |(name, steps): (&'static str, Vec<Step>)| {
+        [(name, Way::Runs, steps.clone()), (name, Way::Shards, steps)]
+    };
+    scripts.into_iter().flat_map(in_both).chain([("folds", Way::Runs, folds)]).collect()
+}
+
+fn scratch() -> tempfile::TempDir {
+    let dir = tempfile::Builder::new().prefix("gowk-stores-").tempdir_in("/dev/shm");
+    dir.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+#[test]
+fn power_cut_anywhere_leaves_a_whole_store() {
+    let asked = std::env::var("GOWK_CRASH_IMAGES").ok().map(|number| number.parse().unwrap());
+    let enough: usize = asked.unwrap_or_else(|| thorough::size("images of cut power", 1500, 20_000));
+    let mut images = 0;
+    let scripts = scripts();
+    for (name, way, steps) in &scripts {
+        let start = Instant::now();
+        let dir = scratch();
+        let mut run = Run::start(*way, dir.path(), None, None);
+        steps.iter().for_each(|step| run.do_step(step).unwrap());
+        let history = run.recorder.history();
+        let mut examiner = Examiner::new(&history, &run.states);
+        let share = enough.div_ceil(scripts.len());
+        let rounds = 1 + share as u64;
+        examiner.all(rounds, share.max(1)).unwrap_or_else(|how| panic!("{name}, {way:?}: {how}"));
+        images += examiner.images;
+        let (events, took) = (history.0.len(), start.elapsed().as_secs_f64());
+        let _ = writeln!(
+            std::io::stderr(),
+            "{name}, {way:?}: {} images of {events} events, {took:.1} s; {images} in all",
+            examiner.images
+        );
+    }
+}
+
+/// Examines images until one is wrong.
+fn breaks(forgets: &'static str, way: Way, steps: &[Step], fault: Option<Fault>) -> Option<String> {
+    let dir = scratch();
+    let mut run = Run::start(way, dir.path(), fault, Some(forgets));
+    for step in steps {
+        if let Err(error) = run.do_step(step) {
+            assert!(fault.is_some(), "{error}");
+        }
+    }
+    let history = run.recorder.history();
+    Examiner::new(&history, &run.states).all(3, 4000).err()
+}
+
+macro_rules! without {
+    ($($test:ident: $forgets:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            let broken = scripts().into_iter().find_map(|(name, way, steps)| {
+                breaks($forgets, way, &steps, None).map(|how| format!("{name}, {way:?}: {how}"))
+            });
+            println!("{}", broken.expect("some image is wrong"));
+        })*
+    };
+}
+
+without! {
+    without_the_sync_of_a_working_copy_an_image_is_wrong: "working copy";
+    without_the_sync_of_a_run_an_image_is_wrong: "a run that is written";
+    without_the_sync_of_runs_an_image_is_wrong: "runs";
+    without_the_sync_of_a_draft_an_image_is_wrong: "draft";
+    without_the_sync_of_a_shards_folder_an_image_is_wrong: "a shard's folder";
+    without_the_sync_of_versions_an_image_is_wrong: "versions";
+    without_the_sync_of_shards_an_image_is_wrong: "shards";
+    without_the_sync_of_the_store_an_image_is_wrong: "the store";
+    without_the_sync_of_the_folder_above_an_image_is_wrong: "the folder above";
+}
+
+/// A commit whose sync after the link fails, and a reader that sees its version.
+fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
+    let steps = [Create, Commit(vec![vec![1]]), Read];
+    let calls = {
+        let dir = scratch();
+        let mut run = Run::start(Way::Runs, dir.path(), None, None);
+        steps[..2].iter().for_each(|step| run.do_step(step).unwrap());
+        run.recorder.calls()
+    };
+    // The last call of a commit.
+    let dir = scratch();
+    let fault = Fault { call: calls - 1, kind: ErrorKind::Other };
+    let mut run = Run::start(Way::Runs, dir.path(), Some(fault), None);
+    run.do_step(&steps[0]).unwrap();
+    let error = run.do_step(&steps[1]).unwrap_err();
+    assert!(matches!(error, Error::Unknown { version: 2, .. }), "{error:?}");
+    run.recorder.forget(forgets);
+    run.do_step(&steps[2]).unwrap();
+    assert_eq!(run.now().0, 2);
+    let history = run.recorder.history();
+    Examiner::new(&history, &run.states).all(3, 4000).err()
+}
+
+#[test]
+fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
+    assert_eq!(seen_in_doubt(None), None);
+    println!("{}", seen_in_doubt(Some("versions")).expect("some image is wrong"));
+}
+
+/// Forgets the sync of `versions` after each link, except the link of the creation.
+#[test]
+fn without_the_sync_after_a_link_an_image_is_wrong() {
+    let dir = scratch();
+    let mut run = Run::start(Way::Runs, dir.path(), None, None);
+    run.do_step(&Create).unwrap();
+    run.recorder.forget(Some("versions"));
+    run.do_step(&Commit(vec![vec![1]])).unwrap();
+    let history = run.recorder.history();
+    println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("some image is wrong"));
+}
+
+/// A step that failed once is done again.
+#[test]
+fn failing_disk_leaves_the_store_as_before_or_as_after() {
+    for (name, way, steps) in scripts() {
+        let calls = {
+            let dir = scratch();
+            let mut run = Run::start(way, dir.path(), None, None);
+            steps.iter().for_each(|step| run.do_step(step).unwrap());
+            run.recorder.calls()
+        };
+        let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
+        let stride = thorough::size("step between the calls to the disk that fail", 2, 1);
+        for call in (0..calls).step_by(stride) {
+            for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+                let dir = scratch();
+                let mut run = Run::start(way, dir.path(), Some(Fault { call, kind }), None);
+                let mut outcome = "unnoticed";
+                for step in &steps {
+                    if let Err(error) = run.do_step(step) {
+                        outcome = get_over(&mut run, step, &error, kind);
+                    }
+                }
+                let struck = run.recorder.struck().unwrap();
+                let what = format!("{name}: {struck} ({kind:?}, call {call}): {outcome}");
+                let found = look(dir.path()).unwrap_or_else(|how| panic!("{what}: {how}"));
+                let newest = run.states[run.durable].0.clone().unwrap();
+                let found_keys = found.0.clone().unwrap().1;
+                assert_eq!(found_keys, newest.1, "{what}");
+                let history = run.recorder.history();
+                let mut examiner = Examiner::new(&history, &run.states);
+                examiner.all(2, 12).unwrap_or_else(|how| panic!("{what}: {how}"));
+                continues(dir.path(), &found).unwrap_or_else(|how| panic!("{what}: {how}"));
+                *lines.entry(format!("{struck}: {outcome}")).or_default() += 1;
+            }
+        }
+        println!("{name}: {calls} calls; {lines:#?}");
+    }
+}
+
+/// Checks the error, and does the step again if it was not done.
+fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'static str {
+    let message = error.to_string();
+    let reason = std::io::Error::from(kind).to_string();
+    assert!(message.contains(&reason) && message.contains(&*run.root.to_string_lossy()), "{message}");
+    assert!(!message.contains('\n'), "{message}");
+    let found = look(&run.root).unwrap_or_else(|how| panic!("{message}: {how}"));
+    let after = run.states.len() - 1;
+    let is_after = found == run.states[after] && after > run.durable;
+    let is_unknown = matches!(error, Error::Unknown { .. });
+    if is_after {
+        // A vacuum publishes first, and removes files then.
+        assert!(is_unknown || matches!(step, Vacuum(_) | Create), "{step:?}: {message}");
+        run.acknowledge(after);
+        if matches!(step, Vacuum(_)) {
+            return "done in part";
+        }
+        return "done";
+    }
+    assert_eq!(found, run.states[run.durable], "{step:?}: {message}");
+    // What was begun is not to be.
+    run.states.truncate(run.durable + 1);
+    // If the step has several commits, those that were not made.
+    let held = run.now().1;
+    let step = match step {
+        Commit(all) => Commit(all.iter().filter(|keys| !held.contains(&keys[0])).cloned().collect()),
+        other => other.clone(),
+    };
+    run.do_step(&step).unwrap_or_else(|again| panic!("{step:?}: {message}, and again: {again}"));
+    "done again"
+}

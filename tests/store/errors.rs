@@ -1,0 +1,252 @@
+//! Invariants checked: a call that meets a damaged, missing or foreign file of a store fails with one line that names the
+//! file and the fault; calls on the other shards work. No lookup answers "absent" from a file other than the one that the
+//! version names.
+
+use std::fs::{copy, read, remove_file, write};
+use std::path::{Path, PathBuf};
+
+use gowk::store::{Error, Result, Store};
+use gowk::{Batches, Growth, HashKind, KeyHash, Kind, Lookup, Options};
+
+fn options() -> Options {
+    Options::new().capacity(1000).seed(5).false_positive_rate(1e-8)
+}
+
+fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
+    range.map(u64::to_le_bytes).collect()
+}
+
+/// A store of two versions with keys in files of shards, in a folder of this name.
+fn store(dir: &Path, name: &str, options: &Options) -> Store {
+    let store = Store::create(dir.join(name), 2, options).unwrap();
+    for round in 0..2 {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&keys(round * 50..round * 50 + 50)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+    }
+    store
+}
+
+/// The file of a shard in a version.
+fn file(store: &Store, version: u64, shard: u32) -> PathBuf {
+    let version = store.version(version).unwrap();
+    store.path().join(format!("shards/{shard:04}/{}", version.shards[&shard].file_name()))
+}
+
+/// Looks up keys that are stored. Returns the error if that fails; the answer is never "absent".
+fn look(store: &Store) -> Result<()> {
+    let reader = store.read()?;
+    let mut outcome = Ok(());
+    for key in keys(0..100) {
+        match reader.contains(&key) {
+            Ok(found) => assert!(found, "a key is absent"),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    outcome
+}
+
+/// Checks that the error is one line that names the file and has these words.
+fn is_clear(error: &Error, file: &Path, words: &[&str]) {
+    let message = error.to_string();
+    println!("{message}");
+    assert!(!message.contains('\n') && message.len() < 400, "{message}");
+    let file = file.file_name().unwrap().to_string_lossy().into_owned();
+    for word in words.iter().copied().chain([&*file]) {
+        assert!(message.contains(word), "{message}: lacks {word}");
+    }
+}
+
+#[test]
+fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = store(dir.path(), "own", &options());
+    let path = file(&own, 3, 1);
+    let good = dir.path().join("good");
+    copy(&path, &good).unwrap();
+    let spoilt = |words: &[&str], spoil: &dyn Fn(&Path)| {
+        spoil(&path);
+        let error = look(&own).unwrap_err();
+        is_clear(&error, &path, words);
+        // An update of this shard fails, one of the other shard works.
+        let mut update = own.update().unwrap();
+        let error = update.insert_batch(&keys(0..100)).unwrap_err();
+        is_clear(&error, &path, words);
+        let reports = own.read().unwrap().verify(&|_, _| {}).unwrap();
+        assert!(reports[0].1.as_ref().unwrap().is_clean());
+        assert!(reports[1].1.as_ref().map_or(true, |report| !report.is_clean()));
+        let _ = remove_file(&path);
+        copy(&good, &path).unwrap();
+        look(&own).unwrap();
+    };
+    let replaced = |with: PathBuf| {
+        move |path: &Path| {
+            remove_file(path).unwrap();
+            copy(&with, path).unwrap();
+        }
+    };
+    let other = store(dir.path(), "other", &options());
+    spoilt(&["uuid"], &replaced(file(&other, 3, 1)));
+    let seed = store(dir.path(), "seed", &options().seed(6));
+    spoilt(&["its seed is another"], &replaced(file(&seed, 3, 1)));
+    spoilt(&["shard is 0, not 1"], &replaced(file(&own, 3, 0)));
+    spoilt(&["uuid"], &replaced(file(&own, 2, 1)));
+    let whole = dir.path().join("whole.gowk");
+    options().create(&whole).unwrap().commit().unwrap();
+    spoilt(&["number of shards is 1, not 2"], &replaced(whole));
+    spoilt(&["missing", "version 3"], &|path| remove_file(path).unwrap());
+    let bytes = read(&good).unwrap();
+    spoilt(&["bytes long"], &|path| write(path, &bytes[..bytes.len() - 4096]).unwrap());
+    spoilt(&["not a gowk filter"], &|path| write(path, "").unwrap());
+    spoilt(&["damaged"], &|path| {
+        let mut bytes = bytes.clone();
+        let data = bytes.len() - 65536;
+        bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
+        write(path, bytes).unwrap();
+    });
+}
+
+#[test]
+fn the_texts_of_a_store_must_be_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = store(dir.path(), "s", &options());
+    for path in [own.path().join("store.toml"), own.path().join("versions/000000000003.toml")] {
+        let good = read(&path).unwrap();
+        let opened = || Store::open(own.path()).and_then(|store| look(&store));
+        let fails = |bytes: &[u8], words: &[&str]| {
+            write(&path, bytes).unwrap();
+            is_clear(&opened().unwrap_err(), &path, words);
+            write(&path, &good).unwrap();
+            opened().unwrap();
+        };
+        fails(&good[..good.len() - 1], &["checksum"]);
+        fails(&[], &["checksum"]);
+        let mut flipped = good.clone();
+        flipped[40] ^= 1;
+        fails(&flipped, &["checksum"]);
+        let sealed = |text: &str| format!("{text}# crc32 = {:08x}\n", crc32fast::hash(text.as_bytes()));
+        let text = std::str::from_utf8(&good).unwrap().rsplit_once("# crc32").unwrap().0;
+        fails(sealed(&text.replace("format = 1", "format = 2")).as_bytes(), &["format 2", "newer gowk"]);
+        fails(sealed(&text.replacen('\n', "\nwindows = 3\n", 1)).as_bytes(), &["windows"]);
+        fails(sealed("format = 1\n").as_bytes(), &["missing field"]);
+        fails(sealed("").as_bytes(), &["format"]);
+        fails(sealed("format = 1\nuuid = \u{7}[[[").as_bytes(), &[]);
+        remove_file(&path).unwrap();
+        match Store::open(own.path()) {
+            Err(Error::NotAStore { path }) => assert!(path.ends_with("s")),
+            // A version that was removed by hand looks like one that was never made.
+            outcome => assert_eq!(outcome.unwrap().newest().unwrap().number, 2),
+        }
+        write(&path, &good).unwrap();
+    }
+    // A vacuum cannot tell which files a damaged version names.
+    let old = own.path().join("versions/000000000002.toml");
+    write(&old, "").unwrap();
+    let day = gowk::store::Vacuum::default();
+    is_clear(&own.vacuum(&day.keep(3).grace(std::time::Duration::ZERO)).unwrap_err(), &old, &["checksum"]);
+    look(&own).unwrap();
+}
+
+#[test]
+fn wrong_calls_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    assert!(matches!(Store::open(&path), Err(Error::NotFound { .. })));
+    for shards in [0, 65_537] {
+        let error = Store::create(&path, shards, &options()).unwrap_err();
+        assert!(error.to_string().contains("number of shards"), "{error}");
+        assert!(!path.exists());
+    }
+    std::fs::create_dir(&path).unwrap();
+    write(path.join("x"), "").unwrap();
+    assert!(matches!(Store::create(&path, 2, &options()), Err(Error::Exists { .. })));
+    remove_file(path.join("x")).unwrap();
+    let own = Store::create(&path, 2, &options()).unwrap();
+    assert!(matches!(Store::create(&path, 2, &options()), Err(Error::Exists { .. })));
+    assert!(Store::is_at(&path) && !Store::is_at(dir.path()));
+    assert!(matches!(own.version(2), Err(Error::NoSuchVersion { number: 2, newest: 1, .. })));
+    assert!(!own.read().unwrap().contains(b"x").unwrap());
+    // A file is no store, and neither is a store without a version.
+    let file = dir.path().join("f.gowk");
+    options().create(&file).unwrap().commit().unwrap();
+    assert!(matches!(Store::open(&file), Err(Error::NotAStore { .. })));
+    remove_file(path.join("versions/000000000001.toml")).unwrap();
+    let error = own.read().unwrap_err();
+    assert!(matches!(error, Error::NoVersions { .. }), "{error:?}");
+
+    // Sealed shards of another store or base, or one shard twice.
+    let [one, two] = ["one", "two"].map(|name| store(dir.path(), name, &options()));
+    let seal = |store: &Store| {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&keys(200..220)).unwrap().complete().unwrap();
+        update.seal().unwrap()
+    };
+    let change = |base, sealed| gowk::store::Change { base, operation: "x".to_owned(), token: None, sealed };
+    let sealed = seal(&one);
+    let refused = |change: &gowk::store::Change, words: &str| {
+        let error = one.commit(change).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(&change(3, seal(&two)), "sealed shard has store");
+    refused(&change(2, sealed.clone()), "sealed shard has base 3");
+    refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each file once");
+    refused(&change(9, Vec::new()), "no version 9");
+    one.commit(&change(3, sealed)).unwrap();
+}
+
+#[test]
+fn stores_keep_to_what_they_were_created_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = Store::create(dir.path().join("h"), 3, &options().hash(HashKind::Caller)).unwrap();
+    let error = own.hash(b"x").unwrap_err();
+    assert!(matches!(error, Error::Filter(gowk::Error::CallerHashes { .. })), "{error:?}");
+    let hashes: Vec<KeyHash> = (0..500_u128)
+        .map(|number| KeyHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)))
+        .collect();
+    let mut update = own.update().unwrap();
+    assert!(update.insert_batch(&hashes).unwrap().refused().is_empty());
+    update.commit("insert", None).unwrap();
+    let reader = own.read().unwrap();
+    let found = reader.contains_batch(&hashes).unwrap();
+    assert!(found.iter().all(|found| *found));
+    assert!(hashes.iter().all(|hash| reader.count(*hash).unwrap() == 1));
+
+    // A shard that must not grow refuses single keys and takes the others.
+    let own = Store::create(dir.path().join("g"), 2, &options().growth(Growth::Never)).unwrap();
+    let all = keys(0..60_000);
+    let mut update = own.update().unwrap();
+    let refused = update.insert_batch(&all).unwrap().into_refused();
+    assert!(refused.len() > 1000 && refused.is_sorted_by_key(|(index, _)| *index));
+    assert!(matches!(refused[0].1, gowk::Error::Full { .. }), "{:?}", refused[0].1);
+    update.commit("insert", None).unwrap();
+    let reader = own.read().unwrap();
+    assert_eq!(reader.version().entries(), 60_000 - refused.len() as u64);
+    let found = reader.contains_batch(&all).unwrap();
+    let absent = found.iter().filter(|found| !**found).count();
+    assert!(absent <= refused.len());
+
+    // Working copies in another folder.
+    let scratch = dir.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let mut update = own.update().unwrap().rewriting().scratch(&scratch);
+    assert_eq!(
+        update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(),
+        0,
+        "keys that are stored are told to be new"
+    );
+    // A store of sets cannot remove.
+    for refused in [update.remove_batch(&keys(0..10)).map(drop), update.remove_all(keys(0..10)).map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Filter(gowk::Error::Kind { found: Kind::Set, .. })), "{error:?}");
+    }
+    assert_eq!(
+        update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(),
+        0,
+        "the refused removal has removed keys"
+    );
+    assert_eq!(update.touched(), 2);
+    assert!(scratch.read_dir().unwrap().count() >= 2);
+    drop(update);
+    assert_eq!(scratch.read_dir().unwrap().count(), 0);
+    assert_eq!(own.path().join("incoming").read_dir().unwrap().count(), 0);
+}

@@ -1,0 +1,25 @@
+//! Stores, as callers of the library see them. `cli/tests/cli/stores.rs` tests the tool on them,
+//! `cli/tests/ingest/stores.rs` jobs.
+//!
+//! - `answers`: a store answers as one filter with the same keys.
+//! - `crash`: power cuts and failing disks, with `images` and `record`.
+//! - `decoded`: golden stores, and stores with runs as `decode.py` reads them.
+//! - `divided`: a store made out of a filter.
+//! - `errors`: files of a store that are damaged, missing or foreign.
+//! - `processes`: processes that commit at the same time, and are killed.
+//! - `readers`: readers, copies and updates while versions come and go.
+//! - `runs`: stores whose commits write runs.
+
+#[path = "../thorough/mod.rs"]
+mod thorough;
+
+mod answers;
+mod crash;
+mod decoded;
+mod divided;
+mod errors;
+mod images;
+mod processes;
+mod readers;
+mod record;
+mod runs;

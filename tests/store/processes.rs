@@ -1,0 +1,296 @@
+//! Real processes that commit at the same time, and are killed.
+//!
+//! Invariants checked:
+//!
+//! 1. A commit of one of many processes is in all later versions, or was reported as a conflict. The numbers of the
+//!    versions have no gap, and each version is whole.
+//! 2. After SIGKILL at any moment, the newest version is whole and has every acknowledged commit.
+//! 3. A repeated token is committed once.
+//! 4. A vacuum then leaves exactly what the newest version names.
+//!
+//! 5 processes make 4 commits each, and 30 are killed; with `GOWK_THOROUGH=1`, 20 processes make 10 commits, and 500 are
+//! killed.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gowk::store::{Committed, Error, Store, Token, Vacuum};
+use gowk::{Batches, Lookup, Options};
+
+use crate::images::{Random, is_tidy};
+use crate::thorough;
+
+const SHARDS: u32 = 8;
+/// Keys of a commit.
+const KEYS: u64 = 20;
+
+fn options() -> Options {
+    Options::new().capacity(1000).seed(3).false_positive_rate(1e-8)
+}
+
+/// The keys of one commit of one process, in one or two random shards.
+fn keys(store: &Store, process: u64, number: u64) -> Vec<[u8; 16]> {
+    let mut random = Random(process << 32 | number);
+    let shards = [random.below(SHARDS as usize) as u32, random.below(SHARDS as usize) as u32];
+    let key = |count: u64| {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&(process << 32 | number).to_le_bytes());
+        key[8..].copy_from_slice(&count.to_le_bytes());
+        key
+    };
+    let is_chosen = |key: &[u8; 16]| shards.contains(&store.description().shard_of(store.hash(key).unwrap()));
+    (0..).map(key).filter(is_chosen).take(KEYS as usize).collect()
+}
+
+const ROLE: &str = "GOWK_TEST_ROLE";
+
+/// Starts a process of this test binary that does one of the roles below.
+fn start(role: &str, store: &Path, process: u64, numbers: std::ops::Range<u64>) -> Child {
+    let asked = format!("{role}:{process}:{}:{}:{}", numbers.start, numbers.end, store.display());
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::what_the_processes_do", "--nocapture"])
+        .env(ROLE, asked)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// What a child process does. Without a role it does nothing, as the test harness also runs it on its own.
+#[test]
+fn what_the_processes_do() {
+    let asked = std::env::var(ROLE).unwrap_or_else(|_| "commit:0:0:0:.".to_owned());
+    let mut parts = asked.splitn(5, ':');
+    let role = parts.next().unwrap();
+    let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
+    let (process, numbers) = (number(), number()..number());
+    let path = Path::new(parts.next().unwrap());
+    for number in numbers {
+        let store = Store::open_with(path, &options()).unwrap();
+        match role {
+            "commit" => commit(&store, process, number),
+            "claim" => claim(&store, process, number),
+            _ => work(&store, process, number),
+        }
+    }
+}
+
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n@{line}").and_then(|()| out.flush()).unwrap();
+}
+
+fn commit(store: &Store, process: u64, number: u64) {
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
+    match update.commit("insert", None) {
+        Ok(Committed::New(version)) => tell(&format!("{number} version {}", version.number)),
+        Err(error @ Error::Conflict { .. }) => tell(&format!("{number} conflict: {error}")),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// The keys that batch `number` of every process brings; half of them are in the batch before it.
+fn overlapping(number: u64) -> Vec<[u8; 8]> {
+    (number * 30..number * 30 + 60).map(u64::to_le_bytes).collect()
+}
+
+/// Tells which keys of a batch are new, once they are committed as such. What was committed and not told before is told.
+fn claim(store: &Store, process: u64, number: u64) {
+    let (application, batch) = (format!("claim {process}"), overlapping(number));
+    loop {
+        let base = store.before(&application, number).unwrap();
+        let mut update = store.update_of(base);
+        let new = match update.insert_batch(&batch) {
+            Ok(inserted) => inserted.mask(),
+            Err(Error::Vacuumed { .. }) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        match update.commit("dedup", Some(Token::new(&*application, number))) {
+            Ok(Committed::New(_) | Committed::Already(_)) => {
+                let new = batch.iter().zip(new).filter(|(_, new)| *new);
+                let new: Vec<String> = new.map(|(key, _)| u64::from_le_bytes(*key).to_string()).collect();
+                return tell(&format!("{number} new {}", new.join(",")));
+            }
+            Err(Error::Conflict { .. } | Error::Expired { .. }) => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+}
+
+/// Overlapping batches of several processes, killed and started again, beside vacuums and folds: each key is called new
+/// by exactly one commit.
+#[test]
+fn each_key_is_new_to_exactly_one_of_many_processes() {
+    let processes = thorough::size("processes that claim keys", 4, 8);
+    let batches = thorough::size("batches of each", 12, 100);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let store = Store::create(&path, SHARDS, &options()).unwrap();
+    let work = &|process: u64| {
+        let (mut told, mut random, mut kills) = (BTreeMap::new(), Random(process), 0);
+        while (told.len() as u64) < batches {
+            let mut child = start("claim", &path, process, 1 + told.len() as u64..1 + batches);
+            let out = child.stdout.take().unwrap();
+            let patience = random.below(6) + 1;
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let Some((number, new)) = line.strip_prefix('@').and_then(|line| line.split_once(" new "))
+                else {
+                    continue;
+                };
+                let new: Vec<u64> = new.split(',').filter_map(|key| key.parse().ok()).collect();
+                told.insert(number.parse::<u64>().unwrap(), new);
+                if told.len() % patience == 0 && kills < batches / 2 {
+                    // It may be anywhere in its next batch.
+                    std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
+                    child.kill().unwrap();
+                    kills += 1;
+                    break;
+                }
+            }
+            child.wait().unwrap();
+        }
+        told
+    };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let claims: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                store.compact(true, &|_, _| {}).unwrap();
+                store.vacuum(&Vacuum::default().keep(3).grace(Duration::from_millis(200))).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let workers: Vec<_> = (1..=processes).map(|process| scope.spawn(move || work(process))).collect();
+        let claims = workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        claims.into_iter().map(Result::unwrap).collect()
+    });
+    let mut all: Vec<u64> = claims.into_iter().flat_map(|told| told.into_values().flatten()).collect();
+    all.sort_unstable();
+    assert_eq!(all, (30..30 * batches + 60).collect::<Vec<_>>());
+    let reader = store.read().unwrap();
+    assert!(all.iter().all(|key| reader.contains(key.to_le_bytes()).unwrap()));
+}
+
+/// Inserts, seals, commits and vacuums, until the process is killed.
+fn work(store: &Store, process: u64, number: u64) {
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
+    if number % 5 == 3 {
+        // These files are never committed, and stay for the vacuum.
+        drop(update.seal().unwrap());
+        update = store.update().unwrap();
+        update.insert_batch(&keys(store, process, number)).unwrap().complete().unwrap();
+    }
+    update.commit("insert", Some(Token::new("work", number))).unwrap();
+    tell(&format!("{number} version"));
+    if number % 3 == 2 {
+        store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    }
+}
+
+#[test]
+fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
+    let processes = thorough::size("processes that commit", 5, 20);
+    let each = thorough::size("commits of each", 4, 10);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let store = Store::create(&path, SHARDS, &options()).unwrap();
+    let children: Vec<Child> =
+        (1..=processes).map(|process| start("commit", &path, process, 0..each)).collect();
+    let mut committed: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut conflicts = 0;
+    for (process, mut child) in (1..).zip(children) {
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Some(told) = line.strip_prefix('@') else { continue };
+            let (number, how) = told.split_once(' ').unwrap();
+            match how.strip_prefix("version ") {
+                Some(version) => {
+                    let before =
+                        committed.insert(version.parse().unwrap(), (process, number.parse().unwrap()));
+                    assert_eq!(before, None, "two commits were told that they made version {version}");
+                }
+                None => conflicts += 1,
+            }
+        }
+        assert!(child.wait().unwrap().success());
+    }
+    println!("{} commits, {conflicts} conflicts", committed.len());
+    assert_eq!(committed.len() as u64 + conflicts, processes * each);
+    // All others have merged runs.
+    for version in store.log().unwrap().into_iter().skip(1) {
+        let is_known = committed.contains_key(&version.number);
+        assert_eq!(version.operation, if is_known { "insert" } else { "merge" }, "{}", version.number);
+        assert!(version.runs.len() <= 9 + processes as usize);
+    }
+    let mut expected = Vec::new();
+    for (version, (process, number)) in committed {
+        expected.extend(keys(&store, process, number));
+        let reader = store.read_version(store.version(version).unwrap());
+        for (shard, report) in reader.verify(&|_, _| {}).unwrap() {
+            assert!(report.unwrap().is_clean(), "version {version}, shard {shard}");
+        }
+        let found = reader.contains_batch(&expected).unwrap();
+        assert!(found.iter().all(|found| *found), "version {version}");
+        assert_eq!(reader.version().entries(), expected.len() as u64, "version {version}");
+    }
+}
+
+#[test]
+fn killed_processes_leave_a_whole_store() {
+    let kills = thorough::size("kills", 30, 500);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let store = Store::create(&path, SHARDS, &options()).unwrap();
+    let mut random = Random(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    println!("seed {}", random.0);
+    let (mut next, mut told, mut repeated) = (1, 0, 0);
+    for _ in 0..kills {
+        let mut child = start("work", &path, 1, next..next + 1000);
+        // Some are killed after commits, some right after their start.
+        let patience = Duration::from_micros(random.below(60_000) as u64);
+        std::thread::sleep(patience);
+        child.kill().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        for line in lines.filter(|line| line.ends_with(" version")) {
+            let Some(number) = line.strip_prefix('@').and_then(|line| line.split(' ').next()) else {
+                continue;
+            };
+            told = number.parse::<u64>().unwrap();
+        }
+        child.wait().unwrap();
+        next = told.max(next - 1) + 1;
+        // The token can be repeated, whether its commit was made or not.
+        let mut update = store.update().unwrap();
+        update.insert_batch(&keys(&store, 1, next)).unwrap().complete().unwrap();
+        match update.commit("insert", Some(Token::new("work", next))).unwrap() {
+            Committed::New(_) => {}
+            Committed::Already(done) => {
+                assert_eq!(done.number, next);
+                repeated += 1;
+            }
+            Committed::Unchanged => panic!("unchanged"),
+        }
+        next += 1;
+        let reader = store.read().unwrap();
+        for (shard, report) in reader.verify(&|_, _| {}).unwrap() {
+            assert!(report.unwrap().is_clean(), "shard {shard}");
+        }
+        let expected: Vec<_> = (1..next).flat_map(|number| keys(&store, 1, number)).collect();
+        let found = reader.contains_batch(&expected).unwrap();
+        assert!(found.iter().all(|found| *found), "{next}");
+        assert_eq!(reader.version().entries(), expected.len() as u64, "a token was committed twice");
+        if random.below(4) == 0 {
+            store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+            is_tidy(&store).unwrap();
+        }
+    }
+    println!("{} tokens, {repeated} of them committed and not reported", next - 1);
+    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    is_tidy(&store).unwrap();
+}
