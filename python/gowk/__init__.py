@@ -50,6 +50,7 @@ from ._gowk import (
 )
 from ._info import (
     Committed,
+    CompactReport,
     DamagedPage,
     Forecast,
     Info,
@@ -75,6 +76,7 @@ __all__ = [
     "AfterCommit",
     "Busy",
     "Committed",
+    "CompactReport",
     "Conflict",
     "Damaged",
     "DamagedPage",

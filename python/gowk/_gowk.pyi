@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 from ._errors import Error
 from ._info import (
     Committed,
+    CompactReport,
     Info,
     Limits,
     Plan,
@@ -704,6 +705,7 @@ class Store:
 
         Raises:
             IndexError: there is no such shard.
+            Invalid: runs have records of the shard, which a reader of its file would not find.
             Damaged: the file is not the one that the version names.
         """
     def update(
@@ -793,6 +795,20 @@ class Store:
         Args:
             capacity: distinct keys that it takes before it has to double. /// folder: the folder for its file, of some
                 two bytes a key; the system's folder for temporary files unless given.
+        """
+    def compact(self, *, all: bool = False, progress: _Told | None = None) -> CompactReport:
+        """Folds what commits of few keys have brought into the files of the shards. Commits do so as it becomes due.
+
+        It may run beside any other use of the store. The old files stay until a vacuum.
+
+        Args:
+            all: fold every shard for which a run has a record, not only those for which that is due.
+            progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> store.compact(all=True).folded
+        0
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
         """Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
@@ -887,14 +903,14 @@ class Update:
 
 @final
 class Sealed:
-    """A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
+    """A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by pickle
     or as text from the process that made the file to the one that commits it.
 
     If it is never committed, a later vacuum removes the file.
     """
     @property
-    def shard(self) -> int:
-        """The number of the shard, from 0."""
+    def shard(self) -> int | None:
+        """The number of the shard that was rewritten, from 0; None for a run, which may have records of any shards."""
     @property
     def base(self) -> int:
         """The number of the version that the file is based on."""
@@ -903,7 +919,7 @@ class Sealed:
         """Bytes of the file."""
     @property
     def entries(self) -> int:
-        """Entries in the file."""
+        """Entries in the filter, or records in the run."""
     def to_json(self) -> str:
         """The value as text, which :meth:`from_json` reads."""
     @staticmethod

@@ -326,7 +326,13 @@ class StoreVersion:
     fence: int
     """Updates that are based on versions below this cannot be committed any more."""
     files: int
-    """Shards that have a file; the others are empty."""
+    """Shards that have a file; the others have nothing but what is pending for them."""
+    runs: int
+    """Runs that are not folded into all shards."""
+    pending: int
+    """Records in all runs."""
+    run_bytes: int
+    """Bytes of all runs."""
     entries: int
     """Entries in all shards."""
     bytes: int
@@ -394,6 +400,20 @@ class StoreCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactReport:
+    """What :meth:`gowk.Store.compact` has done."""
+
+    version: int | None
+    """The number of the last version that it made; None if there was nothing to do."""
+    folded: int
+    """Shards whose files were written anew."""
+    full: int
+    """Shards that have no room for what is pending for them, and must not grow."""
+    bytes: int
+    """Bytes of the new files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
     """What :meth:`gowk.Store.vacuum` has removed."""
 
@@ -402,7 +422,7 @@ class VacuumReport:
     versions: int
     """Versions removed."""
     files: int
-    """Files of shards removed, and what updates and commits had left."""
+    """Files of shards and runs removed, and what updates and commits had left."""
     bytes: int
     """Bytes of all these."""
     foreign: int

@@ -194,6 +194,8 @@ fn path_in_store(error: &store::Error) -> Option<&Path> {
         | store::Error::MissingFile { path, .. }
         | store::Error::Vacuumed { path, .. }
         | store::Error::WrongFile { path, .. }
+        | store::Error::DamagedRun { path, .. }
+        | store::Error::Pending { path, .. }
         | store::Error::Misfit { path, .. }
         | store::Error::Invalid { path, .. }
         | store::Error::Unknown { path, .. }

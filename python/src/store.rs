@@ -453,6 +453,26 @@ impl Store {
         Distinct::new(py, self.opened(py)?.reader.store().description(), capacity, folder.as_deref())
     }
 
+    /// Folds what commits of few keys have brought into the files of the shards. Commits do so as it becomes due.
+    ///
+    /// It may run beside any other use of the store. The old files stay until a vacuum.
+    ///
+    /// Args:
+    ///     all: fold every shard for which a run has a record, not only those for which that is due.
+    ///     progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> store.compact(all=True).folded
+    /// 0
+    #[pyo3(signature = (*, all=false, progress=None))]
+    fn compact<'py>(&self, py: Python<'py>, all: bool, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let store = opened.reader.store();
+        let told = with_progress_of_threads(py, progress, |tell| store.compact(all, tell))?;
+        described::compacted(py, &failure::done(py, told)?)
+    }
+
     /// Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
     /// committed. Nothing else ever removes a file of the store.
     ///

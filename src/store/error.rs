@@ -247,6 +247,19 @@ pub enum Error {
         source: Box<crate::Error>,
     },
 
+    /// A shard was asked for alone, and runs have records of it.
+    #[error(
+        "{}: shard {shard} has records in runs, which a reader of its file would not find; ask the store, or compact it \
+         with all shards first",
+        path.display()
+    )]
+    Pending {
+        /// The store.
+        path: PathBuf,
+        /// The shard.
+        shard: u32,
+    },
+
     /// A page of a run does not match its checksum, or its records are not what a run holds.
     #[error("{}: page {page} is damaged; restore the file from a copy of the store", path.display())]
     DamagedRun {
@@ -304,7 +317,7 @@ impl Error {
             | Self::DamagedRun { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
-            Self::Misfit { .. } | Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => ErrorKind::Invalid,
             Self::Unfinished { .. } => ErrorKind::Foreign,
             Self::NoLinks { .. } => ErrorKind::Io,
             Self::Unknown { .. } => ErrorKind::Unknown,

@@ -196,6 +196,15 @@ impl StoreReader {
         Ok(true)
     }
 
+    /// The filter of a shard, to be asked in place of this reader; `None` if the shard is empty. Errors as for lookups, and
+    /// [`Error::Pending`] if runs have records of the shard that no reader of its file would find.
+    pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
+        if self.count_pending(shard)? > 0 {
+            return Err(Error::Pending { path: self.store.path().to_owned(), shard });
+        }
+        self.file_of(shard)
+    }
+
     /// The filter in the file of a shard; `None` if it has none, or there is no such shard. It does not have what is
     /// pending for the shard: ask this reader for keys. Where there is a [copy](Store::copies), it is the copy, until a
     /// lookup in this reader fails in it.
