@@ -294,4 +294,6 @@ impl StoreReader {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
