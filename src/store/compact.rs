@@ -142,10 +142,8 @@ impl Store {
         let mut counted = (0, 0);
         let published = self.publish_upkeep(number, "fold", |newest| {
             // Records that are folded now would lie beside later ones, and count twice.
-            if newest.runs.iter().any(|run| run.straddles(number)) {
-                return Ok(None);
-            }
-            let is_same = |shard| name(base.version(), shard) == name(newest, shard);
+            let is_merged = newest.runs.iter().any(|run| run.straddles(number));
+            let is_same = |shard| !is_merged && name(base.version(), shard) == name(newest, shard);
             let mut next = newest.clone();
             counted = (0, 0);
             for one in &sealed {
@@ -153,11 +151,9 @@ impl Store {
                 next.shards.insert(shard, one.shard_file(newest.number + 1));
                 counted = (counted.0 + 1, counted.1 + one.bytes);
             }
-            if counted.0 == 0 {
-                return Ok(None);
-            }
+            // Rewritten shards, too, leave runs that are pending for none.
             base.drop_folded(&mut next)?;
-            Ok(Some(next))
+            Ok((counted.0 > 0 || next.runs.len() < newest.runs.len()).then_some(next))
         })?;
         if let Some(version) = &published {
             (told.folded, told.bytes) = (told.folded + counted.0, told.bytes + counted.1);
