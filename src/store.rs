@@ -1,9 +1,10 @@
 //! Many filters under versions: a set past one file, one machine, or one file system with locks.
 //!
 //! A store is a folder of filters, the *shards*, that divide all keys among themselves. None of its files ever changes.
-//! An update writes new files for the shards that it changes, and then publishes a *version*, which names a file for
-//! each shard. So readers see one version whole, any number of processes on any number of machines may commit at the
-//! same time, and no locks are needed. `format-spec/STORE.md` specifies the files and the steps.
+//! An update writes a *run*, a file of records that serves all shards, or new files for the shards that get many keys.
+//! Then it publishes a *version*, which names the runs and a file for each shard. So readers see one version whole, any
+//! number of processes on any number of machines may commit at the same time, and no locks are needed.
+//! `format-spec/STORE.md` specifies the files and the steps.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
