@@ -47,8 +47,20 @@ impl Store {
     /// May run beside any other work on the store. If others rewrite a shard meanwhile, theirs counts. `progress` is told
     /// the shards folded, and all that are to be.
     pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
-        let reader = self.strict().read_version(self.newest()?);
-        let mut told = Compacted::default();
+        let (newest, mut told) = (self.newest()?, Compacted::default());
+        let done = self.compact_from(&newest, all, &mut told, progress);
+        self.or_give_way(&newest, done)?;
+        Ok(told)
+    }
+
+    fn compact_from(
+        &self,
+        version: &Version,
+        all: bool,
+        told: &mut Compacted,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Option<Version>> {
+        let reader = self.strict().read_version(version.clone());
         let mut shards = Vec::new();
         for shard in 0..self.description.shards {
             let pending = reader.count_pending(shard)?;
@@ -56,13 +68,13 @@ impl Store {
                 shards.push(shard);
             }
         }
-        let folded = self.fold(&reader, shards, &mut told, progress);
-        let folded = self.or_give_way(reader.version(), folded)?;
+        let folded = self.fold(&reader, shards, told, progress)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
-        if let Some(merged) = self.or_give_way(&newest, self.merge(&newest, &mut told))? {
+        let merged = self.or_give_way(&newest, self.merge(&newest, told))?;
+        if let Some(merged) = &merged {
             told.version = Some(merged.number);
         }
-        Ok(told)
+        Ok(merged)
     }
 
     /// Nothing, where a vacuum has given up the version that the work was based on, with the files that it needs.
