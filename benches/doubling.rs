@@ -1,12 +1,11 @@
-//! Doubling a filter, sync included, against `cp` of a file as large as the result and a sync of that.
+//! Doubling a filter, with its sync, against `cp` of a file as large as the result, with a sync.
 //!
-//! `cargo bench --bench doubling -- 1024` (MiB of the filter before; needs some eight times that on the disk).
-//! The two take turns, after two rounds that do not count; medians and their ratio are printed. Memory is what
-//! the process holds beyond mapped files (`RssAnon`), sampled after every region.
+//! `cargo bench --bench doubling -- 1024` (MiB of the filter before; needs about eight times that on the disk). The two
+//! take turns, after two warm-up rounds; medians and their ratio are printed. Memory is what the process holds beyond
+//! mapped files (`RssAnon`), sampled after every region.
 //!
-//! A virtual machine hands out memory that it has not used lately up to ten times more slowly than memory that
-//! was just given back. Before each of the two a file as large as its result is therefore written and removed,
-//! so that both write into memory of the same kind.
+//! A virtual machine hands out memory that it has not used lately up to ten times more slowly than memory that was just
+//! freed. Therefore a file as large as the result is written and removed before each measurement.
 
 use std::fs::File;
 use std::path::Path;
@@ -68,7 +67,7 @@ fn create(path: &Path, mebibytes: u64) -> Outcome<()> {
     Ok(writer.close()?)
 }
 
-/// Writes a file and removes it; then waits until the disk is idle, as far as that can be told.
+/// Writes a file and removes it, then waits until the disk seems idle.
 fn give_back_memory(large: &Path, copy: &Path) -> Outcome<()> {
     cp(large, copy)?;
     std::fs::remove_file(copy)?;

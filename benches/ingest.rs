@@ -1,9 +1,9 @@
 //! Ingesting a file of short keys, against `insert_batch` of the same keys from memory.
 //!
-//! `cargo bench --bench ingest -- 100000000 3` (keys, rounds; needs some 15 bytes of disk for each key, and as many
-//! of memory). Both begin with an empty filter that was created for the keys, and commit after every million. The
-//! two take turns; medians and their ratio are printed. Memory is what the process holds beyond mapped files
-//! (`RssAnon`) while it ingests, sampled at least every 200 ms.
+//! `cargo bench --bench ingest -- 100000000 3` (keys, rounds; needs about 15 bytes of disk and of memory a key). Both begin
+//! with an empty filter that was created for the keys, and commit after every million. The two take turns; medians and
+//! their ratio are printed. Memory is what the process holds beyond mapped files (`RssAnon`) while it ingests, sampled
+//! at least every 200 ms.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -47,7 +47,7 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// The number, spread out so that neighbours in the file are none in their digits.
+/// The number, mixed so that neighbouring keys have unlike digits.
 fn key(number: u32) -> [u8; DIGITS] {
     let mut rest = u64::from(number) * 387_420_489 % 1_000_000_000;
     std::array::from_fn(|_| {
@@ -66,7 +66,7 @@ fn write_keys(path: &Path, keys: u32) -> Outcome<()> {
     Ok(file.into_inner()?.sync_all()?)
 }
 
-/// A new filter, empty, for so many keys.
+/// A new and empty filter for this many keys.
 fn create(path: &Path, keys: u32) -> Outcome<()> {
     for suffix in ["", "-journal", "-lock"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
@@ -76,7 +76,7 @@ fn create(path: &Path, keys: u32) -> Outcome<()> {
     Ok(writer.close()?)
 }
 
-/// Seconds, and the most memory.
+/// The seconds, and the peak of memory in KiB.
 fn ingest(dir: &Path, keys: u32) -> Outcome<(f64, u64)> {
     create(&dir.join("ingested"), keys)?;
     let text = format!(

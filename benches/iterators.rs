@@ -1,9 +1,9 @@
-//! Keys from an iterator beside batches of the same keys.
+//! Keys from an iterator, against batches of the same keys.
 //!
-//! `cargo bench --bench iterators -- 20000000` (keys). `insert_batch` gets slices of four million keys; once the keys lie
-//! in memory already, and once each slice is collected from an iterator first. `insert_all` gets the iterators. All take
-//! turns, first into sets and then into counting filters, each into a new filter with room for all keys and with one commit at the end, after a round that does not count;
-//! medians, and ratios to the batches of the same keys, are printed.
+//! `cargo bench --bench iterators -- 20000000` (keys). `insert_batch` gets slices of four million keys: some that are in
+//! memory already, and some that are collected from an iterator first. `insert_all` gets the iterators. Each fills a new
+//! filter with room for all keys, and commits once at the end, for sets first and then for counting filters. All take
+//! turns after a warm-up round; medians, and ratios to the batches, are printed.
 
 use std::path::Path;
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn key(number: u64) -> [u8; 8] {
     (x ^ x >> 31).to_le_bytes()
 }
 
-/// As long as many URLs.
+/// A key about as long as a URL.
 fn url(number: u64) -> String {
     format!("https://example.org/articles/{number:012}/comments")
 }
@@ -77,7 +77,7 @@ fn of_iterator(writer: &mut Writer, mut keys: impl Iterator<Item = [u8; 8]>) -> 
     }
 }
 
-/// The first work is what the others are compared with.
+/// Compares each work with the first.
 fn in_turns(dir: &Path, keys: u64, works: &[Work<'_>]) -> Outcome<()> {
     [Kind::Set, Kind::Counting].into_iter().try_for_each(|kind| in_turns_into(kind, dir, keys, works))
 }

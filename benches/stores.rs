@@ -1,11 +1,11 @@
-//! A store of many shards beside one file: inserts, lookups, opening, and the longest pause while the contents double.
+//! A store of many shards against one file: inserts, lookups, opening, and the longest pause while the contents double.
 //!
-//! `cargo bench --bench stores -- 100` (millions of keys; needs some ten bytes of disk a key). Store and file take turns
-//! in rounds; medians and their ratios are printed. Both work on two threads.
+//! `cargo bench --bench stores -- 100` (millions of keys; needs about ten bytes of disk a key). Store and file take turns;
+//! medians and their ratios are printed. Both work on two threads.
 //!
 //! `cargo bench --bench stores -- commits 1 10 100`: stores of so many million keys, and 100 commits each of 1,000, 10,000
-//! and 100,000 new keys. Bytes are counted from the lengths of all files that the commits leave, versions and folds
-//! included. Beside them, ten commits that rewrite each shard that they touch.
+//! and 100,000 new keys. The bytes are the lengths of all files that the commits leave, versions and folds included.
+//! Beside them, ten commits that rewrite each shard that they touch.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const THREADS: usize = 2;
 const ROUNDS: usize = 3;
 /// Keys of a batch.
 const BATCH: u64 = 4 << 20;
-/// Keys that one GiB of a filter is created for.
+/// The capacity of a filter of one GiB.
 const GIBIBYTE: u64 = 483_000_000;
 const LOOKUPS: u64 = 40_000_000;
 
@@ -151,7 +151,7 @@ fn commits(count: u64) -> Outcome<()> {
 
 type Look<'a> = dyn Fn(&[[u8; 8]]) -> Outcome<Vec<bool>> + 'a;
 
-/// Of absent and present keys, in 1 GiB in all.
+/// Lookups of absent and present keys, in 1 GiB in all.
 fn lookups(dir: &Path) -> Outcome<()> {
     let (path, file) = (dir.join("s"), dir.join("f"));
     let store = store(&path, SHARDS, &options(GIBIBYTE))?;
@@ -165,7 +165,7 @@ fn lookups(dir: &Path) -> Outcome<()> {
     writer.close()?;
     let (of_store, of_file) = (store.read()?, options(1).read(&file)?);
     println!("{} bytes in {SHARDS} shards", of_store.info().bytes);
-    // In no order that the filter knows.
+    // In random order.
     let asked: Vec<[u8; 8]> = (0..LOOKUPS)
         .map(|number| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % LOOKUPS).to_le_bytes())
         .collect();
@@ -206,7 +206,7 @@ fn opening(dir: &Path) -> Outcome<()> {
     Ok(std::fs::remove_dir_all(path)?)
 }
 
-/// The longest that any call takes while the contents double.
+/// The longest call while the contents double.
 fn pauses(dir: &Path, count: u64) -> Outcome<()> {
     const SMALL: u64 = 50_000;
     let (path, file) = (dir.join("s"), dir.join("f"));

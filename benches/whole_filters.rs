@@ -1,16 +1,16 @@
-//! Merging, dividing, joining and shrinking filters, sync included, each beside a unit of the same run.
+//! Merging, dividing, joining and shrinking filters, with their syncs, each against a unit from the same run.
 //!
-//! `cargo bench --bench whole_filters -- 1024` (MiB of each filter; needs some four times that on the disk). With
-//! `merge`, `divide` or `shrink` behind it only that is measured; joining goes with dividing.
+//! `cargo bench --bench whole_filters -- 1024` (MiB of each filter; needs about four times that on the disk). A further
+//! word, `merge`, `divide` or `shrink`, measures that alone; joining goes with dividing.
 //!
-//! * `merge` is compared with the insertion of as many hashed keys by `insert_batch`: as many as the other filter
-//!   holds, into the same filter and into a new one. Its rate is that of those keys; commits included.
-//! * `divide`, `join` and `shrink` are compared with `cp` of the result and a sync of that.
+//! * `merge` is compared with `insert_batch` of as many hashed keys as the other filter has, into the same filter and into
+//!   a new one, with the commits. Its rate is that of those keys.
+//! * `divide`, `join` and `shrink` are compared with `cp` of the result, with a sync.
 //!
-//! All of it is on one thread, and shrinking on two as well. The two of a pair take turns, after a round that does not count; medians and their ratios
-//! are printed. Before each measured write a file as large as its result is written and removed, so that all write into
-//! memory of the same kind: a virtual machine hands out memory that it has not used lately up to ten times more slowly
-//! than memory that was just given back, in pieces of the same size.
+//! All work is on one thread, shrinking also on two. The two of a pair take turns, after a warm-up round; medians and their
+//! ratios are printed. Before each measurement, a file as large as the result is written and removed: a virtual machine
+//! hands out memory that it has not used lately up to ten times more slowly than memory that was just freed, in pieces of
+//! the same size.
 
 use std::fs::File;
 use std::io::Write;
@@ -37,14 +37,14 @@ fn main() -> Outcome<()> {
     let asked = std::env::args().skip(1).find(|argument| verbs.contains(&argument.as_str()));
     let is_asked_for = |verb: &str| asked.as_ref().is_none_or(|asked| asked == verb);
     println!("{mebibytes} MiB a filter, four slots per bucket; medians of {ROUNDS} rounds");
-    // Of the slots of each filter: together they fit; or the one that takes the other has to double.
+    // The loads of each filter: together they fit, or the filter that takes the other has to double.
     for load in [0.45, 0.85].into_iter().filter(|_| is_asked_for("merge")) {
         merge(dir.path(), mebibytes, load)?;
     }
     if is_asked_for("divide") {
         divide_and_join(dir.path(), mebibytes)?;
     }
-    // Of the slots before: nearly all that fit; half of those; and what three doublings too many leave.
+    // The loads before: nearly the highest that fits, half of that, and the load after three doublings too many.
     for load in [0.44, 0.25, 0.12].into_iter().filter(|_| is_asked_for("shrink")) {
         for threads in [1, 2] {
             shrink(dir.path(), mebibytes, load, threads)?;
@@ -53,7 +53,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The hash of key `number`, as good as random.
+/// The hash of key `number`, pseudorandom.
 fn hash(number: u64) -> KeyHash {
     let mixed = |number: u64| {
         let x = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -80,7 +80,7 @@ fn options(mebibytes: u64) -> Options {
         .threads(1)
 }
 
-/// Inserts keys, and tells the seconds that this took without their hashing.
+/// Inserts keys. Returns the seconds without hashing.
 fn insert(writer: &mut Writer, keys: std::ops::Range<u64>) -> Outcome<f64> {
     let mut seconds = 0.0;
     for from in keys.clone().step_by(BATCH as usize) {
@@ -102,7 +102,7 @@ fn create(path: &Path, options: &Options, doublings: u32, keys: std::ops::Range<
     Ok(writer.close()?)
 }
 
-/// Gives memory back, as much as `bytes`, in pieces as large as those that the library writes.
+/// Frees `bytes` of memory, in pieces as large as those that the library writes.
 fn give_back_memory(dir: &Path, bytes: u64) -> Outcome<()> {
     const PIECE: u64 = 64 << 10;
     let path = dir.join("memory");
@@ -144,7 +144,7 @@ fn median(figures: &[f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// How long something took, and how long copies of its result took.
+/// How long an operation took, and how long copies of its result took.
 #[derive(Default)]
 struct Turns {
     measured: Vec<f64>,

@@ -1,4 +1,4 @@
-"""A script that asks the tool as a coprocess: it gets an answer to each key at once.
+"""A script that runs the tool as a coprocess, and gets an answer to each key at once.
 
     python3 examples/coprocess.py GOWK FILTER KEY...
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The pages here are the lines of a file, so that the example needs no network. Each thread hands its links over in
-//! batches, under one lock, and commits now and then. A crawl that is killed goes on where its last commit was.
+//! batches, under one lock, and commits now and then. A killed crawl goes on from its last commit.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -20,7 +20,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 const PAGE: usize = 50;
 const THREADS: usize = 4;
 
-/// Takes pages until none is left; returns how many links were new.
+/// Takes pages until none is left. Returns how many links were new.
 fn crawl(seen: &Mutex<Writer>, pages: &Mutex<VecDeque<Vec<String>>>) -> Outcome<usize> {
     let mut new = 0;
     loop {

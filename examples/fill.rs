@@ -1,5 +1,5 @@
-//! Creates a filter of every width for the number of keys given, fills it, and measures what it promised: that
-//! the keys fit without growth, that all are found, the bytes a key, and the rate of false positives.
+//! Creates a filter of every width for the given number of keys, and fills it. Checks that the keys fit without growth and
+//! are all found, and measures the bytes a key and the false-positive rate.
 //!
 //! `cargo run --release --example fill -- 50000000`
 

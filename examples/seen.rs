@@ -1,4 +1,4 @@
-//! Prints the lines of standard input that were never seen before, in this run or an earlier one.
+//! Prints the lines of standard input that were not seen before, in this run or an earlier one.
 //!
 //! `zcat urls.gz | cargo run --release --example seen -- seen.gowk`
 
@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Write};
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("usage: seen FILE < lines")?;
 
-    // Opens the filter, or creates it for ten million keys; it doubles itself when there are more.
+    // Opens the filter, or creates it for ten million keys. With more keys it doubles itself.
     let mut seen = gowk::Options::new().capacity(10_000_000).false_positive_rate(1e-4).open(path)?;
 
     let mut output = io::stdout().lock();
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // Nothing is remembered before this; if the process dies earlier, the next run prints the lines again.
+    // Only the commit makes the lines durable. If the process dies earlier, the next run prints them again.
     output.flush()?;
     seen.commit()?;
 

@@ -4,9 +4,9 @@
 //! cargo run --release --example service -- seen.gowk 127.0.0.1:7070
 //! ```
 //!
-//! Each line that a client sends is a key; the answer is `new` or `seen`, on a line of its own, and the key is remembered. A
-//! lookup may wait for memory or the disk, and a commit waits for the disk. So both run on tokio's threads for blocking
-//! calls, and the threads that serve connections never wait.
+//! Each line from a client is a key. The service remembers it, and answers `new` or `seen` on a line. A lookup may wait for
+//! memory or the disk, and a commit waits for the disk. Both run on tokio's threads for blocking calls, so the threads that
+//! serve connections never wait.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 type Seen = Arc<Mutex<Writer>>;
 
-/// Remembers a key durably, and says whether it is new.
+/// Remembers a key durably. Returns whether it is new.
 async fn insert(seen: Seen, key: Vec<u8>) -> Outcome<bool> {
     spawn_blocking(move || {
         let mut seen = seen.lock().map_err(|_| "an earlier call has panicked")?;

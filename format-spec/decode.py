@@ -772,6 +772,9 @@ class Filter:
                     else:
                         damage.append((page, "has a digit without an entry"))
                         break
+                if of_group and self.block.kind == KIND_SET:
+                    damage.append((page, "has a digit, in a set"))
+                    break
                 if of_group:
                     digits += of_group
                     saturated += [copies for _, copies in groups(whole, width) or []] == [width.most_copies]

@@ -52,6 +52,16 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The file is empty: somebody made it, and no filter was ever written to it.
+    #[error(
+        "{}: not a gowk filter: the file is empty; remove it and create the filter in its place, or check the path",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The file was written in a format that this build cannot read.
     #[error(
         "{}: format version {}.{}, but this build reads {}.x; use a newer gowk",
@@ -377,7 +387,7 @@ pub enum Error {
         wanted: f64,
     },
 
-    /// The filter cannot be divided into so many shards of one size.
+    /// The filter cannot be divided into this number of equal shards.
     #[error(
         "{}: its {regions} regions cannot be divided into {parts} shards, not even after doublings; choose a number \
          that divides {regions}, or such a number times a power of two",
@@ -415,7 +425,7 @@ pub enum Error {
     Busy {
         /// The filter file.
         path: PathBuf,
-        /// The reader's operation: `read`, `verified` or `copied`.
+        /// The operation, as a past participle: `opened`, `read` or `verified`, for example.
         op: &'static str,
     },
 }

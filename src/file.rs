@@ -4,10 +4,10 @@
 //!
 //! Invariants (`format-spec/README.md`, sections 6 to 8):
 //!
-//! 1. A transaction is in the journal, and the journal synced, before anything of it reaches a published file.
+//! 1. A transaction is in the journal, and the journal synced, before any part of it reaches a published file.
 //! 2. A page is verified before it is first used or changed: damage is never sealed under a fresh checksum.
-//! 3. Readers find out from the live area whether anything was applied around what they read.
-//! 4. An unpublished file is seen by nobody before it is synced and has the filter's name.
+//! 3. The live area tells readers whether a commit was applied around their reads.
+//! 4. Nobody sees an unpublished file before it is synced and has the filter's name.
 //! 5. A file that is not known to hold all its commits is recovered before it is used.
 
 pub(crate) mod journal;

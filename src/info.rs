@@ -187,7 +187,7 @@ pub struct Forecast {
     pub file_length: u64,
 }
 
-/// What an [`Info`] is computed from.
+/// The values from which an [`Info`] is computed.
 pub(crate) struct Facts {
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,

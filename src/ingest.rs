@@ -1,8 +1,8 @@
 //! Ingest jobs: files into a filter, each key exactly once, whatever kills the process.
 //!
-//! A [`Job`] is a TOML file that names a filter, inputs, and perhaps files for the keys seen for the first
-//! time, and for those that the filter had no room for. [`Ingest::run`] reads what is new in the inputs since the job last committed. Running it again after
-//! it was stopped, killed, or the power failed, goes on as if nothing had happened.
+//! A [`Job`] is a TOML file that names a filter, inputs, and perhaps output files: one for the keys seen for the first
+//! time, one for the keys that the filter has no room for. [`Ingest::run`] reads what was added to the inputs since the
+//! job last committed. After a stop, a kill or a power failure, the next run goes on as if nothing had happened.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -30,22 +30,44 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Records of any format
+//!
+//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] tells how a stream is
+//! compressed, and [`Records`] finds its records and their keys. [`Pump`] takes [`Piece`]s of them into a
+//! [`Destination`], a filter or a store, and commits; [`Work`] writes the new keys.
+//!
+//! ```
+//! use gowk::ingest::{Format, Found, Input, Rules};
+//!
+//! let stream: &[u8] = b"id,url\n1,https://example.org/\n2,https://example.com/\n";
+//! let input = Input::new("pages.csv", stream, false, Default::default())?;
+//! let mut records = input.records(&Rules::new(Format::csv("url", b',')))?;
+//! let mut keys = Vec::new();
+//! while let Some(found) = records.next()? {
+//!     if let Found::Key { key, .. } = found {
+//!         keys.push(key.to_vec());
+//!     }
+//! }
+//! assert_eq!(keys, [b"https://example.org/", b"https://example.com/"]);
+//! # Ok::<(), gowk::ingest::Error>(())
+//! ```
+//!
 //! # Invariants
 //!
-//! 1. The job's *cursor* (what it has read, and the length of its output) is part of the filter's metadata and
-//!    is committed in the same transaction as the keys read until then. So the keys in the filter are exactly
-//!    those before the cursor.
-//! 2. The output is written out and synced before the commit whose cursor gives its length, so it is never
-//!    shorter than the cursor says; what is beyond that length is cut off before anything is written.
+//! 1. The job's *cursor* (how far it has read its inputs, and the length of its output) is part of the filter's
+//!    metadata and is committed in the same transaction as the keys read until then. So the filter holds exactly the
+//!    job's keys before the cursor.
+//! 2. The output is written out and synced before the commit whose cursor gives its length, so it is never shorter than
+//!    the cursor says; a run cuts off bytes beyond that length before it writes anything.
 //! 3. Nothing is written to an output before a committed cursor claims it: a file that the job did not write is
 //!    never cut.
-//! 4. Keys are inserted in batches whose bounds depend on the inputs alone, and a commit falls between two
-//!    batches. With `every_seconds = 0` commits too depend on the inputs alone. So a run that was killed and
-//!    one that was not leave the same entries in the same places.
-//! 5. A key without room does not end a run. It counts as new and as refused, and goes to both outputs. It is behind
-//!    the cursor like any other key, so no later run tries it again: that is what the output of refused keys is for.
-//!    By 4, a run that was killed refuses the same keys when it goes on.
-//! 6. Before reading goes on in an input, what was read of it is compared with what is there now.
+//! 4. Keys are inserted in batches whose bounds depend on the inputs alone, and a commit falls between two batches.
+//!    With `every_seconds = 0` the commits depend on the inputs alone, too. So a run that was killed and went on leaves
+//!    the same entries in the same places as one that was not killed.
+//! 5. A key without room does not end a run. It counts as new and as refused, and goes to both outputs. The cursor
+//!    passes it like any other key, so no later run tries it again: the output of refused keys keeps it. By 4, a run
+//!    that was killed refuses the same keys when it goes on.
+//! 6. Before a run goes on reading an input, it checks that the part read before has not changed.
 //!
 //! # What a crash leaves
 //!
@@ -57,8 +79,8 @@
 //! | while the filter commits or doubles | the last commit or this one, whole | goes on from either, likewise |
 //! | after the commit | this commit | goes on from its cursor |
 //!
-//! Where the job's filter is a [store](crate::store), a run makes one version at its end, and the cursor is the state of
-//! the job's last transaction.
+//! If the job's filter is a [store](crate::store), a run makes one version at its end, and the cursor is the state of
+//! the job's last token.
 //!
 //! The bytes of the cursor are specified in `format-spec/`, section 5.3.1.
 
@@ -67,6 +89,7 @@ mod creation;
 mod csv;
 mod cursor;
 mod decode;
+mod destination;
 mod engine;
 mod error;
 mod fingerprint;
@@ -77,15 +100,20 @@ mod lines;
 mod output;
 mod own;
 mod plan;
+mod pump;
 mod read;
 mod records;
 mod rules;
 mod run;
 mod summary;
-mod target;
 
+pub use destination::Destination;
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;
+pub use lines::{Found, Malformed, Skip};
 pub use plan::{Plan, PlannedInput, State};
+pub use pump::{Deed, Item, Piece, Pump, Work};
+pub use records::{Input, Records};
+pub use rules::{Column, Format, JOINT, Rules};
 pub use run::Ingest;
 pub use summary::{Event, InputSummary, Progress, Summary, Tally};

@@ -1,13 +1,14 @@
 //! Keys on their way from a stream into a filter.
 //!
-//! The tool and the [ingest jobs](crate::ingest) feed their filters with what is in here. A thread of its own reads,
-//! so that a slow stream holds up nothing else: whoever takes keys learns at once that there are none yet, and can be
-//! woken by a clock or a signal.
+//! The tool and the [ingest jobs](crate::ingest) feed their filters with this module. A separate thread reads, so a
+//! slow stream holds up nothing else: the receiver of the keys learns at once if there are none yet, and a clock or a
+//! signal can wake it.
 //!
-//! * A [`Batch`] holds keys one after the other, in two allocations however many they are.
+//! * A [`Batch`] holds any number of keys one after the other, in two allocations.
 //! * [`Lines`] cuts a stream into batches.
-//! * A [`Feed`] is a thread that reads, and a bounded queue of what it has read.
-//! * A [`CommitClock`] says when to commit: after so many keys, or so much time.
+//! * A [`Feed`] is a thread that reads, and a bounded queue of the messages that it sends.
+//! * [`Foreign`] recognises, by their first bytes, formats that gowk does not read.
+//! * A [`CommitClock`] says when to commit: after a number of keys, or after a time.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -58,12 +59,14 @@
 mod batch;
 mod clock;
 mod feed;
+mod foreign;
 mod lines;
 
 pub use batch::Batch;
 pub use clock::CommitClock;
 pub use feed::{Feed, Next, Sender, Stopped};
+pub use foreign::Foreign;
 pub use lines::{Error, Lines};
 
-/// Bytes that a key may have at most when it is cut out of a stream: 16 MiB.
+/// The most bytes that a key cut out of a stream may have: 16 MiB.
 pub const LONGEST: usize = 16 << 20;

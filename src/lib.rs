@@ -39,6 +39,15 @@
 //! The [`Kind`] of a filter is fixed when it is created. Keys are bytes, or hashes computed before: [`Key`].
 //! [`Options::plan`] says how large a filter would be.
 //!
+//! # The same words everywhere
+//!
+//! | to | one key | many keys | iterator | tool | Python |
+//! |---|---|---|---|---|---|
+//! | store, and say what is new | [`insert`](Writer::insert) | [`insert_batch`](Batches::insert_batch) | [`insert_all`](Batches::insert_all) | `insert`, `dedup` | `insert`, `insert_many` |
+//! | is it there? | [`contains`](Lookup::contains) | [`contains_batch`](Lookup::contains_batch) | | `check` | `in`, `contains_many` |
+//! | how many copies? | [`count`](Lookup::count) | | | `count` | `count`, `count_many` |
+//! | take one copy | [`remove`](Writer::remove) | [`remove_batch`](Batches::remove_batch) | [`remove_all`](Batches::remove_all) | `remove` | `remove`, `remove_many` |
+//!
 //! # Threads
 //!
 //! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`;

@@ -181,7 +181,7 @@ impl Options {
         self
     }
 
-    /// Creation: the seed of the hash; random unless given. Whoever knows the seed can craft keys that collide.
+    /// Creation: the seed of the hash; random unless given. An attacker who knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(Seed::new(seed));
         self

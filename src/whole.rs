@@ -7,8 +7,8 @@
 //!
 //! Invariants (`format-spec/README.md`, section 8):
 //!
-//! 1. What is read of a filter is of one commit, or is given up and read again.
-//! 2. The outcome is in an unpublished file until all of it is there; then a commit gives that its name.
+//! 1. Everything read from a filter belongs to one commit; otherwise it is given up and read again.
+//! 2. The outcome stays in an unpublished file until it is whole; then a commit gives that file its name.
 
 mod copy;
 mod divide;

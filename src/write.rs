@@ -1,6 +1,7 @@
-//! Changes: the one process that writes, its open transaction, and the ways by which that becomes part of the file.
+//! Changes: the one process that writes, its open transaction, and the ways in which a commit becomes part of the file.
 //!
-//! Uses [`file`](crate::file) and the wings below it. What rebuilds whole filters uses it: [`whole`](crate::whole).
+//! Uses [`file`](crate::file) and the wings below it. [`whole`](crate::whole), which rebuilds whole filters, uses this
+//! wing.
 //!
 //! Invariants (`format-spec/README.md`, sections 6 and 8):
 //!

@@ -1,132 +1,34 @@
 //! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, Metadata};
+use std::io;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue};
-use gowk::keys::{self, Batch, Feed, Lines, Next, Sender};
+use gowk::ingest::{Item, Piece, Rules};
+use gowk::keys::{Batch, Feed, Next};
 use gowk::{KeyRules, Options};
 
-use super::decode::Decoder;
 use super::failure::Failure;
-use super::field::{FieldArgs, Fields, Keyed, RuleArgs};
-use super::output::{self, Output};
+use super::field::{FieldArgs, RuleArgs};
+use super::output::Output;
+use super::paths::is_store;
 use super::quantity;
+use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
 
-/// Batches that are read ahead, and that are taken together.
-pub(super) const AHEAD: usize = 64;
+/// The first bytes of every filter.
+const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
 
-/// Keys on their way from the command's input.
-pub(super) type KeyFeed = Feed<Piece, Failure>;
-
-/// The command's input.
-pub(super) struct Source {
-    pub(super) feed: KeyFeed,
-    /// Bytes read so far, compressed ones where they are compressed.
-    pub(super) read: Arc<AtomicU64>,
-    /// Bytes to read; `None` where that is not known, as of a pipe.
-    pub(super) bytes: Option<u64>,
-}
-
-/// A stream of which it is known how far it is read.
-struct Counted {
-    file: File,
-    read: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(into)?;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
-/// Keys of one input.
-pub(super) struct Piece {
-    batch: Batch,
-    /// The records that the keys are of, and the lines on which they begin; `None` where they are the keys themselves.
-    records: Option<(Batch, Vec<u64>)>,
-    /// The place of its first key.
-    first: Place,
-}
-
-/// A key, and what is printed for it.
-#[derive(Clone, Copy)]
-pub(super) struct Key<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) record: &'a [u8],
-}
-
-impl AsRef<[u8]> for Key<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self.key
-    }
-}
-
-impl Piece {
-    pub(super) fn len(&self) -> usize {
-        self.batch.len()
-    }
-
-    /// Adds its keys to the others.
-    pub(super) fn add_to<'a>(&'a self, all: &mut Vec<Key<'a>>) {
-        match &self.records {
-            None => all.extend(self.batch.iter().map(|key| Key { key, record: key })),
-            Some((records, _)) => {
-                let both = self.batch.iter().zip(records.iter());
-                all.extend(both.map(|(key, record)| Key { key, record }));
-            }
-        }
-    }
-}
-
-/// Where in the input a key is.
-#[derive(Clone)]
-pub(super) struct Place {
-    /// The file, `standard input`, or `arguments`.
-    pub(super) input: Arc<str>,
-    /// `line`, `key` or `argument`.
-    pub(super) unit: &'static str,
-    /// Counted from 1.
-    pub(super) number: u64,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.unit {
-            "argument" => write!(f, "argument {}", self.number),
-            unit => write!(f, "{unit} {} of {}", self.number, self.input),
-        }
-    }
-}
-
-/// The place of the key of this index among all keys of the pieces.
-pub(super) fn place(pieces: &[Piece], index: usize) -> Option<Place> {
-    let mut before = 0;
-    let piece = pieces.iter().find(|piece| {
-        let holds = index < before + piece.len();
-        before += if holds { 0 } else { piece.len() };
-        holds
-    })?;
-    let line = piece.records.as_ref().and_then(|(_, lines)| lines.get(index - before).copied());
-    let number = line.unwrap_or(piece.first.number + (index - before) as u64);
-    Some(Place { number, ..piece.first.clone() })
-}
-
-/// The arguments of the command, with a number behind `--wait` joined to it: it would be a key otherwise, or a file.
+/// The arguments of the command, with a number behind `--wait` joined to it. Otherwise clap would take the number for a
+/// key or a file.
 pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let mut options = true;
@@ -144,49 +46,19 @@ pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     joined
 }
 
-/// Whether `--` says that what follows it is keys.
+/// Whether the arguments have a `--`, behind which all are keys.
 fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// Without the tips that are most often wrong: a long option that is unknown was hardly meant as a key, and verbs that
-/// differ in most of their letters have little in common.
-pub(super) fn without_false_tips(mut error: clap::Error) -> clap::Error {
-    let text = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => text.clone(),
-        _ => String::new(),
-    };
-    let option = text(&error, ContextKind::InvalidArg);
-    if !option.is_empty() {
-        error.remove(ContextKind::Suggested);
-    }
-    // Of several short options in one argument, one is named; the argument may be a key.
-    let short = option.strip_prefix('-').filter(|name| !name.starts_with('-'));
-    let holds = |argument: &String, name| argument.starts_with('-') && argument.contains(name);
-    if let Some(key) = short.and_then(|name| {
-        std::env::args_os()
-            .filter_map(|argument| argument.into_string().ok())
-            .find(|argument| holds(argument, name))
-    }) {
-        let tip = StyledStr::from(format!("to take '{key}' for a key, say '-- {key}'"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-    }
-    let verb = text(&error, ContextKind::InvalidSubcommand);
-    let is_near = |verbs: &ContextValue| match verbs {
-        ContextValue::Strings(verbs) => {
-            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &verb) <= 2)
-        }
-        _ => false,
-    };
-    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
-        error.remove(ContextKind::SuggestedSubcommand);
-    }
-    error
+/// The number of arguments behind `--`.
+fn behind_hyphens() -> usize {
+    std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
 }
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-`. A single `-` is standard input
+    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
@@ -194,7 +66,7 @@ pub(super) struct KeyArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "keys")]
     input: Vec<PathBuf>,
 
-    /// Take inputs as they are, although they begin as gzip or zstd files do
+    /// Take inputs as they are, although they begin as packed files do: gzip, zstd, and others that are refused
     #[arg(long, conflicts_with = "keys")]
     plain: bool,
 
@@ -237,7 +109,7 @@ impl ReadArgs {
 
 #[derive(Args)]
 pub(super) struct LockArgs {
-    /// Wait until another writer has finished, at most so many seconds; without a number, as long as it takes
+    /// Wait until another writer has finished, at most SECONDS; without a number, as long as it takes
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = quantity::FOREVER, value_parser = quantity::wait)]
     wait: Option<Duration>,
@@ -248,7 +120,7 @@ impl LockArgs {
         options.wait(self.wait.unwrap_or_default())
     }
 
-    /// Says that these have no effect on a store.
+    /// Notes that `--wait` has no effect on a store.
     pub(super) fn note_ignored_by_store(&self, store: &Path) {
         if self.wait.is_some() {
             let store = store.display();
@@ -274,7 +146,7 @@ impl KeyArgs {
         if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
     }
 
-    /// Whether there are inputs to read.
+    /// Whether keys come from inputs, and not from the arguments.
     pub(super) fn is_stream(&self) -> bool {
         self.given().is_empty()
     }
@@ -284,153 +156,152 @@ impl KeyArgs {
             && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
     }
 
-    /// Says how to read a file whose name is the only key.
-    fn point_out_files(&self) {
-        let [key] = self.given() else { return };
-        if !has_hyphens() && Path::new(key).is_file() {
-            let name = Path::new(key).display();
-            output::note(format_args!(
-                "{name}: is taken for a key, and not read; for the keys in this file, say --input {name}; to say that \
-                 the name is a key, -- {name}"
-            ));
+    /// Fails if a key in front of `--` is the name of a file or store: the user most likely means the keys in it. A
+    /// folder that is no store passes.
+    fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
+        let in_front = self.given().len().saturating_sub(behind_hyphens());
+        let named = |name: &&OsString| {
+            let path = Path::new(name);
+            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store(path)
+        };
+        match self.given().iter().take(in_front).find(named) {
+            Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),
+            None => Ok(()),
         }
     }
 
-    /// Fails if an input is a folder or is not there, before anything else is done.
+    /// Fails if a key is the name of a file, or if an input is a folder, does not exist, or is in a format that gowk
+    /// does not read. Verbs call this before they do anything else.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        self.check_no_file_is_a_key()?;
         self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
-            outcome.map_err(|source| Failure::Input { input: path.display().to_string(), op: "read", source })
+            let failed = |source| Failure::Input { input: path.display().to_string(), op: "read", source };
+            outcome.map_err(failed)?;
+            source::check_format(path, self.plain)
         })
     }
 
-    /// Starts to read the keys, for a filter with these rules.
-    pub(super) fn start(&self, rules: KeyRules) -> Result<Source, Failure> {
-        let fields = self.fields.clone().with(rules);
-        let read = Arc::new(AtomicU64::new(0));
-        if !self.given().is_empty() {
-            self.point_out_files();
-            let mut batch = Batch::default();
-            self.given().iter().for_each(|key| batch.push(&rules.normal(key.as_bytes())));
-            let records = (!fields.is_plain()).then(|| {
-                let mut records = Batch::default();
-                self.given().iter().for_each(|key| records.push(key.as_bytes()));
-                (records, (1..=self.given().len() as u64).collect())
-            });
-            let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
-            let feed = Feed::of([Piece { batch, records, first }]);
-            return Ok(Source { feed, read, bytes: None });
-        }
-        let separator = self.separator();
-        let standard = || PathBuf::from("-");
-        let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
-        let plain = self.plain;
-        let bytes = inputs.iter().map(|input| length(input)).sum();
-        let counter = read.clone();
-        let read_all = move |to: &_| {
-            inputs.iter().try_for_each(|input| read_one(input, plain, &fields, separator, &counter, to))
-        };
-        let feed = Feed::start("input", AHEAD, read_all)
-            .map_err(|source| Failure::System { op: "start the reading thread", source })?;
-        Ok(Source { feed, read, bytes })
+    /// The rules for the inputs. Fails if the filter or store has key rules that this build does not know.
+    fn rules(&self, known: Option<KeyRules>, file: &Path) -> Result<Rules, Failure> {
+        let mut rules = Rules::new(self.fields.format(self.separator()));
+        rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
+        Ok(rules)
     }
 
-    /// Hands all keys, of filters with these rules, to `take`, some at a time, until it wants no more. What it has written is flushed whenever there
-    /// are no keys yet, and at the end.
+    /// Starts to read the keys for a filter or store with these rules. `writes` says whether the verb writes records,
+    /// and `steady` whether the input alone decides where pieces end.
+    pub(super) fn start(
+        &self,
+        known: Option<KeyRules>,
+        file: &Path,
+        writes: bool,
+        steady: bool,
+    ) -> Result<Source, Failure> {
+        let rules = self.rules(known, file)?;
+        if !self.given().is_empty() {
+            let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
+            let mut piece = Piece::new(Batch::default(), Read::new(first));
+            let mut records = Batch::default();
+            for key in self.given() {
+                piece.keys.push(&rules.key.normal(key.as_bytes()));
+                records.push(key.as_bytes());
+            }
+            piece.records = Some(records);
+            return Ok(Source { feed: Feed::of([piece]), read: Arc::default(), bytes: None });
+        }
+        let writes = writes || self.fields.rejects.is_some();
+        if writes {
+            source::check_headers(self.files(), &rules, self.plain)?;
+        }
+        let standard = || PathBuf::from("-");
+        let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
+        let (plain, missing, rejects) = (self.plain, self.fields.missing, self.fields.rejects.clone());
+        Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
+    }
+
+    /// The file for records without a key, by its option.
+    pub(super) fn rejects(&self) -> (&'static str, Option<&Path>) {
+        ("--rejects", self.fields.rejects.as_deref())
+    }
+
+    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard output.
+    pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
+        let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
+        let output = Output::appending(path, self.separator())?;
+        // Keys written to an input would be read and written again, without end.
+        let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+        let own = path.metadata().ok().and_then(id);
+        let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
+            stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
+        };
+        let is_own = |found: Option<_>| found.is_some() && found == own;
+        for input in self.files() {
+            if is_own(input.metadata().ok().and_then(id)) {
+                return Err(refused(format!("the input {}", input.display())));
+            }
+        }
+        if self.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
+            return Err(refused("standard input".to_owned()));
+        }
+        if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
+            return Err(refused("standard output".to_owned()));
+        }
+        Ok(output)
+    }
+
+    /// Opens the file for records without a key, if one is given.
+    pub(super) fn aside(&self, prints: bool) -> Result<Aside, Failure> {
+        let (option, rejects) = self.rejects();
+        let rejects = rejects.map(|path| self.appending(path, option)).transpose()?;
+        Ok(Aside::new(rejects, prints))
+    }
+
+    /// Hands all records, read by these key rules, to `take` in batches, until `take` breaks. Flushes the output before
+    /// each wait for keys, and at the end. Returns how many records had no key.
     pub(super) fn each_batch(
         &self,
-        rules: KeyRules,
+        known: Option<KeyRules>,
+        file: &Path,
+        prints: bool,
         output: &mut Output,
-        mut take: impl FnMut(&mut Output, &[Key<'_>]) -> Result<ControlFlow<()>, Failure>,
-    ) -> Result<(), Failure> {
-        let mut feed = self.start(rules)?.feed;
+        mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<Skipped, Failure> {
+        let mut aside = self.aside(prints)?;
+        let mut feed = self.start(known, file, prints, false)?.feed;
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,
                 None => {
                     output.flush()?;
+                    aside.flush()?;
                     feed.next(None)?
                 }
             };
-            match next {
+            let is_enough = match next {
                 Next::Message(piece) => {
-                    let more = feed.ready(AHEAD - 1);
+                    let mut pieces = vec![piece];
+                    pieces.append(&mut feed.ready(AHEAD - 1));
+                    aside.take(pieces.iter(), output)?;
                     let mut keys = Vec::new();
-                    std::iter::once(&piece).chain(&more).for_each(|piece| piece.add_to(&mut keys));
-                    if take(output, &keys)?.is_break() {
-                        return output.flush();
-                    }
+                    pieces.iter().for_each(|piece| piece.add_to(&mut keys));
+                    take(output, &keys)?.is_break()
                 }
-                Next::End => return output.flush(),
-                Next::Woken => {}
+                Next::End => true,
+                Next::Woken => false,
+            };
+            if is_enough {
+                output.flush()?;
+                aside.flush()?;
+                return Ok(aside.skipped);
             }
         }
     }
 }
 
-/// Bytes of an input, if it is a file.
-fn length(path: &Path) -> Option<u64> {
-    let metadata = if path.as_os_str() == "-" {
-        io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(|file| file.metadata())
-    } else {
-        path.metadata()
-    };
-    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
-}
-
-/// Reads one input to its end, or until nobody takes keys any more.
-fn read_one(
-    path: &PathBuf,
-    plain: bool,
-    fields: &FieldArgs,
-    separator: u8,
-    read: &Arc<AtomicU64>,
-    to: &Sender<Piece, Failure>,
-) -> Result<(), Failure> {
-    let standard = path.as_os_str() == "-";
-    let input = || if standard { "standard input".to_owned() } else { path.display().to_string() };
-    let unreadable = |source| Failure::Input { input: input(), op: "read", source };
-    let opened =
-        if standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
-    let unit = if separator == 0 { "key" } else { "line" };
-    let mut first = Place { input: input().into(), unit, number: 1 };
-    let opened = Counted { file: opened.map_err(&unreadable)?, read: read.clone() };
-    let decoder =
-        if plain { Decoder::as_it_is(opened) } else { Decoder::new(opened).map_err(&unreadable)? };
-    let format = decoder.format();
-    let mut found = Fields::new(fields, input())?;
-    for batch in Lines::new(decoder, separator) {
-        let batch = batch.map_err(|error| match (error, format) {
-            // An error with the number of a system error is not the decompressor's.
-            (keys::Error::Read(source), Some(format)) if source.raw_os_error().is_none() => {
-                let is_cut = source.kind() == io::ErrorKind::UnexpectedEof;
-                let defect = if is_cut { "truncated" } else { "damaged" };
-                Failure::Packed { input: input(), defect, format, source }
-            }
-            (keys::Error::Read(source), _) => unreadable(source),
-            (keys::Error::TooLong { number }, _) => Failure::TooLong { input: input(), unit, number },
-        })?;
-        let place = first.clone();
-        first.number += batch.len() as u64;
-        let piece = if fields.is_plain() {
-            Piece { batch, records: None, first: place }
-        } else {
-            let Keyed { keys, records, lines } = found.take(&batch)?;
-            Piece { batch: keys, records: Some((records, lines)), first: place }
-        };
-        if to.send(piece).is_err() {
-            return Ok(());
-        }
-    }
-    if found.skipped > 0 {
-        let skipped = found.skipped;
-        output::note(format_args!(
-            "{}: {skipped} records were skipped that lack the field, or hold no single value in it",
-            input()
-        ));
-    }
-    found.end()?;
-    Ok(())
+/// Whether the path leads to a filter or a store.
+fn is_filter(path: &Path) -> bool {
+    source::beginning(path).starts_with(MAGIC) || is_store(path)
 }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
-    /// `what` says what is being done, as in "copying".
+    /// `what` names the work, as in "copying".
     pub(super) fn new(what: &'static str) -> Self {
         let bar = ProgressBar::new(0).with_message(what);
         match ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {eta} left") {
@@ -27,9 +27,10 @@ impl Drop for Bar {
     }
 }
 
-/// Shows a bar for each doubling that inserts make necessary.
-pub(super) fn of_growth() -> impl Fn(u64, u64) + Send + Sync + 'static {
-    let bar = Bar::new("doubling");
+/// A function for progress that shows a bar from the first part of the work to the last, each time that the work is
+/// done.
+pub(super) fn each(what: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
+    let bar = Bar::new(what);
     move |done, all| {
         if done <= 1 {
             bar.0.reset();

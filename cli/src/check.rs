@@ -4,13 +4,15 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use gowk::ingest::Item;
 use gowk::{OnDamage, Options};
 
-use super::arguments::{Key, KeyArgs, ReadArgs, ThreadArgs};
+use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::paths::check_outputs;
 use super::store::AnyReader;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
@@ -30,7 +32,8 @@ As a coprocess of a script: the answers to all lines that were given are there b
   coproc SEEN { gowk check seen.gowk --mask; }
   echo https://example.org/ >&\"${SEEN[1]}\"; read -r answer <&\"${SEEN[0]}\"
 
-With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}")]
+With --json one object takes the place of the keys: {\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2,\
+\"skipped\":0}; records without a key are skipped")]
 pub(super) struct Check {
     /// Filter or store to look into
     file: PathBuf,
@@ -54,6 +57,10 @@ pub(super) struct Check {
     /// Print nothing, and stop at the first key selected
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
+
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
 
     /// What to answer for a key whose page is damaged: an error, or that the key is present
     #[arg(long, value_enum, default_value_t)]
@@ -89,7 +96,6 @@ impl Check {
         };
         let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
         let options = self.keys.rules.apply(options);
-        let mut output = Output::standard(self.keys.separator())?;
         let (mut readers, mut rules) = (Vec::new(), None);
         for file in std::iter::once(&self.file).chain(&self.filter) {
             let reader = AnyReader::open(file, &options)?;
@@ -99,46 +105,69 @@ impl Check {
                 return Err(Failure::OtherRules { file, other });
             }
             readers.push(reader);
-            output.check_beside(file)?;
         }
+        let files = std::iter::once(&self.file).chain(&self.filter).map(PathBuf::as_path);
+        check_outputs(&[("--output", self.output.as_deref()), self.keys.rejects()], files.clone())?;
+        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), files)?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
-        self.keys.each_batch(rules.unwrap_or_default(), &mut output, |output, keys| {
-            let found = look_up(&readers, keys)?;
-            all += keys.len() as u64;
-            if self.mask {
-                let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
-                found.iter().try_for_each(|found| output.key(answer(found)))?;
-            }
-            for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found != self.absent) {
-                selected += 1;
-                if prints_keys {
-                    output.key(key.record)?;
+        let skipped =
+            self.keys.each_batch(rules, &self.file, prints_keys, &mut output, |output, records| {
+                let keyed: Vec<Item<'_>>;
+                let keys = if records.iter().all(Item::has_key) {
+                    records
+                } else {
+                    keyed = records.iter().copied().filter(Item::has_key).collect();
+                    &keyed
+                };
+                let found = look_up(&readers, keys)?;
+                all += keys.len() as u64;
+                if self.mask {
+                    let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
+                    found.iter().try_for_each(|found| output.key(answer(found)))?;
                 }
-            }
-            Ok(if self.quiet && selected > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
+                let mut found = found.into_iter();
+                for record in records {
+                    let is_selected =
+                        record.has_key() && found.next().is_some_and(|found| found != self.absent);
+                    selected += u64::from(is_selected);
+                    if prints_keys && (is_selected || !record.has_key()) {
+                        output.key(record.record)?;
+                    }
+                }
+                Ok(if self.quiet && selected > 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            })?;
         if self.json {
             let (present, absent) =
                 if self.absent { (all - selected, selected) } else { (selected, all - selected) };
-            output.line(json::line(&json::Checked { keys: all, present, absent, selected }))?;
+            output.line(json::line(&json::Checked {
+                keys: all,
+                present,
+                absent,
+                selected,
+                skipped: skipped.all(),
+            }))?;
         } else if self.count && !self.quiet {
             output.line(selected)?;
         }
-        output.flush()?;
+        output.finish()?;
         Ok(if selected > 0 { Outcome::Done } else { Outcome::NotFound })
     }
 }
 
 /// Whether each key is in any of the filters and stores.
-fn look_up(readers: &[AnyReader], keys: &[Key<'_>]) -> Result<Vec<bool>, Failure> {
+fn look_up(readers: &[AnyReader], keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
     if let [reader] = readers {
         return reader.contains_batch(keys);
     }
     let mut found = vec![false; keys.len()];
     for reader in readers {
         let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
-        let left: Vec<Key<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
+        let left: Vec<Item<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
         for (index, is_there) in absent.iter().zip(reader.contains_batch(&left)?) {
             found.get_mut(*index).into_iter().for_each(|found| *found = is_there);
         }

@@ -18,7 +18,7 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self, command: &mut Command) -> Result<Outcome, Failure> {
-        // Not straight to the output: the generator panics if it cannot write.
+        // Into memory first: the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "gowk", &mut script);
         let mut output = Output::standard(b'\n')?;

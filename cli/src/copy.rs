@@ -9,12 +9,13 @@ use super::arguments::ReadArgs;
 use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
+use super::paths;
 use super::store;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
 ///
-/// A writer may go on meanwhile: the copy holds what it had committed. `cp` would miss the commits that are still in
-/// the journal. The copy has a uuid of its own.
+/// A writer may go on meanwhile: the copy holds all commits made before it. `cp` would miss the commits that are still
+/// in the journal. The copy has a uuid of its own.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ pub(super) struct Copy {
     /// Filter to copy, or store whose shards are joined in the copy
     file: PathBuf,
 
-    /// File to create; must not exist, unless with --force
+    /// File to create; must not exist, unless --force is given
     dest: PathBuf,
 
     /// Publish the copy over the filter at DEST; its readers go on with the copy at once
@@ -37,7 +38,7 @@ pub(super) struct Copy {
 
 impl Copy {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if store::is_store(&self.file) && !self.force {
+        if paths::is_store(&self.file) && !self.force {
             return store::copy(&self.file, &self.dest);
         }
         let bar = Bar::new("copying");

@@ -10,13 +10,15 @@ use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths::check_outputs;
 use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
 ///
-/// In a counting filter these are the copies that were inserted and not removed; in a set there is 1 or 0. The number is
-/// never too low. It may be too high, because copies of keys that look the same to the filter count too. The highest number, 61568 with four slots per bucket, stands for that many or more; a note at the end says how
-/// many keys were counted so.
+/// In a counting filter these are the copies that were inserted and not removed; in a set there is 1 or 0. The number
+/// is never too low. It may be too high, because copies of keys that look the same to the filter count too. The highest
+/// number, 61568 with four slots per bucket, stands for that many or more; a note at the end says how many keys were
+/// counted so.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -27,6 +29,10 @@ As a coprocess of a script: the counts of all lines that were given are there be
 pub(super) struct Count {
     /// Filter or store to look into
     file: PathBuf,
+
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
 
     #[command(flatten)]
     read: ReadArgs,
@@ -40,17 +46,20 @@ impl Count {
         self.keys.check()?;
         let options = self.keys.rules.apply(self.read.apply(Options::new()));
         let reader = AnyReader::open(&self.file, &options)?;
-        let mut output = Output::standard(self.keys.separator())?;
-        output.check_beside(&self.file)?;
+        let file = std::iter::once(self.file.as_path());
+        check_outputs(&[("--output", self.output.as_deref()), self.keys.rejects()], file.clone())?;
+        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
-        self.keys.each_batch(reader.key_rules(&self.file)?, &mut output, |output, keys| {
-            keys.iter().try_for_each(|key| {
+        let rules = Some(reader.key_rules(&self.file)?);
+        self.keys.each_batch(rules, &self.file, false, &mut output, |output, keys| {
+            keys.iter().filter(|key| key.has_key()).try_for_each(|key| {
                 let copies = reader.count(key.key)?;
                 at_least += u64::from(copies == highest);
                 output.counted(copies, key.record)
             })?;
             Ok(ControlFlow::Continue(()))
         })?;
+        output.finish()?;
         if at_least > 0 {
             let file = self.file.display();
             output::note(format_args!("{file}: {at_least} of these counts mean {highest} or more"));

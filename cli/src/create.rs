@@ -15,17 +15,18 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
 
-/// A rate up to so many times the one asked for is pointed out, if it saves this part of the room.
+/// `create` points out a smaller filter whose rate is at most this many times the one asked for.
 const NEAR: f64 = 10.0;
+/// The part of the bytes that such a filter must at least save.
 const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
 ///
 /// A filter is a set, which stores each key once, for good; or with --counting it stores copies of keys, which can be
-/// counted and removed. What it is stays so.
+/// counted and removed. The kind cannot be changed later.
 ///
-/// Tells the size of the file, the slots per bucket and the false-positive rate that they give, which is lower than the
-/// one asked for: slots come in whole numbers.
+/// Prints the size of the file, the slots per bucket and the false-positive rate that they give. It is lower than the
+/// one asked for, as slots come in whole numbers.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +87,7 @@ struct Created {
     slots: u64,
     regions: u64,
     false_positive_rate: f64,
-    /// What a rate near the one asked for would take.
+    /// A smaller filter whose rate is near the one asked for.
     near: Option<Near>,
 }
 

@@ -12,6 +12,10 @@ use super::json;
 use super::output;
 use super::quantity;
 
+/// The false-positive rate of a filter that `dedup` creates. A false positive loses a new row; one more byte a key
+/// costs less.
+pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
+
 #[derive(Args)]
 pub(super) struct Shape {
     /// Store every copy of a key, so that copies can be counted and removed [default: a set, which stores each key once,
@@ -20,7 +24,7 @@ pub(super) struct Shape {
     counting: bool,
 
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001]
+    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001, and 1e-5 where `dedup` creates the filter]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
@@ -51,7 +55,7 @@ pub(super) enum Growth {
     Never,
 }
 
-/// What a filter or a store that is there already was created with.
+/// The options with which an existing filter or store was created.
 struct Existing {
     capacity: u64,
     requested_false_positive_rate: Option<f64>,
@@ -110,7 +114,7 @@ fn limit<T: Display>(limit: Option<T>) -> String {
 }
 
 impl Shape {
-    /// The names of all of them.
+    /// The names of all these arguments.
     pub(super) const ARGUMENTS: [&str; 7] = [
         "counting",
         "false_positive_rate",
@@ -121,12 +125,12 @@ impl Shape {
         "max_false_positive_rate",
     ];
 
-    /// Says which of these options have no effect, as the filter was there already and is otherwise.
+    /// Notes which of these options have no effect, because the filter exists and was created with others.
     pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
         self.note(capacity, file, &Existing::from(filter), "; `gowk set` changes growth and limits");
     }
 
-    /// The same for a store. Fails if that is not of the kind asked for.
+    /// The same for a store. Fails if the store is not of the kind asked for.
     pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
         let opened = Store::open_with(store, &self.of_kind(Options::new()))?;
         self.note(capacity, store, &Existing::from(opened.description()), "");
@@ -169,15 +173,20 @@ impl Shape {
         self.false_positive_rate
     }
 
-    /// With --counting, asks for a counting filter or store: to be created, or there already.
+    /// With --counting, asks for a counting filter or store, whether it exists or is created.
     pub(super) fn of_kind(&self, options: Options) -> Options {
         if self.counting { options.counting() } else { options }
     }
 
     pub(super) fn options(&self, capacity: u64) -> Options {
+        self.apply(Options::new(), capacity, None)
+    }
+
+    /// Asks for a filter of this shape; `rate` is the false-positive rate if none is given.
+    pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
         let growth = self.growth.unwrap_or(Growth::Auto).into();
-        let mut options = self.of_kind(Options::new()).capacity(capacity).growth(growth);
-        if let Some(rate) = self.false_positive_rate {
+        let mut options = self.of_kind(options).capacity(capacity).growth(growth);
+        if let Some(rate) = self.false_positive_rate.or(rate.filter(|_| self.slots_per_bucket.is_none())) {
             options = options.false_positive_rate(rate);
         }
         if let Some(slots) = self.slots_per_bucket {
@@ -196,7 +205,7 @@ impl Shape {
     }
 }
 
-/// The failure to open or create the filter, with its name where the options were refused.
+/// The failure to open or create the filter. An error about options gets the name of the file.
 pub(super) fn refused(file: &Path, error: Error) -> Failure {
     match error {
         error @ Error::Option { .. } => Failure::Creation { file: file.to_owned(), error },

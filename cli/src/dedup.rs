@@ -3,20 +3,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gowk::Options;
+use gowk::ingest::Deed;
 
 use super::arguments::ThreadArgs;
-use super::creation::{Shape, refused};
+use super::creation::{DEDUP_RATE, Shape, refused};
 use super::failure::Failure;
-use super::intake::{InsertArgs, IntakeArgs, insert};
+use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
-use super::store::{self, Given, StoreArgs, TokenArgs};
+use super::window::Window;
 
 /// Print keys seen for the first time, and remember them
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
-/// printed; that happens at the false-positive rate. A set stores each key once. A counting filter stores every
+/// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the rate of a
+/// filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter stores every
 /// occurrence, and each key is printed once all the same.
 ///
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
@@ -27,6 +30,13 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 /// that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
+/// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that next
+/// month's run, which looks into this month's filter, prints nothing that came this month. The others must be there; FILE
+/// is created if it is not.
+///
+/// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
+/// file counts as printed.
+///
 /// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
 /// exit code is 2 then, at the end.
 #[derive(Args)]
@@ -34,15 +44,24 @@ use super::store::{self, Given, StoreArgs, TokenArgs};
 Examples:
   zcat urls.gz | gowk dedup seen.gowk > new.txt
   tail -f access.log | gowk dedup seen.gowk --capacity 100_000_000 --false-positive-rate 1e-5
-  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, without the header
+  gowk dedup seen.gowk --csv url --input pages.csv > new.csv       rows whose url is new, and the header
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
+  gowk dedup 2026-05.gowk --filter 2026-04.gowk < urls.txt         what came in neither month
   gowk dedup reports.gowk --counting < reports.txt                 `gowk count` tells how often each came
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
 pub(super) struct Dedup {
     /// Filter or store to remember keys in
     file: PathBuf,
+
+    /// Print no key that this filter or store has, either; it is only read, and all keys go into FILE; may be repeated
+    #[arg(long, value_name = "FILE")]
+    filter: Vec<PathBuf>,
+
+    /// Append the new keys to this file instead of printing them; it is made if it is not there
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
 
     #[command(flatten)]
     threads: ThreadArgs,
@@ -52,12 +71,6 @@ pub(super) struct Dedup {
 
     #[command(flatten)]
     insert: InsertArgs,
-
-    #[command(flatten)]
-    store: StoreArgs,
-
-    #[command(flatten)]
-    token: TokenArgs,
 
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
@@ -71,26 +84,33 @@ pub(super) struct Dedup {
 const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
-    pub(super) fn run(mut self) -> Result<Outcome, Failure> {
-        self.insert.prints = true;
-        Output::check_kept()?;
-        if store::is_store(&self.file) {
-            let options = self.shape.of_kind(self.threads.apply(gowk::Options::new()));
-            self.shape.note_ignored_by_store(self.capacity, &self.file)?;
-            let given = self.intake.given(&self.file, options, &self.store, "dedup");
-            let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
-            return store::dedup(given);
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        if self.output.is_none() {
+            Output::check_kept()?;
         }
-        self.store.check_absent(&self.file)?;
-        self.token.check_absent(&self.file)?;
-        let open = |options: gowk::Options| {
-            let writer = options.open(&self.file).map_err(|error| refused(&self.file, error))?;
-            self.shape.note_ignored(self.capacity, &self.file, &writer.info()?);
+        let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
+        let (file, shape) = (&self.file, &self.shape);
+        let filter = |options: Options| {
+            // On an existing filter, asking for a lower rate than its own is an error.
+            let rate = DEDUP_RATE.filter(|_| !file.exists());
+            let options = shape.apply(options, self.capacity.unwrap_or(1_000_000), rate);
+            let writer = self.threads.apply(options).open(file).map_err(|error| refused(file, error))?;
+            shape.note_ignored(self.capacity, file, &writer.info()?);
             Ok(writer)
         };
-        let options = self.threads.apply(self.shape.options(self.capacity.unwrap_or(1_000_000)));
-        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, output| {
-            insert(writer, keys, |key| output.key(key))
-        })
+        let of_store = |options| {
+            shape.note_ignored_by_store(self.capacity, file)?;
+            Ok(shape.of_kind(self.threads.apply(options)))
+        };
+        let verb = Verb {
+            file,
+            name: "dedup",
+            deed: Deed::Insert,
+            prints: true,
+            output: self.output.as_deref(),
+            window,
+            insert: Some(&self.insert),
+        };
+        self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }
 }

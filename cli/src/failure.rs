@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gowk::keys::LONGEST;
 use gowk::{Error, GrowthRefusal, Kind};
 
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +15,13 @@ pub(super) enum Failure {
     #[error("{}: {error}", file.display())]
     Creation { file: PathBuf, error: Error },
 
+    /// An error of a job; or, for another verb, an error that is not about an input.
     #[error("{}{}", .0, by_option(.0))]
     Ingest(gowk::ingest::Error),
+
+    /// An error about an input of another verb than `ingest`.
+    #[error("{}{}", .0, by_option_of_keys(.0))]
+    Records(gowk::ingest::Error),
 
     #[error(transparent)]
     Store(gowk::store::Error),
@@ -31,6 +35,9 @@ pub(super) enum Failure {
     )]
     OtherRules { file: PathBuf, other: PathBuf },
 
+    #[error("{}: is the filter that the keys go into, and cannot be a --filter as well; leave it out", file.display())]
+    WindowOfItself { file: PathBuf },
+
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 
@@ -40,13 +47,6 @@ pub(super) enum Failure {
     )]
     TokenBelow { store: PathBuf, application: String, number: u64, last: u64 },
 
-    #[error(
-        "{}: another process has committed with this token meanwhile, as version {version}, on another base; \
-         run the command again for what that one printed",
-        store.display()
-    )]
-    Overtaken { store: PathBuf, version: u64 },
-
     #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
     InTheWay(Error),
 
@@ -54,22 +54,10 @@ pub(super) enum Failure {
     Input { input: String, op: &'static str, source: io::Error },
 
     #[error(
-        "{input}: has no column {column}; give its name as the first record has it, or its number from 1"
+        "{}: is a file, and not a key; {}; if the name itself is a key, put it behind `--`: `-- {}`",
+        name.display(), meant(name, *is_filter), name.display()
     )]
-    Column { input: String, column: String },
-
-    #[error("{input}: line {line}: {problem}; correct it, or take it out")]
-    Record { input: String, line: u64, problem: String },
-
-    #[error(
-        "{input}: {defect} {format} data: {source}; get the whole file anew, or take it as it is with --plain"
-    )]
-    Packed { input: String, defect: &'static str, format: &'static str, source: io::Error },
-
-    #[error(
-        "{input}: {unit} {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it"
-    )]
-    TooLong { input: String, unit: &'static str, number: u64 },
+    FileAsKey { name: PathBuf, is_filter: bool },
 
     #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
@@ -93,7 +81,7 @@ pub(super) enum Failure {
     #[error("{}: is {is}; give another file with {option}", path.display())]
     RefusedOutput { path: PathBuf, is: String, option: &'static str },
 
-    /// Some keys found no room; `cause` says why the first of them did not, and what helps.
+    /// Some keys found no room; `cause` gives the reason for the first of them, and the remedy.
     #[error(
         "{cause}; {refused} of this run's {keys} keys found no room and are not in the {place}{}; all others are",
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
@@ -104,7 +92,7 @@ pub(super) enum Failure {
     System { op: &'static str, source: io::Error },
 
     /// `cause` came while the commit `number` was being made, and it may be durable or not. The first `committed` keys
-    /// are committed before it; it is the commit of those after them, up to `taken`.
+    /// were committed before; this commit holds the keys after them, up to key `taken`.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
          are, commit {number}, is unknown: {next}",
@@ -112,13 +100,27 @@ pub(super) enum Failure {
     )]
     InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
-    /// `cause` came after keys had been taken, of which the first are committed.
-    #[error("{cause}; of this run's keys, the first {committed} are committed")]
-    Partly { cause: Box<Self>, committed: u64 },
+    /// `cause` came after keys had been taken; the first `committed` of them are committed. `within` gives the number
+    /// of keys behind these that are committed too, and the number of keys among which they are.
+    #[error(
+        "{cause}; of this run's keys, the first {committed} are committed{}",
+        within.map_or_else(String::new, |[some, of]| format!(", and {some} of the {of} after them"))
+    )]
+    Partly { cause: Box<Self>, committed: u64, within: Option<[u64; 2]> },
 
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
+}
+
+/// The likely meaning of a file's name in the place of a key.
+fn meant(name: &Path, is_filter: bool) -> String {
+    let name = name.display();
+    if is_filter {
+        format!("`check` and `dedup` look into a further filter by `--filter {name}`")
+    } else {
+        format!("for the keys in it, say `--input {name}`")
+    }
 }
 
 /// How to go on after a commit that may be durable or not.
@@ -126,6 +128,8 @@ pub(super) enum Failure {
 pub(super) enum HowToGoOn {
     /// Look at the filter.
     Look(PathBuf),
+    /// Look at the versions of the store.
+    Log(PathBuf),
     /// Run the job again.
     Again,
 }
@@ -139,8 +143,28 @@ impl From<gowk::store::Error> for Failure {
     }
 }
 
+impl From<gowk::ingest::Error> for Failure {
+    fn from(error: gowk::ingest::Error) -> Self {
+        use gowk::ingest::{Error, InputProblem};
+        match error {
+            Error::Filter(error) => error.into(),
+            Error::Store(error) => error.into(),
+            Error::Input { path, problem: InputProblem::Io { op, source } } => {
+                Self::Input { input: path.display().to_string(), op, source }
+            }
+            error @ Error::Input { .. } => Self::Records(error),
+            error => Self::Ingest(error),
+        }
+    }
+}
+
 impl Failure {
-    /// Says which keys are in doubt, and how to go on.
+    /// Adds how many keys are committed.
+    pub(super) fn partly(self, committed: u64, within: Option<[u64; 2]>) -> Self {
+        Self::Partly { cause: Box::new(self), committed, within }
+    }
+
+    /// Adds which keys are in doubt, and how to go on.
     pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
     }
@@ -154,13 +178,13 @@ impl Failure {
         }
     }
 
-    /// Whether keys could not be printed, so that they must not be committed.
+    /// Whether printing keys failed; such keys must not be committed.
     pub(super) fn is_output(&self) -> bool {
         matches!(self, Self::Output(_) | Self::File { .. })
     }
 }
 
-/// An error of the library, with what helps where the library does not say it.
+/// An error of the library, with the remedy if the library's message lacks one.
 pub(super) struct WithRemedy<'a>(pub(super) &'a Error);
 
 impl fmt::Display for WithRemedy<'_> {
@@ -193,6 +217,9 @@ impl fmt::Display for WithRemedy<'_> {
                  written, as `gowk info` does; or open a copy that `gowk copy` made",
                 path.display()
             ),
+            Error::Empty { .. } => {
+                write!(f, "{}; `gowk create` makes one, and `gowk dedup` does where there is no file", self.0)
+            }
             Error::Unlike { .. } => write!(f, "{} (`gowk create --like`)", self.0),
             Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
             Error::Locked { path } => {
@@ -216,17 +243,25 @@ impl fmt::Display for HowToGoOn {
                  filter, they are not, so give them again",
                 file.display()
             ),
+            Self::Log(store) => write!(
+                f,
+                "they are if `gowk store log {}` lists that version; if it does not, give them again, with the same \
+                 --token if they had one",
+                store.display()
+            ),
             Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
         }
     }
 }
 
-/// The option by which to do what the library's message proposes.
-fn by_option(error: &gowk::ingest::Error) -> &'static str {
-    use gowk::ingest::{Error, InputProblem, OutputProblem};
+/// The option of `ingest` that does what the library's message proposes.
+const fn by_option(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
-        Error::Cursor { .. } => " (--forget JOB)",
+        Error::Cursor { .. } | Error::Job { problem: JobProblem::OtherOptions { .. }, .. } => {
+            " (--forget JOB)"
+        }
         Error::Input {
             problem:
                 InputProblem::Shrunken { .. }
@@ -240,6 +275,20 @@ fn by_option(error: &gowk::ingest::Error) -> &'static str {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..
         } => " (--new-output)",
+        _ => "",
+    }
+}
+
+/// The same for the other verbs.
+fn by_option_of_keys(error: &gowk::ingest::Error) -> &'static str {
+    use gowk::ingest::{Error, InputProblem};
+    let Error::Input { problem, .. } = error else { return "" };
+    match problem {
+        InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. } => {
+            ", or take it as it is (--plain)"
+        }
+        InputProblem::Json { .. } => ", or go on after it (--rejects FILE)",
+        InputProblem::NoKey { .. } => " (--missing drop)",
         _ => "",
     }
 }

@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 /// Double a filter now
 ///
 /// Filters double themselves when they are full. This verb doubles one at a time of your choosing. The disk needs room
-/// for the new file beside the old one. Limits of the filter's size and rate hold.
+/// for the new file beside the old one. The filter's limits of size and rate apply.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

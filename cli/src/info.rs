@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use gowk::store::{Store, StoreReader};
-use gowk::{Forecast, Growth, Info, Kind, Options};
+use gowk::store::{Store, StoreInfo, StoreReader};
+use gowk::{Forecast, Growth, Info, Kind, Options, SlotsPerBucket};
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths;
 use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
 use super::store;
@@ -51,13 +52,13 @@ pub(super) struct Print {
     show_seed: bool,
 }
 
-/// What the words mean that are used here and nowhere else.
+/// Explains the words that `gowk info` uses.
 const LEGEND: &str = "\
 tail: the bits by which an entry tells keys apart; each doubling takes one
 void entry: one whose tail is used up; each further doubling copies it
 quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
 
-/// What the file system knows of a filter's file.
+/// The times that the file system keeps of a filter's file.
 struct Times {
     /// When this file was made: at the filter's creation, or the last doubling or copy.
     made: Option<SystemTime>,
@@ -67,14 +68,14 @@ struct Times {
 
 impl Times {
     fn of(file: &Path) -> Self {
-        let [data, journal, _] = output::own(file).map(|path| path.metadata().ok());
+        let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
         let made = data.as_ref().and_then(|data| data.created().ok());
         let written = [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max();
         Self { made, written }
     }
 }
 
-/// What is described.
+/// The filter or store to describe.
 enum Found {
     Filter(Box<Info>),
     Store(Box<(Store, StoreReader)>),
@@ -82,7 +83,7 @@ enum Found {
 
 impl Found {
     fn open(file: &Path, options: &Options) -> Result<Self, Failure> {
-        if store::is_store(file) {
+        if paths::is_store(file) {
             let store = Store::open_with(file, options)?;
             let reader = store.read()?;
             return Ok(Self::Store(Box::new((store, reader))));
@@ -90,7 +91,7 @@ impl Found {
         Ok(Self::Filter(Box::new(options.read(file)?.info()?)))
     }
 
-    /// A store as one filter describes itself.
+    /// The description of a filter, or of a store as if it were one filter.
     fn info(&self) -> Result<Option<Info>, Failure> {
         match self {
             Self::Filter(info) => Ok(Some(Info::clone(info))),
@@ -112,7 +113,7 @@ impl Print {
         let mut failed: Option<Failure> = None;
         let mut filters = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
-            // The others are described all the same.
+            // A failure does not keep the other files from being described.
             let found = Found::open(file, &self.read.apply(Options::new()));
             let failure = if self.prometheus {
                 let (info, last_written) = match &found {
@@ -193,7 +194,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ),
     };
     let regions = format!("{} ({} when created)", grouped(info.regions), grouped(info.base_regions));
-    let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
+    let bits = bits_per_key(info);
     let rate = format!("{} expected now", quantity::chance(info.expected_false_positive_rate));
     let time = |time: Option<SystemTime>| time.map_or_else(|| "not known".to_owned(), quantity::time);
     let mut facts = vec![
@@ -228,7 +229,30 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
     facts
 }
 
-/// A kind by its name, and what that means.
+/// Below this load, the file's bits per key show how empty the filter is, and not how much room a key takes.
+const NEARLY_EMPTY: f64 = 0.1;
+
+/// Bits that a key takes; for a nearly empty filter, the bits that a key will take once it is full.
+pub(super) fn bits_per_key(info: &Info) -> String {
+    let when_full = info.file_length as f64 * 8.0 / (info.slots as f64 * info.slots_per_bucket.headroom());
+    match info.bits_per_key {
+        None => format!("{when_full:.2} when full; no keys yet"),
+        Some(_) if info.load < NEARLY_EMPTY => format!("{when_full:.2} when full; few keys yet"),
+        Some(bits) => format!("{bits:.2}"),
+    }
+}
+
+/// The same for a store. The length of its files gives the number of slots: a bucket has 8 bytes.
+pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPerBucket) -> String {
+    let slots = info.bytes as f64 / 8.0 * f64::from(slots_per_bucket.get());
+    match info.bits_per_key {
+        None => "no keys yet".to_owned(),
+        Some(_) if (info.entries as f64) < NEARLY_EMPTY * slots => "few keys yet".to_owned(),
+        Some(bits) => format!("{bits:.2}"),
+    }
+}
+
+/// A kind's name and meaning.
 pub(super) const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Counting => "counting: copies of keys, which can be counted and removed",
@@ -236,7 +260,7 @@ pub(super) const fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn sized(bytes: u64) -> String {
+pub(super) fn sized(bytes: u64) -> String {
     format!("{} ({} bytes)", quantity::bytes(bytes), grouped(bytes))
 }
 
@@ -254,7 +278,7 @@ pub(super) fn growth(info: &Info) -> String {
     text
 }
 
-/// Entries by the doublings they have lived through, oldest last.
+/// Entries by the number of doublings since they were stored, oldest last.
 fn ages(info: &Info) -> Vec<(&'static str, String)> {
     let by_tail = info.entries_by_tail.iter().enumerate().rev();
     let by_age = by_tail.enumerate().filter(|(age, (_, entries))| *age == 0 || **entries > 0);
@@ -271,14 +295,15 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
     by_age.map(line).collect()
 }
 
-/// What a halving brings, if it can be.
+/// The size and rate after a halving, if one is possible.
 fn halving(info: &Info) -> Option<String> {
     let Forecast { file_length, expected_false_positive_rate: rate, .. } = info.shrunk?;
     let name = "when shrunk";
-    Some(format!("{name:<24}{file_length} bytes, false-positive rate {rate:.3e} (`gowk shrink`)"))
+    let (size, rate) = (sized(file_length), quantity::chance(rate));
+    Some(format!("{name:<24}{size}, false-positive rate {rate} (`gowk shrink`)"))
 }
 
-/// What the next doublings bring.
+/// The rates after each of the next doublings.
 fn doublings(info: &Info) -> Vec<String> {
     let Some(last) = info.forecast.last() else {
         return vec![format!("{:<24}none left within its limits", "doublings")];
@@ -305,7 +330,7 @@ fn doublings(info: &Info) -> Vec<String> {
     lines
 }
 
-/// What a key is.
+/// The key rules, in words.
 pub(super) fn key_rules(info: &Info) -> String {
     info.key_rules.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
 }

@@ -10,14 +10,15 @@ use clap::Args;
 use gowk::ingest::{self, Event, Job};
 use gowk::{Error, Options};
 
-use super::arguments::{LockArgs, Place};
+use super::arguments::LockArgs;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths;
 use super::refused::Refusals;
+use super::source::Place;
 use super::stop::Stop;
-use super::store;
 use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
@@ -38,7 +39,7 @@ A job file:
   [input]
   paths = [\"urls/*.gz\"]         # files and patterns, read in the order of their names
   format = \"lines\"              # lines | nul | csv | jsonl
-  # field = \"url\"               # csv: column name or number; jsonl: top-level field
+  # field = \"url\"               # csv: column name or number, or several in [ ]; jsonl: field, or user.name
   # header = true               # csv with a column number; delimiter = \";\"
   # trim = true                 # white space around keys
   # skip_empty = true
@@ -74,7 +75,7 @@ pub(super) struct Ingest {
     #[command(flatten)]
     lock: LockArgs,
 
-    /// Read this input from its start, whatever was read of it before; may be repeated
+    /// Read this input from its start again; may be repeated
     #[arg(long, value_name = "INPUT")]
     restart: Vec<PathBuf>,
 
@@ -82,7 +83,7 @@ pub(super) struct Ingest {
     #[arg(long)]
     forget_missing: bool,
 
-    /// Begin a new output, whatever was written before
+    /// Begin new outputs; move the old ones away first
     #[arg(long)]
     new_output: bool,
 
@@ -95,7 +96,8 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let job = Job::read(&self.job).map_err(|error| self.failed(error))?;
-        if store::is_store(job.filter()) {
+        let is_store = paths::is_store(job.filter());
+        if is_store {
             self.lock.note_ignored_by_store(job.filter());
         }
         let pace = Pace::new(self.json);
@@ -120,14 +122,20 @@ impl Ingest {
             output.flush()?;
             return Ok(Outcome::Done);
         }
-        self.ingest(&job, &ingest, pace)
+        self.ingest(&job, is_store, &ingest, pace)
     }
 
-    fn ingest(&self, job: &Job, ingest: &ingest::Ingest<'_>, mut pace: Pace) -> Result<Outcome, Failure> {
+    fn ingest(
+        &self,
+        job: &Job,
+        is_store: bool,
+        ingest: &ingest::Ingest<'_>,
+        mut pace: Pace,
+    ) -> Result<Outcome, Failure> {
         let mut stop = None;
-        let mut refusals = Refusals::told(job.filter(), self.json);
+        let mut refusals = Refusals::new(job.filter(), is_store, self.json, None);
         let summary = ingest.run(&mut |event| {
-            // Not earlier: while the job waits for the filter, a signal ends the process.
+            // Listens only from here on: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
                 Event::Progress(now) => pace.tell(&now),
@@ -165,21 +173,20 @@ impl Ingest {
 
     fn failed(&self, error: ingest::Error) -> Failure {
         match error {
-            // These name no file.
+            // Errors about options name no file.
             ingest::Error::Filter(error @ Error::Option { .. }) => {
                 Failure::Creation { file: self.job.clone(), error }
             }
-            ingest::Error::Filter(error) => error.into(),
-            ingest::Error::Partly { cause, committed } => {
-                Failure::Partly { cause: Box::new(self.failed(*cause)), committed }
-            }
+            ingest::Error::Partly { cause, committed } => self.failed(*cause).partly(committed, None),
             ingest::Error::InDoubt { cause, number, committed, taken } => {
                 if self.json {
                     output::event(json::line(&json::Committed { event: "unknown", number, keys: taken }));
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }
-            error => Failure::Ingest(error),
+            // Keeps the library's message, which is written for jobs.
+            error @ ingest::Error::Input { .. } => Failure::Ingest(error),
+            error => error.into(),
         }
     }
 }

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gowk::Options;
+use gowk::ingest::Deed;
 
 use super::arguments::ThreadArgs;
 use super::failure::Failure;
-use super::intake::{InsertArgs, IntakeArgs, insert};
+use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
-use super::store::{self, Given, StoreArgs, TokenArgs};
+use super::window::Window;
 
 /// Insert keys into an existing filter
 ///
@@ -34,28 +35,22 @@ pub(super) struct Insert {
 
     #[command(flatten)]
     insert: InsertArgs,
-
-    #[command(flatten)]
-    store: StoreArgs,
-
-    #[command(flatten)]
-    token: TokenArgs,
 }
 
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if store::is_store(&self.file) {
-            let options = self.threads.apply(Options::new());
-            let given = self.intake.given(&self.file, options, &self.store, "insert");
-            let given = Given { token: Some(&self.token), insert: Some(&self.insert), ..given };
-            return store::insert(given);
-        }
-        self.store.check_absent(&self.file)?;
-        self.token.check_absent(&self.file)?;
-        let open = |options: Options| Ok(options.open_existing(&self.file)?);
-        let options = self.threads.apply(Options::new());
-        self.intake.run(&self.file, options, Some(&self.insert), open, |writer, keys, _| {
-            insert(writer, keys, |_| Ok(()))
-        })
+        let file = &self.file;
+        let filter = |options: Options| Ok(self.threads.apply(options).open_existing(file)?);
+        let of_store = |options| Ok(self.threads.apply(options));
+        let verb = Verb {
+            file,
+            name: "insert",
+            deed: Deed::Insert,
+            prints: false,
+            output: None,
+            window: Window::default(),
+            insert: Some(&self.insert),
+        };
+        self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }
 }

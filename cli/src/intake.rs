@@ -1,43 +1,49 @@
-//! Keys from the input into a writer, with commits on the way: what the verbs that write share.
+//! Takes keys from the input into a filter or store; the verbs that write share this.
 //!
-//! Invariants:
+//! Invariants, besides those of the [pump](gowk::ingest::Pump):
 //!
-//! 1. What is printed for a key is written out before that key is committed, and synced if it goes to a file. So a
-//!    crash can repeat a line, and never loses one. The same holds of what is written of keys without room.
-//! 2. If printing fails, the keys since the last commit are rolled back.
-//! 3. After any other failure the keys taken before it are committed, and the message says how many they are. Where
-//!    a commit may be durable or not, the message says which keys are in doubt, and how to find out.
-//! 4. A key without room does not end a run. It counts as taken, and as refused.
+//! 1. If printing fails, the keys since the last commit are rolled back.
+//! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are.
+//!    If a commit may be durable or not, the message says which keys are in doubt, and how to find out.
+//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was.
 
+pub(super) mod loss;
 pub(super) mod pace;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use gowk::keys::{CommitClock, Next};
-use gowk::{Batches, Error, Options, Writer};
+use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
+use gowk::keys::CommitClock;
+use gowk::store::{Store, Token, Version};
+use gowk::{Batches, Options, Writer};
 
-use super::arguments::{AHEAD, Key, KeyArgs, KeyFeed, LockArgs, place};
+use super::arguments::{KeyArgs, LockArgs};
+use super::bar;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::paths::{self, check_outputs};
 use super::quantity;
 use super::refused::Refusals;
+use super::source::{self, AHEAD, Aside, Read};
 use super::stop::Stop;
-use super::store::{self, Given, StoreArgs};
+use super::window::Window;
+use loss::Loss;
 use pace::Pace;
 
-/// The longest that a key waits for its commit. There is no number of keys unless one is given: a commit writes each page
-/// that was changed, and a million keys change most pages of a large filter.
+/// The longest time that a key waits for its commit. Keys are counted only with `--commit-every`: a commit writes each
+/// changed page, and a million keys change most pages of a large filter.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
+const STORES: &str = "Options for stores";
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit also whenever so many keys were taken; keys are committed every 10 seconds and at the end in any case. A
-    /// store is committed once, at the end
+    /// Commit also after every KEYS keys; keys are committed every 10 seconds and at the end in any case. A store is
+    /// committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
 
@@ -52,298 +58,383 @@ pub(super) struct IntakeArgs {
 
     #[command(flatten)]
     keys: KeyArgs,
+
+    /// Make the working copies of a store's shards in this folder, as on a fast local disk
+    #[arg(long, value_name = "DIR", help_heading = STORES)]
+    scratch: Option<PathBuf>,
 }
 
-/// What the verbs share that insert.
+/// The arguments that the inserting verbs share.
 #[derive(Args)]
 pub(super) struct InsertArgs {
     /// Append keys that the filter or store has no room for to this file, ended as those of the output are
     #[arg(long, value_name = "PATH")]
-    pub(super) refused: Option<PathBuf>,
+    refused: Option<PathBuf>,
 
-    /// At the end, say on standard error how many keys were read, new, seen before and refused, and how long it took;
-    /// on a terminal this is said in any case
+    /// At the end, say on standard error how many keys were read, new, seen before and refused, how many records had no
+    /// key, and how long it took; on a terminal this is said in any case
     #[arg(long)]
-    pub(super) stats: bool,
+    stats: bool,
 
-    /// Whether the new keys are printed.
-    #[arg(skip)]
+    /// Commit to a store once, however often the command is run: with the idempotency token N, a whole number that
+    /// rises from one commit to the next, of an application of this name
+    #[arg(long, value_name = "APP:N", help_heading = STORES, value_parser = token)]
+    token: Option<Token>,
+}
+
+fn token(text: &str) -> Result<Token, String> {
+    let parts = text.rsplit_once(':').filter(|(application, _)| !application.is_empty());
+    let (application, number) =
+        parts.ok_or_else(|| "write a name, a colon and a number, as in crawl:118".to_owned())?;
+    Ok(Token::new(application, quantity::count(number)?))
+}
+
+/// A verb's use of keys.
+pub(super) struct Verb<'a> {
+    /// The filter or store.
+    pub(super) file: &'a Path,
+    pub(super) name: &'static str,
+    pub(super) deed: Deed,
+    /// Whether new keys are printed.
     pub(super) prints: bool,
+    /// The file for new keys, in the place of standard output.
+    pub(super) output: Option<&'a Path>,
+    /// Further filters and stores: their keys are not new, either.
+    pub(super) window: Window,
+    /// `None` for a verb that does not insert.
+    pub(super) insert: Option<&'a InsertArgs>,
+}
+
+/// The destination of the keys, and whether a commit with the same token was made before.
+struct Opened {
+    destination: Destination,
+    is_done: bool,
 }
 
 impl IntakeArgs {
-    /// The same for a store. Says which options have no effect on one.
-    pub(super) fn given<'a>(
-        &'a self,
-        store: &'a Path,
-        options: Options,
-        args: &'a StoreArgs,
-        operation: &'static str,
-    ) -> Given<'a> {
-        self.lock.note_ignored_by_store(store);
+    /// Takes all keys, until the input ends or a signal comes. `filter` opens a filter; `of_store` makes the options to
+    /// open a store. Returns also the number of keys taken, and of those that were new or removed.
+    pub(super) fn run(
+        &self,
+        verb: &Verb<'_>,
+        filter: impl FnOnce(Options) -> Result<Writer, Failure>,
+        of_store: impl FnOnce(Options) -> Result<Options, Failure>,
+    ) -> Result<(Outcome, [u64; 2]), Failure> {
+        self.keys.check()?;
+        let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
+        let outputs = [("--output", verb.output), ("--refused", refused), self.keys.rejects()];
+        check_outputs(&outputs, std::iter::once(verb.file).chain(verb.window.files()))?;
+        let output = self.output(verb)?;
+        let prints = verb.prints && verb.output.is_none();
+        let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
+        let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
+        let Opened { mut destination, is_done } = if paths::is_store(verb.file) {
+            self.store(verb, &of_store(options)?)?
+        } else {
+            self.filter(verb, filter(self.lock.apply(options)))?
+        };
+        if verb.deed == Deed::Remove {
+            // A set refuses removals: fail before any key comes.
+            destination.remove_batch::<&[u8]>(&[])?;
+        }
+        let rules = destination.key_rules()?;
+        verb.window.check_rules(rules, verb.file)?;
+        let writes = verb.prints || refused.is_some();
+        let refused = refused.map(|path| self.keys.appending(path, "--refused")).transpose()?;
+        let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
+        let aside = self.keys.aside(verb.prints)?;
+        let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
+        let pace = Pace::new(bar, &source);
+        let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
+        let mut feed = source.feed;
+        // Listens only from here on: until the filter is open, a signal ends the process, for example while it waits
+        // for the lock.
+        let stop = Stop::listen(feed.waker())?;
+        let loss = Loss::new(is_told && verb.prints, &destination)?;
+        let mut intake =
+            Intake { verb, json: self.json, is_told, output, refusals, aside, pace, stop, loss, new: 0 };
+        let clock =
+            CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
+        let mut pump = Pump::new(destination, verb.deed, clock, AHEAD);
+        let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
+            // An update of a store is committed only after the whole input.
+            if ended && !is_done || !pump.destination().is_store() {
+                pump.commit(&mut intake)?;
+            } else {
+                intake.idle()?;
+            }
+            Ok(ended)
+        });
+        let signal = intake.stop.signal();
+        match ended {
+            Ok(ended) => intake.finish(pump, signal.filter(|_| !ended), is_done),
+            Err(failure) => Err(intake.give_up(pump, failure)),
+        }
+    }
+
+    /// The options for the further filters of a window.
+    pub(super) fn window_options(&self) -> Options {
+        self.keys.rules.apply(Options::new())
+    }
+
+    fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {
+        let Some(path) = verb.output else {
+            let output = Output::standard(self.keys.separator())?;
+            return output.check_beside(verb.file).map(|()| output);
+        };
+        self.keys.appending(path, "--output")
+    }
+
+    fn filter(&self, verb: &Verb<'_>, writer: Result<Writer, Failure>) -> Result<Opened, Failure> {
+        let token = verb.insert.is_some_and(|insert| insert.token.is_some());
+        let options = [(self.scratch.is_some(), "--scratch"), (token, "--token")];
+        match options.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(Failure::ForStores { file: verb.file.to_owned(), option }),
+            None => Ok(Opened { destination: writer?.into(), is_done: false }),
+        }
+    }
+
+    fn store(&self, verb: &Verb<'_>, options: &Options) -> Result<Opened, Failure> {
+        self.lock.note_ignored_by_store(verb.file);
         if self.commit_every.is_some() {
-            let store = store.display();
+            let store = verb.file.display();
             output::note(format_args!(
                 "{store}: is a store, which is committed once, at the end: --commit-every has no effect"
             ));
         }
-        let (keys, json) = (&self.keys, self.json);
-        Given { store, keys, json, options, args, operation, token: None, insert: None }
-    }
-
-    /// Opens the filter, and hands keys to `take`, some at a time, until the input ends or a signal comes.
-    pub(super) fn run(
-        &self,
-        file: &Path,
-        options: Options,
-        insert: Option<&InsertArgs>,
-        open: impl FnOnce(Options) -> Result<Writer, Failure>,
-        take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
-    ) -> Result<Outcome, Failure> {
-        self.keys.check()?;
-        let output = Output::standard(self.keys.separator())?;
-        output.check_beside(file)?;
-        let prints = insert.is_some_and(|insert| insert.prints);
-        let bar = pace::bar(insert.is_some() && !self.json && self.keys.is_stream(), prints);
-        let options = self.keys.rules.apply(options);
-        let writer = open(self.lock.apply(options).growth_progress(pace::of_growth(&bar)))?;
-        let refused = insert.and_then(|insert| insert.refused.as_deref());
-        let refusals = Refusals::open(refused, &self.keys, file, self.json)?;
-        let source = self.keys.start(store::known(writer.info()?.key_rules, file)?)?;
-        let pace = Pace::new(bar, &source);
-        let stats = insert.is_some_and(|insert| insert.stats || pace.is_shown());
-        let mut feed = source.feed;
-        // Not earlier: until the filter is open, a signal ends the process, as while it waits for the lock.
-        let stop = Stop::listen(feed.waker())?;
-        let clock = CommitClock::new(self.commit_every, Some(COMMIT_AFTER));
-        let file = file.to_owned();
-        let mut intake = Intake {
-            json: self.json,
-            summary: insert.is_some() && self.json,
-            stats,
-            file,
-            writer,
-            output,
-            refusals,
-            clock,
-            pace,
-            new: 0,
-            commit_failed: false,
-            in_doubt: None,
+        let store = Store::open_with(verb.file, options)?;
+        let token = verb.insert.and_then(|insert| insert.token.clone());
+        let (base, is_done) = base(&store, token.as_ref())?;
+        let update = store.update_of(base);
+        let update = match &self.scratch {
+            Some(folder) => update.scratch(folder),
+            None => update,
         };
-        let outcome = intake.take_all(&mut feed, &stop, take).and_then(|outcome| {
-            intake.commit()?;
-            Ok(outcome)
-        });
-        match outcome {
-            Ok(outcome) => intake.finish(outcome),
-            Err(failure) => Err(intake.give_up(failure)),
-        }
+        let destination = Destination::store(store, update, verb.name, token).sealing(bar::each("sealing"));
+        Ok(Opened { destination, is_done })
     }
 }
 
-/// What became of some keys.
-pub(super) struct Taken {
-    /// Keys taken, from the first on.
-    keys: usize,
-    /// Those of them that were new.
-    new: u64,
-    /// Those of the new ones that found no room, by their index.
-    refused: Vec<(usize, Error)>,
-    /// Why the others were not taken.
-    outcome: Result<(), Failure>,
-}
-
-/// Inserts keys, and hands the new ones to `tell`, in their order. Where the filter fails, `tell` also gets those that were
-/// stored before.
-pub(super) fn insert(
-    writer: &mut Writer,
-    keys: &[Key<'_>],
-    mut tell: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Taken {
-    let mut mask = vec![false; keys.len()];
-    let inserted =
-        writer.insert_each(keys, |index| mask.get_mut(index).into_iter().for_each(|new| *new = true));
-    let (mut told, mut new) = (Ok(()), 0);
-    for (key, _) in keys.iter().zip(mask).filter(|(_, is_new)| *is_new) {
-        new += 1;
-        told = told.and_then(|()| tell(key.record));
-    }
-    match told.and_then(|()| Ok(inserted?)) {
-        Ok(refused) => Taken { keys: keys.len(), new, refused, outcome: Ok(()) },
-        Err(failure) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(failure) },
+/// The version that a commit with this token builds on, and whether that commit was made before.
+fn base(store: &Store, token: Option<&Token>) -> Result<(Version, bool), Failure> {
+    let newest = store.newest()?;
+    let Some(Token { application, number, .. }) = token else { return Ok((newest, false)) };
+    match newest.tokens.get(application) {
+        Some(done) if done.number > *number => Err(Failure::TokenBelow {
+            store: store.path().to_owned(),
+            application: application.clone(),
+            number: *number,
+            last: done.number,
+        }),
+        Some(done) if done.number == *number => Ok((store.before(application, *number)?, true)),
+        _ => Ok((newest, false)),
     }
 }
 
-/// Removes one copy of each key, and adds those that had none to `absent`.
-pub(super) fn remove(writer: &mut Writer, keys: &[Key<'_>], absent: &mut u64) -> Taken {
-    let mut removed = 0;
-    match writer.remove_each(keys, |_| removed += 1) {
-        Ok(()) => {
-            *absent += keys.len() as u64 - removed;
-            Taken { keys: keys.len(), new: 0, refused: Vec::new(), outcome: Ok(()) }
-        }
-        Err(error) => Taken { keys: 0, new: 0, refused: Vec::new(), outcome: Err(error.into()) },
-    }
-}
-
-/// Tells at the end of a run how many keys were read, new and refused, as an event or as a line for people.
-pub(super) fn sum_up(file: &Path, as_json: bool, [read, new, refused]: [u64; 3], pace: &Pace) {
-    let (seen, seconds) = (read.saturating_sub(new), pace.elapsed().as_secs_f64());
-    if as_json {
-        let summary = json::Inserted { event: "summary", read, new, seen, refused, seconds };
-        return output::event(json::line(&summary));
-    }
-    let (file, rate) = (file.display(), pace.rate(read));
-    let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
-    output::note(format_args!(
-        "{file}: read {read}, new {new}, seen {seen}, refused {refused}, in {seconds:.1} s ({rate} keys a second)"
-    ));
-}
-
-struct Intake {
+/// A run of a verb.
+struct Intake<'a> {
+    verb: &'a Verb<'a>,
     json: bool,
-    /// Whether to tell programs at the end what was inserted, and whether to tell people.
-    summary: bool,
-    stats: bool,
-    file: PathBuf,
-    writer: Writer,
+    /// Whether to print counts at the end.
+    is_told: bool,
     output: Output,
     refusals: Refusals,
-    clock: CommitClock,
+    aside: Aside,
     pace: Pace,
-    /// Keys that were new.
+    stop: Stop,
+    loss: Loss,
+    /// Keys that were new, or removed.
     new: u64,
-    commit_failed: bool,
-    /// The number of a commit that may be durable or not.
-    in_doubt: Option<u64>,
 }
 
-impl Intake {
-    /// Takes keys until the input ends or a signal comes.
-    fn take_all(
-        &mut self,
-        feed: &mut KeyFeed,
-        stop: &Stop,
-        mut take: impl FnMut(&mut Writer, &[Key<'_>], &mut Output) -> Taken,
-    ) -> Result<Outcome, Failure> {
-        loop {
-            let next = match feed.try_next()? {
-                Some(next) => next,
-                None => {
-                    self.output.flush()?;
-                    self.refusals.flush()?;
-                    feed.next(self.clock.deadline())?
-                }
-            };
-            let ended = matches!(next, Next::End);
-            if let Next::Message(piece) = next {
-                let mut pieces = vec![piece];
-                pieces.append(&mut feed.ready(AHEAD - 1));
-                let mut all = Vec::new();
-                pieces.iter().for_each(|piece| piece.add_to(&mut all));
-                let mut keys = all.as_slice();
-                while !keys.is_empty() && stop.signal().is_none() {
-                    let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
-                    let (now, later) = keys.split_at(keys.len().min(most));
-                    let taken = take(&mut self.writer, now, &mut self.output);
-                    let before = all.len() - keys.len();
-                    for (index, cause) in taken.refused {
-                        if let (Some(key), Some(place)) = (now.get(index), place(&pieces, before + index)) {
-                            self.pace.aside(|| self.refusals.take(key.record, &place, &cause))?;
-                        }
-                    }
-                    self.clock.take(taken.keys as u64);
-                    self.new += taken.new;
-                    taken.outcome?;
-                    self.pace.tell(self.clock.taken(), || Some(self.writer.info().ok()?.load));
-                    if self.clock.keys_left() == 0 {
-                        self.commit()?;
-                    }
-                    keys = later;
-                }
-            }
-            match stop.signal() {
-                Some(signal) => return Ok(Outcome::Stopped(signal)),
-                None if ended => return Ok(Outcome::Done),
-                None => {}
-            }
-            if self.clock.is_due() {
-                self.commit()?;
-            }
-        }
+impl Work for Intake<'_> {
+    type Place = Read;
+    type Error = Failure;
+
+    fn idle(&mut self) -> Result<(), Failure> {
+        self.output.flush()?;
+        self.aside.flush()?;
+        self.refusals.flush()
     }
 
-    fn commit(&mut self) -> Result<(), Failure> {
-        self.output.sync()?;
-        self.refusals.sync()?;
-        let outcome = self.writer.commit();
-        self.commit_failed = outcome.is_err();
-        let has_new = self.clock.uncommitted() > 0;
-        match outcome {
-            Err(Error::Unknown { commit, source, .. }) if has_new => {
-                self.in_doubt = Some(commit);
-                self.report("unknown", commit);
-                return Err((*source).into());
-            }
-            Err(error @ Error::AfterCommit { commit, .. }) => {
-                self.clock.commit();
-                self.report("commit", commit);
-                return Err(error.into());
-            }
-            outcome => outcome?,
-        }
-        self.clock.commit();
-        if self.json && has_new {
-            self.report("commit", self.writer.info()?.commit);
-        }
+    fn until(&self) -> Option<Instant> {
+        None
+    }
+
+    fn read(&mut self, pieces: &[Piece<Read>]) -> Result<(), Failure> {
+        let header = self.aside.take(pieces.iter(), &mut self.output)?;
+        header.map_or(Ok(()), |header| self.refusals.header(header))
+    }
+
+    fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool {
+        self.loss.look(destination, self.new);
+        self.pace.tell(taken, || Some(destination.info().ok()?.load).filter(|_| !destination.is_store()));
+        self.stop.signal().is_some()
+    }
+
+    fn seen_elsewhere(&mut self, items: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
+        self.verb.window.known(items)
+    }
+
+    fn write(&mut self, item: Item<'_>) -> Result<(), Failure> {
+        if self.verb.prints { self.output.key(item.record) } else { Ok(()) }
+    }
+
+    fn refuse(
+        &mut self,
+        item: Item<'_>,
+        pieces: &[Piece<Read>],
+        index: usize,
+        cause: &gowk::Error,
+    ) -> Result<(), Failure> {
+        let Some(place) = source::place(pieces, index) else { return Ok(()) };
+        self.pace.aside(|| self.refusals.take(item.record, &place, cause))
+    }
+
+    fn took(&mut self, _: &[Piece<Read>], tally: Tally) -> Result<(), Failure> {
+        self.new += tally.new;
         Ok(())
     }
 
-    fn report(&self, event: &'static str, number: u64) {
+    fn sync(&mut self, _: &mut Destination) -> Result<(), Failure> {
+        self.output.sync()?;
+        self.aside.sync()?;
+        self.refusals.sync()
+    }
+
+    fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
         if self.json {
-            output::event(json::line(&json::Committed { event, number, keys: self.clock.taken() }));
+            let event = if is_certain { "commit" } else { "unknown" };
+            output::event(json::line(&json::Committed { event, number, keys }));
         }
     }
+}
 
-    fn finish(self, outcome: Outcome) -> Result<Outcome, Failure> {
-        let Self { json, summary, stats, file, writer, refusals, clock, pace, new, .. } = self;
-        let read = clock.committed();
-        writer.close().map_err(|error| Failure::Partly { cause: Box::new(error.into()), committed: read })?;
-        pace.clear();
-        if summary || stats {
-            sum_up(&file, summary, [read, new, refusals.count()], &pace);
-        }
-        if matches!(outcome, Outcome::Stopped(_)) && !json {
-            output::note(format_args!("stopped by a signal; the {read} keys taken until then are committed"));
-        }
-        match (refusals.failure(read, None), &outcome) {
-            (Some(failure), Outcome::Done) => return Err(failure),
-            (Some(failure), _) => output::note(failure),
-            (None, _) => {}
-        }
-        Ok(outcome)
-    }
-
-    fn give_up(mut self, mut cause: Failure) -> Failure {
+impl Intake<'_> {
+    /// Closes the filter after the last commit, and reports the run; `signal` is the signal that ended it, if any.
+    fn finish(
+        mut self,
+        pump: Pump,
+        signal: Option<i32>,
+        is_done: bool,
+    ) -> Result<(Outcome, [u64; 2]), Failure> {
         self.pace.clear();
-        if self.clock.taken() == 0 {
+        let (taken, is_store) = (pump.taken(), pump.destination().is_store());
+        let file = self.verb.file.display();
+        if let (Some(signal), true) = (signal, is_store) {
+            self.refusals.tell_total();
+            output::note("stopped by a signal; nothing was committed");
+            return Ok((Outcome::Stopped(signal), [taken, self.new]));
+        }
+        if is_done {
+            output::note(format_args!(
+                "{file}: a commit with this token was made before; nothing was changed"
+            ));
+        }
+        self.loss.end(pump.destination(), self.new);
+        let closed = pump.into_destination().close().map_err(Failure::from);
+        closed.map_err(|failure| failure.partly(taken, None))?;
+        if self.is_told {
+            self.sum_up(taken);
+        }
+        if signal.is_some() && !self.json {
+            output::note(format_args!(
+                "stopped by a signal; the {taken} keys taken until then are committed"
+            ));
+        }
+        match (self.refusals.failure(taken, None), signal) {
+            (Some(failure), None) => Err(failure),
+            (failure, signal) => {
+                failure.into_iter().for_each(output::note);
+                Ok((signal.map_or(Outcome::Done, Outcome::Stopped), [taken, self.new]))
+            }
+        }
+    }
+
+    /// Prints how many keys were read, new and refused, as an event or as a line for people.
+    fn sum_up(&self, read: u64) {
+        let (new, refused, skipped) = (self.new, self.refusals.count(), self.aside.skipped);
+        let (seen, seconds, lost) =
+            (read.saturating_sub(new), self.pace.elapsed().as_secs_f64(), self.loss.expected());
+        if self.json {
+            let (no_field, malformed) = (skipped.no_field, skipped.malformed);
+            let event = "summary";
+            let summary = json::Inserted {
+                event,
+                read,
+                new,
+                seen,
+                refused,
+                no_field,
+                malformed,
+                expected_lost: lost,
+                seconds,
+            };
+            return output::event(json::line(&summary));
+        }
+        let (file, rate) = (self.verb.file.display(), self.pace.rate(read));
+        let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
+        let mut counts = format!("read {read}, new {new}, seen {seen}, refused {refused}");
+        if skipped.all() > 0 {
+            let [no_field, malformed] = [skipped.no_field, skipped.malformed].map(quantity::grouped);
+            counts += &format!(", without a key {no_field}, malformed {malformed}");
+        }
+        output::note(format_args!("{file}: {counts}, in {seconds:.1} s ({rate} keys a second)"));
+        if let Some(lost) = lost.filter(|lost| *lost >= 0.05) {
+            output::note(format_args!(
+                "{file}: of the keys seen, about {} are new ones that look like others to the filter, and were not printed",
+                quantity::about(lost)
+            ));
+        }
+    }
+
+    fn give_up(mut self, mut pump: Pump, mut cause: Failure) -> Failure {
+        self.pace.clear();
+        if pump.destination().is_store() {
+            self.refusals.tell_total();
+            return match pump.in_doubt() {
+                Some(number) => {
+                    let next = HowToGoOn::Log(self.verb.file.to_owned());
+                    cause.in_doubt(number, 0, pump.taken(), next)
+                }
+                None => cause,
+            };
+        }
+        let within = pump.within().filter(|[there, _]| *there > 0);
+        if pump.taken() == 0 && within.is_none() {
             return cause;
         }
-        // Also where no key counts as taken since the last commit: of those with the one that failed, some may be stored,
-        // and printed. A commit that failed is not tried again: it would most likely fail again.
+        // Commits even if no key was taken since the last commit: some keys of the batch that failed may be stored, and
+        // printed. Does not repeat a failed commit: it would most likely fail again.
         if !cause.is_output()
-            && !self.commit_failed
-            && let Err(then) = self.commit()
+            && !pump.commit_failed()
+            && let Err(then) = pump.commit(&mut self)
             && then.to_string() != cause.to_string()
         {
             cause = Failure::Twice { cause: Box::new(cause), then: Box::new(then) };
         }
-        let (taken, committed) = (self.clock.taken(), self.clock.committed());
         self.refusals.tell_total();
-        match self.in_doubt {
-            Some(number) => cause.in_doubt(number, committed, taken, HowToGoOn::Look(self.file)),
-            None => Failure::Partly { cause: Box::new(cause), committed },
+        let (taken, committed) = (pump.taken(), pump.committed());
+        match pump.in_doubt() {
+            Some(number) => {
+                cause.in_doubt(number, committed, taken, HowToGoOn::Look(self.verb.file.to_owned()))
+            }
+            None if pump.commit_failed() || cause.is_output() => cause.partly(committed, None),
+            None => cause.partly(committed, within),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_read_as_documented() {
+        assert_eq!(token("crawl:118"), Ok(Token::new("crawl", 118)));
+        assert_eq!(token("a:b:1_000"), Ok(Token::new("a:b", 1000)));
+        for wrong in ["", "crawl", "crawl:", ":1", "crawl:x", "crawl:-1"] {
+            assert!(token(wrong).is_err(), "{wrong}");
         }
     }
 }

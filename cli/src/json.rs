@@ -1,47 +1,56 @@
 //! The objects that `--json` prints: each on one line.
 
+use std::path::Path;
+
 use gowk::{DamagedPage, Growth, Info, Report};
 use serde::Serialize;
 
-/// A commit, as it is reported on standard error. `event` is `commit`, or `unknown` if it may be durable or not.
+/// A commit, as reported on standard error. `event` is `commit`, or `unknown` if it may be durable or not.
 #[derive(Serialize)]
 pub(super) struct Committed {
     pub(super) event: &'static str,
     pub(super) number: u64,
-    /// Taken from the input so far in this run.
+    /// Keys taken from the input so far in this run.
     pub(super) keys: u64,
 }
 
-/// A key that the filter has no room for, as it is reported on standard error. `event` is `refused`.
+/// A key that the filter has no room for, as reported on standard error. `event` is `refused`.
 #[derive(Serialize)]
 pub(super) struct Refused<'a> {
     pub(super) event: &'static str,
     /// The file, `standard input`, or `arguments`.
     pub(super) input: &'a str,
-    /// Of the key in the input, from 1.
+    /// The key's number in the input, counted from 1.
     pub(super) number: u64,
-    /// What is no UTF-8 in it is replaced.
+    /// The key; invalid UTF-8 in it is replaced.
     pub(super) key: &'a str,
     pub(super) reason: String,
 }
 
-/// How many keys a run had no room for that another failure has ended. `event` is `refused_total`.
+/// The number of keys without room in a run that another failure ended. `event` is `refused_total`.
 #[derive(Serialize)]
 pub(super) struct RefusedTotal {
     pub(super) event: &'static str,
     pub(super) keys: u64,
 }
 
-/// What a run has inserted, at its end. `event` is `summary`.
+/// The counts of a run, at its end. `event` is `summary`.
 #[derive(Serialize)]
 pub(super) struct Inserted {
     pub(super) event: &'static str,
     /// Keys taken from the input.
     pub(super) read: u64,
-    /// Those of them that were not there before, also where they had no room.
+    /// The keys that were not there before, including those without room.
     pub(super) new: u64,
     pub(super) seen: u64,
     pub(super) refused: u64,
+    /// Records that lack the field, or whose field holds no single value.
+    pub(super) no_field: u64,
+    /// Malformed records.
+    pub(super) malformed: u64,
+    /// The expected number of new keys that looked like others to the filter, and were not printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected_lost: Option<f64>,
     pub(super) seconds: f64,
 }
 
@@ -51,10 +60,13 @@ pub(super) struct Checked {
     pub(super) present: u64,
     pub(super) absent: u64,
     pub(super) selected: u64,
+    /// Records without a key.
+    pub(super) skipped: u64,
 }
 
 #[derive(Serialize)]
 pub(super) struct Verified {
+    file: String,
     clean: bool,
     pages: u64,
     damaged: Vec<Place>,
@@ -74,9 +86,10 @@ fn places(pages: &[DamagedPage]) -> Vec<Place> {
     pages.iter().map(|DamagedPage { page, region }| Place { page: *page, region: *region }).collect()
 }
 
-impl From<&Report> for Verified {
-    fn from(report: &Report) -> Self {
+impl Verified {
+    pub(super) fn new(file: &Path, report: &Report) -> Self {
         Self {
+            file: file.to_string_lossy().into_owned(),
             clean: report.is_clean(),
             pages: report.pages,
             damaged: places(&report.damaged),
@@ -88,14 +101,14 @@ impl From<&Report> for Verified {
     }
 }
 
-/// All of [`Info`], by the names of its fields, with what else is known of the file.
+/// All fields of [`Info`], by their names, and the times of the file.
 #[derive(Serialize)]
 pub(super) struct Description {
     pub(super) file: String,
     /// UTC, as RFC 3339 writes it.
     pub(super) file_made: Option<String>,
     pub(super) last_written: Option<String>,
-    /// A decimal number, as some readers of JSON round large numbers; only if asked for.
+    /// A string of decimal digits, because some readers of JSON round large numbers; only if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<String>,
     #[serde(flatten)]
@@ -121,7 +134,7 @@ pub(super) fn growth(growth: Growth) -> &'static str {
 
 /// One line of JSON.
 pub(super) fn line(object: &impl Serialize) -> String {
-    // It would fail for a map whose keys are no strings; there is none.
+    // Serialization fails only for a map whose keys are no strings; there is none.
     serde_json::to_string(object).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The command line: one module a verb, and beside them what several verbs share.
+//! The command line: one module for each verb, and modules that several verbs share.
 //!
 //! A verb parses its arguments, calls the library, and returns an `Outcome` or a `Failure`. Only [`run`] turns
 //! them into an exit code and a line on standard error.
@@ -11,7 +11,6 @@ mod copy;
 mod count;
 mod create;
 mod creation;
-mod decode;
 mod dedup;
 mod failure;
 mod field;
@@ -25,6 +24,7 @@ mod man;
 mod merge;
 mod outcome;
 mod output;
+mod paths;
 mod prometheus;
 mod quantity;
 mod refused;
@@ -33,9 +33,12 @@ mod repair;
 mod report;
 mod set;
 mod shrink;
+mod source;
 mod stop;
 mod store;
+mod tips;
 mod verify;
+mod window;
 
 use std::ffi::OsString;
 
@@ -120,20 +123,21 @@ impl Verb {
     }
 }
 
-/// Does what the arguments say, the first of which is the program's name, and returns the exit code. Wrong arguments and
-/// `--help` end the process.
+/// Runs the verb that the arguments name, and returns the exit code. The first argument is the program's name. Wrong
+/// arguments and `--help` end the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let verb = match Gowk::try_parse_from(arguments::joined(arguments)) {
+    let arguments = arguments::joined(arguments);
+    let verb = match Gowk::try_parse_from(&arguments) {
         Ok(gowk) => gowk.verb,
-        Err(error) => arguments::without_false_tips(error).exit(),
+        Err(error) => tips::improved(error, &arguments, &Gowk::command()).exit(),
     };
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::NotFound) => 1,
-        // As a shell reports a process that died of the signal.
+        // The exit code that a shell reports for a process that died of the signal.
         Ok(Outcome::Stopped(signal)) => 128_u8.saturating_add(signal as u8),
         Err(failure) => {
-            // Whoever closed the output does not want to read about it.
+            // A reader that closed the output needs no message about it.
             if failure.is_broken_pipe() {
                 return stop::OUTPUT_CLOSED;
             }

@@ -16,7 +16,7 @@ use super::outcome::Outcome;
 Example:
   gowk man ~/.local/share/man/man1 && man gowk-dedup")]
 pub(super) struct Manual {
-    /// Folder to write them to; it is made if it is not there
+    /// Folder to write them to; created if it does not exist
     folder: PathBuf,
 }
 
@@ -27,7 +27,7 @@ impl Manual {
             move |source: io::Error| Failure::File { path, op, source }
         };
         fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "create"))?;
-        // From here on each verb knows its whole name.
+        // Building the command gives each verb its whole name.
         command.build();
         let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help").cloned();
         let verbs = verbs.map(|verb| {

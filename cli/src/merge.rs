@@ -10,13 +10,13 @@ use super::bar::Bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 
-/// Store all keys of other filters in a filter, without the keys
+/// Store all keys of other filters in a filter; the keys themselves are not needed
 ///
 /// Sets give their union. In counting filters the copies of each key add up.
 ///
-/// All of them must have the same kind, seed, slots per bucket and shard, and regions that are a power of two apart: make
-/// each with `gowk create --like` another. FILE is made like the first OTHER if it is not there. It doubles where there
-/// is no room. One commit at the end publishes all, or nothing.
+/// All of them must have the same kind, seed, slots per bucket and shard, and numbers of regions whose quotients are
+/// powers of two: create each with `gowk create --like` another. If FILE does not exist, it is created like the first
+/// OTHER. It doubles if there is no room. One commit at the end publishes all keys, or none.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

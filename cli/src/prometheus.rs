@@ -1,4 +1,4 @@
-//! Descriptions of filters as Prometheus reads them: its text format, version 0.0.4.
+//! Descriptions of filters in the text format of Prometheus, version 0.0.4.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -8,10 +8,28 @@ use gowk::Info;
 use super::failure::Failure;
 use super::output::Output;
 
-/// A filter that is to be told of.
+/// The findings of the verification of a filter or store.
+pub(super) struct Verified<'a> {
+    pub(super) file: &'a Path,
+    /// `None` if the filter or store cannot be opened.
+    pub(super) found: Option<Found>,
+}
+
+/// The pages read, and the damage among them.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) clean: bool,
+    /// Pages read of a filter, or of all shards of a store that can be opened.
+    pub(super) pages: u64,
+    pub(super) damaged_pages: u64,
+    /// Files of a store that are damaged, missing, or not the store's; for a filter, 1 or 0.
+    pub(super) damaged_files: u64,
+}
+
+/// A filter to describe.
 pub(super) struct Told<'a> {
     pub(super) file: &'a Path,
-    /// `None` where it cannot be read.
+    /// `None` if the filter cannot be read.
     pub(super) info: Option<Info>,
     pub(super) last_written: Option<SystemTime>,
 }
@@ -62,11 +80,12 @@ const METRICS: [Metric; 14] = [
     counter("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
 ];
 
-/// All metrics of all filters; those of one name together, as the format asks.
+/// Prints all metrics of all filters, grouped by name as the format demands.
 pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
-    head("gowk_up", "gauge", "Whether the filter can be read.", output)?;
+    let help = "Whether the filter can be opened. Its pages are not read for this: gowk verify reads them.";
+    head("gowk_opened", "gauge", help, output)?;
     for Told { file, info, .. } in filters {
-        sample("gowk_up", file, "", f64::from(u8::from(info.is_some())), output)?;
+        sample("gowk_opened", file, "", f64::from(u8::from(info.is_some())), output)?;
     }
     head(
         "gowk_filter_info",
@@ -93,12 +112,53 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
+/// Prints the metrics of verification. A filter or store that cannot be opened is not clean, and has no other metric.
+pub(super) fn tell_verified(
+    verified: &[Verified<'_>],
+    now: SystemTime,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    head(
+        "gowk_clean",
+        "gauge",
+        "Whether all of the filter was read and is whole; 0 if it cannot be opened.",
+        output,
+    )?;
+    for Verified { file, found } in verified {
+        let clean = found.is_some_and(|found| found.clean);
+        sample("gowk_clean", file, "", f64::from(u8::from(clean)), output)?;
+    }
+    /// A metric: its name, its help, and its value.
+    type Metric = (&'static str, &'static str, fn(Found) -> u64);
+    let metrics: [Metric; 3] = [
+        ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages),
+        (
+            "gowk_damaged_pages",
+            "Pages that do not match their checksums, or hold what gowk never writes.",
+            |found| found.damaged_pages,
+        ),
+        ("gowk_damaged_files", "Filter files that are damaged, missing or others.", |found| {
+            found.damaged_files
+        }),
+    ];
+    for (name, help, value) in metrics {
+        head(name, "gauge", help, output)?;
+        for Verified { file, found } in verified {
+            found.map_or(Ok(()), |found| sample(name, file, "", value(found) as f64, output))?;
+        }
+    }
+    let name = "gowk_verified_timestamp_seconds";
+    head(name, "gauge", "When the filter was verified.", output)?;
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64().floor();
+    verified.iter().try_for_each(|Verified { file, .. }| sample(name, file, "", since, output))
+}
+
 fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!("# HELP {name} {help}"))?;
     output.line(format_args!("# TYPE {name} {kind}"))
 }
 
-/// `labels` stand behind that of the file, each with a comma before it.
+/// Prints one sample. `labels` follow the label of the file, each with a comma before it.
 fn sample(name: &str, file: &Path, labels: &str, value: f64, output: &mut Output) -> Result<(), Failure> {
     let file = file.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     output.line(format_args!("{name}{{file=\"{file}\"{labels}}} {value}"))

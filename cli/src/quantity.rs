@@ -5,15 +5,15 @@ use std::time::{Duration, SystemTime};
 
 use indicatif::{BinaryBytes, HumanCount};
 
-/// `1_000_000`, exactly.
+/// A whole number, as in `1_000_000`.
 pub(super) fn number(text: &str) -> Result<u64, String> {
     text.replace('_', "").parse().map_err(|error| format!("{error}; write a whole number, as in 1_000_000"))
 }
 
-/// How many of something: as [`number`], or `50M` or `5e7`. K, M, G and T are powers of 1000.
+/// A count: like [`number`], or as in `50M` or `5e7`. K, M, G and T are powers of 1000.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     const UNITS: [(char, f64); 4] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
-    // Whole numbers from here on are not all exact.
+    // From here on, not every whole number has a float of its own.
     const MOST: f64 = (1_u64 << 53) as f64;
     if let Ok(number) = number(text) {
         return Ok(number);
@@ -29,7 +29,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As [`count`], but not 0.
+/// Like [`count`], but not 0.
 pub(super) fn positive(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(count(text)?).ok_or_else(|| "must be at least 1".to_owned())
 }
@@ -43,6 +43,11 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, bits) = unit.unwrap_or((text, 0));
     let value = number(digits).map_err(|error| format!("{error} or 64G"))?;
     value.checked_mul(1 << bits).ok_or_else(|| "more than 64 bits hold".to_owned())
+}
+
+/// An expected number, rounded for people.
+pub(super) fn about(expected: f64) -> String {
+    if expected < 10.0 { format!("{expected:.1}") } else { grouped(expected.round() as u64) }
 }
 
 /// A part of one: `0.001`, `1e-3` or `0.1%`.

@@ -1,25 +1,20 @@
-//! Keys that the filter has no room for: named on standard error, written to a file where that is asked for, and
-//! counted.
+//! Keys that the filter has no room for: names them on standard error, writes them to a file if one is given, and
+//! counts them.
 //!
-//! Invariant: what is written for a key is synced before the commit behind it, as what is printed is.
+//! Invariant: the record written for a key is synced before the next commit, as printed keys are.
 
-use std::fs::{File, Metadata};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gowk::Error;
 
-use super::arguments::{KeyArgs, Place};
 use super::failure::{Failure, WithRemedy};
 use super::json;
 use super::output::{self, Output};
-use super::store;
+use super::source::Place;
 
-/// Keys that are named one by one; the others are counted.
+/// The most keys named one by one; further keys are only counted.
 const NAMED: u64 = 10;
-/// Characters of a key that a message shows.
+/// The most characters of a key that a message shows.
 const SHOWN: usize = 200;
 
 pub(super) struct Refusals {
@@ -30,36 +25,29 @@ pub(super) struct Refusals {
     output: Option<Output>,
     named: u64,
     count: u64,
-    /// Why there was no room for the first of them, and what helps.
+    /// Why there was no room for the first of the keys, and the remedy.
     first: Option<String>,
 }
 
 impl Refusals {
-    /// Fails if the file for the keys cannot be opened, or is one that another part of the command reads or writes.
-    pub(super) fn open(
-        path: Option<&Path>,
-        keys: &KeyArgs,
-        file: &Path,
-        json: bool,
-    ) -> Result<Self, Failure> {
-        let output = path.map(|path| open(path, keys, file)).transpose()?;
-        Ok(Self { output, ..Self::told(file, json) })
+    /// Of keys for this filter or store. Without an output they are named and counted only.
+    pub(super) fn new(file: &Path, is_store: bool, json: bool, output: Option<Output>) -> Self {
+        Self { file: file.to_owned(), is_store, json, output, named: 0, count: 0, first: None }
     }
 
-    /// They are named and counted only.
-    pub(super) fn told(file: &Path, json: bool) -> Self {
-        let is_store = store::is_store(file);
-        Self { file: file.to_owned(), is_store, json, output: None, named: 0, count: 0, first: None }
+    /// Writes the header of the records.
+    pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), |output| output.header(header))
     }
 
-    /// Notes a key, which the input has at this place.
+    /// Writes and reports a key without room; `place` is its place in the input.
     pub(super) fn take(&mut self, key: &[u8], place: &Place, cause: &Error) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), |output| output.key(key))?;
         self.tell(key, place, cause);
         Ok(())
     }
 
-    /// As [`take`](Self::take), for a key that is written elsewhere.
+    /// Like [`take`](Self::take), but does not write the key: the caller does.
     pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
         if self.first.is_none() {
             let remedy = if matches!(cause, Error::Full { .. }) {
@@ -92,7 +80,8 @@ impl Refusals {
         }
     }
 
-    /// Why a shard of a store has no room. The library names the working copy of the shard, which nobody knows.
+    /// Why a shard of a store has no room. Names the store: the library's message names the shard's working copy, whose
+    /// path means nothing to the user.
     fn in_store(&self, cause: &Error) -> Option<String> {
         let store = self.file.display();
         match cause {
@@ -106,7 +95,7 @@ impl Refusals {
         }
     }
 
-    /// Flushes, and makes what was written survive a power cut.
+    /// Flushes and syncs the file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), Output::sync)
     }
@@ -115,7 +104,7 @@ impl Refusals {
         self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    /// The failure at the end of a run whose `keys` keys are committed, but for those without room; `None` if there was
+    /// The failure at the end of a run that committed its `keys` keys except those without room; `None` if there was
     /// room for all.
     pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
         let (cause, refused) = (self.first.take()?, self.count);
@@ -128,7 +117,7 @@ impl Refusals {
         self.count
     }
 
-    /// Tells how many they were, where another failure ends the run.
+    /// Reports how many keys had no room, if another failure ends the run.
     pub(super) fn tell_total(&self) {
         if self.count == 0 {
             return;
@@ -140,60 +129,4 @@ impl Refusals {
             output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
         }
     }
-}
-
-fn open(path: &Path, keys: &KeyArgs, filter: &Path) -> Result<Output, Failure> {
-    let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option: "--refused" };
-    if let Some(is) = belongs_to(path, filter) {
-        return Err(refused(is));
-    }
-    let output = Output::appending(path, keys.separator())?;
-    // A key written to an input would be read again, without end.
-    let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
-    let own = path.metadata().ok().and_then(id);
-    let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
-        stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
-    };
-    let is_own = |found: Option<_>| found.is_some() && found == own;
-    for input in keys.files() {
-        if is_own(input.metadata().ok().and_then(id)) {
-            return Err(refused(format!("the input {}", input.display())));
-        }
-    }
-    if keys.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
-        return Err(refused("standard input".to_owned()));
-    }
-    if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
-        return Err(refused("standard output".to_owned()));
-    }
-    Ok(output)
-}
-
-/// Why nothing may be written to a file, which need not be there yet: it is one of the filter or store.
-pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
-    if let Some(own) = output::own(filter).into_iter().find(|own| is_same(path, own)) {
-        return Some(format!("{}, a file of the filter itself", own.display()));
-    }
-    let is_in_store = store::is_store(filter) && leads_into(path, filter);
-    is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
-}
-
-/// Whether the name, which need not be there yet, leads into the folder.
-fn leads_into(path: &Path, folder: &Path) -> bool {
-    let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = path.canonicalize().or_else(|_| near.canonicalize());
-    matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
-}
-
-/// Whether both names lead to one file, which need not be there yet.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    if let Some(one) = id(one) {
-        return id(other) == Some(one);
-    }
-    let whole = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(folder.canonicalize().ok()?.join(path.file_name()?))
-    };
-    whole(one).is_some() && whole(one) == whole(other)
 }

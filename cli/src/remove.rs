@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Batches, Options};
+use gowk::Options;
+use gowk::ingest::Deed;
 
 use super::failure::Failure;
-use super::intake::{IntakeArgs, remove};
+use super::intake::{IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output;
-use super::store::{self, StoreArgs};
+use super::window::Window;
 
 /// Remove one copy of each key from a counting filter; exit 1 if any was absent
 ///
@@ -29,32 +30,26 @@ pub(super) struct Remove {
 
     #[command(flatten)]
     intake: IntakeArgs,
-
-    #[command(flatten)]
-    store: StoreArgs,
 }
 
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if store::is_store(&self.file) {
-            let given = self.intake.given(&self.file, Options::new(), &self.store, "remove");
-            return store::remove(given);
-        }
-        self.store.check_absent(&self.file)?;
-        let (mut keys, mut absent) = (0_u64, 0_u64);
-        let open = |options: Options| {
-            let mut writer = options.open_existing(&self.file)?;
-            // A set refuses before a key comes.
-            writer.remove_batch::<&[u8]>(&[])?;
-            Ok(writer)
+        let file = &self.file;
+        let verb = Verb {
+            file,
+            name: "remove",
+            deed: Deed::Remove,
+            prints: false,
+            output: None,
+            window: Window::default(),
+            insert: None,
         };
-        let outcome = self.intake.run(&self.file, Options::new(), None, open, |writer, some, _| {
-            keys += some.len() as u64;
-            remove(writer, some, &mut absent)
-        });
-        match outcome? {
-            Outcome::Done if absent > 0 => {
-                output::note(format_args!("{}: {absent} of {keys} keys were absent", self.file.display()));
+        let filter = |options: Options| Ok(options.open_existing(file)?);
+        let (outcome, [keys, removed]) = self.intake.run(&verb, filter, Ok)?;
+        match outcome {
+            Outcome::Done if removed < keys => {
+                let absent = keys - removed;
+                output::note(format_args!("{}: {absent} of {keys} keys were absent", file.display()));
                 Ok(Outcome::NotFound)
             }
             outcome => Ok(outcome),

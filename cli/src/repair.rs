@@ -13,9 +13,9 @@ use super::output::Output;
 
 /// Give up the damaged pages of a filter, so that the rest can be used
 ///
-/// Nobody can tell any more which keys a damaged page held. From now on its buckets match every key: a key that was
-/// inserted is still always found, but more keys that never were are found too. `gowk info` shows the new rate. If
-/// there is an undamaged copy of the filter, restore that instead.
+/// Nothing shows which keys a damaged page held. From now on its buckets match every key: a key that was inserted is
+/// still always found, but more keys that were never inserted are found too. `gowk info` shows the new rate. If there
+/// is an undamaged copy of the filter, restore that instead.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

@@ -16,11 +16,10 @@ use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::paths::{belongs_to, is_store};
 use super::quantity;
-use super::refused::belongs_to;
-use super::store::is_store;
 
-/// Draw a filter or store: how full it is and where, how old its entries are, what comes next, what is damaged
+/// Draw a filter or store: how full it is and where, how old its entries are, its next doublings, and damage
 ///
 /// Makes one HTML page that needs nothing else: no network, no scripts. Every page of the filter is read and compared with
 /// its checksum. The seed is not in it.
@@ -43,7 +42,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        // Before a long file is read.
+        // Opens the output before it reads a long file, so that a wrong path fails at once.
         let mut standard = Output::standard(b'\n')?;
         match &self.output {
             Some(path) => {
@@ -74,7 +73,7 @@ impl Report {
     }
 }
 
-/// When the page was made, and by what.
+/// The foot of the page: when it was made, and by which version.
 fn made(path: &Path) -> String {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     format!("{}, as of {}", path.display(), quantity::time(SystemTime::now()))

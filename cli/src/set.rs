@@ -15,7 +15,7 @@ use super::quantity;
 
 /// Change how far a filter may grow
 ///
-/// What is not named stays as it is, and so do the keys.
+/// Settings that are not given stay as they are, and so do the keys.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub(super) struct Set {
     lock: LockArgs,
 }
 
-/// A limit that is given, or given up.
+/// A limit; `None` removes it.
 #[derive(Clone, Copy)]
 struct Limit<T>(Option<T>);
 

@@ -14,8 +14,8 @@ use super::quantity;
 
 /// Halve a filter that has doubled, without losing a key
 ///
-/// Undoes one doubling, for filters that grew too far or were emptied by removals. `gowk info` says what it brings. The
-/// disk needs room for the new file beside the old one.
+/// Undoes one doubling, for filters that grew too far or were emptied by removals. `gowk info` describes the filter
+/// after it. The disk needs room for the new file beside the old one.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
@@ -24,7 +24,7 @@ pub(super) struct Shrink {
     /// Filter to halve
     file: PathBuf,
 
-    /// Threads that put regions together
+    /// Threads that share the work
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
     threads: NonZeroU64,
 

@@ -1,6 +1,6 @@
-//! Signals. The first SIGINT, SIGTERM or SIGHUP asks the verb to finish, and the second one kills the process. One that
-//! was ignored when the process began, as by `nohup`, stays ignored. SIGXFSZ becomes an error of the write that caused
-//! it.
+//! Signals. The first SIGINT, SIGTERM or SIGHUP asks the verb to finish, and the second one kills the process. A signal
+//! that was ignored when the process began, as under `nohup`, stays ignored. SIGXFSZ becomes an error of the write that
+//! caused it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,27 +13,27 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::failure::Failure;
 
-/// From now on a write past the limit on the size of files fails, and no longer kills the process.
+/// Makes a write past the limit on the size of files fail instead of killing the process.
 pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
     let outcome = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
 }
 
-/// The signals that this process ignores, the first one in the lowest bit; none where the system does not tell.
+/// The signals that this process ignores, the first one in the lowest bit; none if the system does not show them.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The exit code of a process whose output was closed, as a shell reports those that die of it.
+/// The exit code after the output was closed: the one that a shell reports for a process killed by SIGPIPE.
 pub(super) const OUTPUT_CLOSED: u8 = 128 + SIGPIPE as u8;
 
 /// Whether a signal has come.
 pub(super) struct Stop(Arc<AtomicI32>);
 
 impl Stop {
-    /// From now on signals are noted by a thread of its own, which then calls `wake`.
+    /// Starts a thread that notes signals and then calls `wake`.
     pub(super) fn listen(wake: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let failed = |source| Failure::System { op: "listen to signals", source };
         let noted = Arc::new(AtomicI32::new(0));
@@ -44,7 +44,7 @@ impl Stop {
         let listen = move || {
             for signal in signals.forever() {
                 if noted.swap(signal, Ordering::Relaxed) != 0 {
-                    // Does not return: each of them ends a process that does not handle it.
+                    // Does not return: the default of each of these signals ends the process.
                     let _ = emulate_default_handler(signal);
                 }
                 wake();

@@ -1,16 +1,13 @@
-//! `gowk store`, and what the other verbs do where they are given a store in the place of a filter.
+//! `gowk store`, and what the other verbs do with a store in the place of a filter.
 
 mod compact;
 mod create;
-mod dedup;
 mod info;
-mod intake;
 mod log;
 mod reader;
 mod vacuum;
 mod verify;
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
@@ -18,10 +15,8 @@ use clap::{Args, Subcommand};
 use super::failure::Failure;
 use super::outcome::Outcome;
 
-pub(super) use dedup::dedup;
 pub(super) use info::print as print_info;
-pub(super) use intake::{Given, StoreArgs, TokenArgs, insert, remove};
-pub(super) use reader::{AnyReader, copy, known};
+pub(super) use reader::{AnyReader, copy};
 pub(super) use verify::verify;
 
 /// Create stores, list their versions, compact and vacuum them
@@ -58,11 +53,6 @@ impl Store {
             Verb::Vacuum(verb) => verb.run(),
         }
     }
-}
-
-/// Whether a verb was given a store.
-pub(super) fn is_store(path: &Path) -> bool {
-    gowk::store::Store::is_at(path)
 }
 
 /// A time as RFC 3339 writes it, in UTC.

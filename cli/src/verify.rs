@@ -1,6 +1,7 @@
 //! `gowk verify`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::Args;
 use gowk::{DamagedPage, Options, Report};
@@ -10,26 +11,34 @@ use super::bar::Bar;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output::{self, Output};
+use super::paths;
+use super::prometheus::{self, Found, Verified};
 use super::store;
 
-/// Read a whole filter and name what is damaged; exit 1 if anything is
+/// Read whole filters and name what is damaged; exit 1 if anything is
 ///
 /// Compares every page with its checksum, and the entries with the filter's counters. Changes nothing.
 #[derive(Args)]
 #[command(after_help = "\
-Example:
+Examples:
   gowk verify seen.gowk
+  gowk verify *.gowk --prometheus > verified.prom.new; mv verified.prom.new /var/lib/node_exporter/verified.prom
 
-With --json: {\"clean\":false,\"pages\":528,\"damaged\":[{\"page\":17,\"region\":1}],\"malformed\":[],
-\"superblock_damaged\":false,\"counts_differ\":false,\"live_differs\":false}, on one line")]
+With --json: {\"file\":\"seen.gowk\",\"clean\":false,\"pages\":528,\"damaged\":[{\"page\":17,\"region\":1}],
+\"malformed\":[],\"superblock_damaged\":false,\"counts_differ\":false,\"live_differs\":false}, one line a filter")]
 pub(super) struct Verify {
-    /// Filter or store to verify
-    file: PathBuf,
+    /// Filters and stores to verify
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
 
-    /// Print one JSON object
+    /// Print one JSON object for each
     #[arg(long)]
     json: bool,
+
+    /// Print metrics as Prometheus reads them: gowk_clean is 1 where no damage was found
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 
     #[command(flatten)]
     read: ReadArgs,
@@ -37,61 +46,94 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if store::is_store(&self.file) {
-            return store::verify(&self.file, self.json);
+        let mut output = Output::standard(b'\n')?;
+        let (mut failed, mut verified) = (None::<Failure>, Vec::new());
+        for file in &self.files {
+            // A filter that cannot be opened does not keep the others from being read.
+            let found = match self.verify(file, &mut output) {
+                Ok(found) => Some(found),
+                Err(failure) if failure.is_output() => return Err(failure),
+                Err(failure) => {
+                    output.flush()?;
+                    failed.replace(failure).into_iter().for_each(output::note);
+                    None
+                }
+            };
+            verified.push(Verified { file, found });
         }
-        let reader = self.read.apply(Options::new()).read(&self.file)?;
+        if self.prometheus {
+            prometheus::tell_verified(&verified, SystemTime::now(), &mut output)?;
+        }
+        output.flush()?;
+        let clean = verified.iter().all(|verified| verified.found.is_some_and(|found| found.clean));
+        match failed {
+            Some(failure) => Err(failure),
+            None if clean => Ok(Outcome::Done),
+            None => Ok(Outcome::NotFound),
+        }
+    }
+
+    /// Reads one filter or store, and prints its findings unless the verb prints metrics at the end.
+    fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
+        if paths::is_store(file) {
+            let verified = store::verify(file)?;
+            if !self.prometheus {
+                verified.print(file, self.json, output)?;
+            }
+            return Ok(verified.found());
+        }
+        let reader = self.read.apply(Options::new()).read(file)?;
         let bar = Bar::new("verifying");
         let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
         drop(bar);
-        let mut output = Output::standard(b'\n')?;
         if self.json {
-            output.line(json::line(&json::Verified::from(&report)))?;
-        } else {
-            self.print(&report, &mut output)?;
+            output.line(json::line(&json::Verified::new(file, &report)))?;
+        } else if !self.prometheus {
+            print(file, &report, output)?;
         }
-        output.flush()?;
-        Ok(if report.is_clean() { Outcome::Done } else { Outcome::NotFound })
+        let clean = report.is_clean();
+        let damaged_pages = (report.damaged.len() + report.malformed.len()) as u64;
+        Ok(Found { clean, pages: report.pages, damaged_pages, damaged_files: u64::from(!clean) })
     }
+}
 
-    fn print(&self, report: &Report, output: &mut Output) -> Result<(), Failure> {
-        let file = self.file.display();
-        for DamagedPage { page, region } in &report.damaged {
-            output.line(format_args!("{file}: page {page} (region {region}) does not match its checksum"))?;
-        }
-        for DamagedPage { page, region } in &report.malformed {
-            output.line(format_args!(
-                "{file}: page {page} (region {region}) matches its checksum, but holds what gowk never writes"
-            ))?;
-        }
-        if report.superblock_damaged {
-            output.line(format_args!(
-                "{file}: one of the two superblocks is damaged; the other one serves. \
-                 Next: `gowk repair` writes it anew"
-            ))?;
-        }
-        if report.counts_differ {
-            output.line(format_args!(
-                "{file}: the entries found are not those counted; lookups are right, but `gowk info` is not. \
-                 Next: `gowk repair` counts anew"
-            ))?;
-        }
-        if report.live_differs {
-            output.line(format_args!(
-                "{file}: its live area cannot be read, or is not that of its last commit although no writer has the file: \
-                 a write was lost, and changes of pages may be too. Next: `gowk repair` writes it anew"
-            ))?;
-        }
-        let bad = report.damaged.len() + report.malformed.len();
-        if bad > 0 {
-            output.line(format_args!(
-                "{file}: {bad} of {} pages are damaged. Next: restore a copy, or run `gowk repair`",
-                report.pages
-            ))?;
-        }
-        if report.is_clean() {
-            output.line(format_args!("{file}: {} pages read, no damage found", report.pages))?;
-        }
-        Ok(())
+fn print(file: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
+    let file = file.display();
+    for DamagedPage { page, region } in &report.damaged {
+        output.line(format_args!("{file}: page {page} (region {region}) does not match its checksum"))?;
     }
+    for DamagedPage { page, region } in &report.malformed {
+        output.line(format_args!(
+            "{file}: page {page} (region {region}) matches its checksum, but holds what gowk never writes"
+        ))?;
+    }
+    if report.superblock_damaged {
+        output.line(format_args!(
+            "{file}: one of the two superblocks is damaged; the other one serves. \
+             Next: `gowk repair` writes it anew"
+        ))?;
+    }
+    if report.counts_differ {
+        output.line(format_args!(
+            "{file}: the entries found are not those counted; lookups are right, but `gowk info` is not. \
+             Next: `gowk repair` counts anew"
+        ))?;
+    }
+    if report.live_differs {
+        output.line(format_args!(
+            "{file}: its live area cannot be read, or is not that of its last commit although no writer has the file: \
+             a write was lost, and changes of pages may be too. Next: `gowk repair` writes it anew"
+        ))?;
+    }
+    let bad = report.damaged.len() + report.malformed.len();
+    if bad > 0 {
+        output.line(format_args!(
+            "{file}: {bad} of {} pages are damaged. Next: restore a copy, or run `gowk repair`",
+            report.pages
+        ))?;
+    }
+    if report.is_clean() {
+        output.line(format_args!("{file}: {} pages read, no damage found", report.pages))?;
+    }
+    Ok(())
 }

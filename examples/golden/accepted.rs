@@ -1,4 +1,4 @@
-//! Filters that must be read: made by the writer itself, some copied while it has them open.
+//! Filters that must be read. The writer makes them; some are copied while it has them open.
 
 use std::fs;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use gowk::{Growth, HashKind, KeyHash, Kind, Options, SlotsPerBucket, Writer};
 use crate::Outcome;
 use crate::filter::{BUSY, Filter, STATE, divide_first_frame, seal_frame};
 
-/// An accepted file and what is known of it.
+/// An accepted file and its expected contents.
 pub(crate) struct Made {
     pub(crate) filter: Filter,
     /// The numbers of keys that must be found.
     pub(crate) present: String,
-    /// Keys with the copies counted of each.
+    /// Keys, with the count of each.
     pub(crate) copies: String,
     /// Whether a writer may open it.
     pub(crate) writable: bool,
@@ -24,7 +24,7 @@ pub(crate) fn key(number: u64) -> String {
     format!("key-{number}")
 }
 
-/// The hash of a key in filters whose caller hashes: its number on a multiplicative lattice.
+/// The hash of a key in filters whose keys the caller hashes.
 pub(crate) fn lattice(number: u64) -> KeyHash {
     KeyHash::new(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
@@ -48,7 +48,7 @@ pub(crate) fn insert(writer: &mut Writer, numbers: Range<u64>) -> Outcome {
     Ok(())
 }
 
-/// Closes the filter, and takes its file alone.
+/// Closes the filter, and reads its file without the journal.
 pub(crate) fn closed(writer: Writer, path: &Path, present: &str) -> Outcome<Made> {
     writer.close()?;
     let filter = Filter { journal: None, ..Filter::read(path)? };
@@ -71,7 +71,7 @@ fn of_kind(dir: &Path, n: u32, kind: Kind) -> Outcome<Made> {
     closed(writer, &path, "0-299")
 }
 
-/// Keys 0 to 5, with 1, 2, 32, 33, 993 and 994 copies, of which each then loses as many as its number.
+/// Keys 0 to 5 with 1, 2, 32, 33, 993 and 994 copies. Of key n, n copies are then removed.
 fn copies(dir: &Path, n: u32) -> Outcome<Made> {
     let path = dir.join("f");
     let mut writer = counting(n).open(&path)?;
@@ -89,7 +89,7 @@ fn copies(dir: &Path, n: u32) -> Outcome<Made> {
     Ok(Made { copies: present.join(" "), ..made })
 }
 
-/// With keys of every generation.
+/// A filter with keys of every generation.
 fn grown(dir: &Path, n: u32, generations: u64, kind: Kind) -> Outcome<Made> {
     let path = dir.join("f");
     let mut writer = options(n).kind(kind).open(&path)?;
@@ -103,11 +103,11 @@ fn grown(dir: &Path, n: u32, generations: u64, kind: Kind) -> Outcome<Made> {
     closed(writer, &path, &format!("0-{}", 200 * (generations + 1) - 1))
 }
 
-/// Three commits beyond the checkpoint, with the file before and after each, as a writer has them.
+/// Three commits after the checkpoint, with the writer's file before and after each.
 pub(crate) struct Unclean {
-    /// Before the three.
+    /// The file before the three commits.
     pub(crate) before: Filter,
-    /// After each.
+    /// The file after each.
     pub(crate) after: [Filter; 3],
 }
 
@@ -126,7 +126,7 @@ impl Unclean {
         let first = Filter::read(&path)?;
         match kind {
             Kind::Counting => (0..20).try_for_each(|number| writer.remove(key(number)).map(drop))?,
-            // Of these, most are there.
+            // Most of these are stored.
             _ => insert(&mut writer, 120..145)?,
         }
         writer.metadata_mut()?.set("cursor", *b"two");
@@ -139,7 +139,7 @@ impl Unclean {
         Ok(Self { before, after: [first, second, third] })
     }
 
-    /// The file before all three, with the journal of all three.
+    /// The file before the three commits, with the journal of all three.
     pub(crate) fn unapplied(&self) -> Filter {
         Filter { data: self.before.data.clone(), journal: self.after[2].journal.clone() }
     }
@@ -310,7 +310,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         let mut writer = counting(2).hash(HashKind::Caller).open(&path)?;
         writer.commit()?;
         let before = Filter::read(&path)?;
-        // Every bucket of page 3, alike.
+        // All buckets of page 3 get the same bytes.
         for bucket in 3 * 512..4 * 512u128 {
             writer.insert(KeyHash::new(0x8888 << 112 | bucket))?;
         }

@@ -1,6 +1,6 @@
-//! A filter's two files as bytes, and sealing them again after a change.
+//! A filter's two files as bytes, which are sealed again after a change.
 //!
-//! Offsets are written out as in the specification; nothing of the crate's insides is used.
+//! Offsets are written out as in the specification, without using the library's own.
 
 use std::fs;
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Filter {
-    /// As it lies on the disk, whoever has it open.
+    /// Reads the files from the disk, even if a writer has them open.
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         Ok(Self { data: fs::read(path)?, journal: fs::read(with_suffix(path, "-journal")).ok() })
     }
@@ -40,7 +40,7 @@ impl Filter {
         Ok(())
     }
 
-    /// By a hash that, unlike a CRC, is not blind to bytes changed under a CRC of their own.
+    /// A digest of the file. A CRC would not see changes of bytes that are followed by their own CRC.
     pub(crate) fn hashes(&self) -> (String, String) {
         let hash = |bytes: &[u8]| format!("{:016x}", xxhash_rust::xxh3::xxh3_64(bytes));
         (hash(&self.data), self.journal.as_deref().map_or("-".to_owned(), hash))
@@ -88,7 +88,7 @@ pub(crate) fn seal_header(journal: &mut [u8]) {
     journal[508..512].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Where each frame begins, and its length with padding.
+/// The offset of each frame, and its length with padding.
 pub(crate) fn frames(journal: &[u8]) -> Vec<(usize, usize)> {
     let mut frames = Vec::new();
     let mut at = 512;
@@ -113,7 +113,7 @@ pub(crate) fn seal_frame(journal: &mut [u8], frame: usize) {
     journal[frame + 60..frame + 64].copy_from_slice(&crc.finalize().to_le_bytes());
 }
 
-/// Divides the first frame behind its first record, as a transaction too long for one frame is.
+/// Splits the first frame after its first record, as in a transaction that is too long for one frame.
 pub(crate) fn divide_first_frame(journal: &mut Vec<u8>) {
     let start = 512;
     let payload = payload_of(journal, start);
@@ -136,7 +136,7 @@ pub(crate) fn divide_first_frame(journal: &mut Vec<u8>) {
     seal_journal(journal);
 }
 
-/// Makes every frame follow on the one before it, and seals it.
+/// Makes every frame refer to the one before it, and seals it.
 pub(crate) fn seal_journal(journal: &mut [u8]) {
     seal_header(journal);
     let mut previous = 508;

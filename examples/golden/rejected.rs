@@ -1,5 +1,5 @@
-//! Filters that must be refused: good ones with something wrong in them, under right checksums where it would
-//! not be noticed otherwise.
+//! Filters that must be refused: good ones with one fault each. If a checksum would hide the fault, the file is sealed
+//! again.
 
 use gowk::Kind;
 
@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::accepted::{Unclean, closed, counting, fresh_dir, insert, options};
 use crate::filter::{Filter, IDLE, frames, payload_of, seal_frame, seal_journal, seal_slot};
 
-/// The files that rejected ones are made from.
+/// The good files from which the rejected ones are made.
 pub(crate) struct Base {
     /// A set: one region of four slots a bucket, 20 keys, some metadata; closed.
     plain: Filter,
@@ -17,7 +17,7 @@ pub(crate) struct Base {
     unclean: Filter,
     /// Three commits to a set in the journal, none applied.
     unclean_set: Filter,
-    /// The same, all applied.
+    /// The same three commits to a filter, all applied.
     applied: Filter,
     /// The same filter after its writer closed it.
     closed: Filter,
@@ -25,7 +25,7 @@ pub(crate) struct Base {
     other: Filter,
     /// A filter doubled once, with commits in the journal since.
     doubled: Filter,
-    /// The same before it doubled.
+    /// That filter before it doubled.
     undoubled: Filter,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         let change = move |slot: &mut [u8]| slot[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
         add(name, what, "open", error, message, Box::new(move |b| b.slots(change)));
     }
-    // No gowk file, or not all of one.
+    // Other files, and parts of gowk files.
     open!("nothing", "an empty file", "NotGowk", "not a gowk filter", |_| Filter {
         data: vec![],
         journal: None
@@ -653,7 +653,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
             let journal = filter.journal_mut();
             let (start, _) = frames(journal)[1];
             let payload = payload_of(journal, start);
-            // Where the field is the same by chance, another value.
+            // Another value if the field has this one already.
             journal[start + at] = if journal[start + at] == value { value ^ 0x11 } else { value };
             if payload_of(journal, start) == payload {
                 seal_frame(journal, start);
@@ -676,7 +676,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
     });
     journal!("replay-counts", "counts that do not fit", "commits 4 to 4 after it", |b| {
         b.frame(2, |frame| {
-            // Behind the records: the counts' longest tails.
+            // The counts follow the records. This is the one of the longest tails.
             let payload = u32::from_le_bytes([frame[32], frame[33], frame[34], frame[35]]) as usize;
             frame[64 + payload - 8 - 8] = 1;
         })

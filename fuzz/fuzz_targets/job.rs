@@ -3,16 +3,15 @@
 //! Invariants checked, whatever the bytes:
 //!
 //! 1. Reading, planning and running a job end in an answer or in an error of one line, without panic, hang, or
-//!    memory beyond the limit given to the fuzzer; also where a few bytes decompress to many.
-//! 2. No false negatives: each key of the inputs that a run took is in the filter. What keys there are is found
-//!    out here independently for lines.
-//! 3. A run that is stopped after some of its commits and taken up again leaves the output, the counts and the
-//!    filter of one that is not, and ends in the same error where it ends in one.
-//! 4. A finished input is not read again, unless it is restarted: then none of its keys is new.
-//! 5. What was added to an input is read, and what was read stays.
+//!    memory beyond the fuzzer's limit, even if a few bytes decompress to many.
+//! 2. No false negatives: the filter has each key that a run has taken. For lines, this target splits the keys itself.
+//! 3. A run that is stopped after some of its commits and started again leaves the same output, counts and filter as a run
+//!    without a stop, or ends with the same error.
+//! 4. A finished input is not read again. If it is restarted, none of its keys is new.
+//! 5. Bytes added to an input are read, and the keys before them stay.
 //!
-//! Input: a byte that chooses one of three; then the text of a job file; or options, and the bytes of a cursor; or
-//! options, and the content of an input, to be packed or as it is. See `Case`.
+//! Input: a byte that chooses one of three cases, then the text of a job file; or options and the bytes of a cursor; or
+//! options and the content of an input, which is compressed or not. See `Case`.
 
 #![no_main]
 
@@ -27,11 +26,11 @@ use gowk::{Lookup, Options, Reader};
 use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;
 
-/// Records and commits after which a run is given up: a few bytes may decompress to millions of empty keys.
+/// A run stops after this many records or commits: a few bytes may decompress to millions of empty keys.
 const MOST_RECORDS: u64 = 100_000;
 const MOST_COMMITS: u64 = 1000;
 
-/// Bytes of an input, before it is packed, that are made of fuzzed ones by repetition.
+/// An input is extended to this many bytes by repetition, before it is compressed.
 const MOST_REPEATED: usize = 100_000;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -44,7 +43,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).expect("memory")
 }
 
-/// Whether every path in the job leads into the folder of the job file.
+/// Whether every path of the job stays in the folder of the job file.
 fn is_confined(text: &str) -> bool {
     let Ok(table) = text.parse::<toml::Table>() else { return true };
     let inside = |value: Option<&toml::Value>| match value {
@@ -60,7 +59,7 @@ fn is_confined(text: &str) -> bool {
         Some(toml::Value::Array(paths)) => paths.iter().all(|path| inside(Some(path))),
         _ => true,
     };
-    // A file of any size may be asked for.
+    // A job may ask for a filter of any size.
     let small = match of("filter", "capacity") {
         Some(toml::Value::Integer(keys)) => *keys < 2_000_000,
         _ => true,
@@ -68,7 +67,7 @@ fn is_confined(text: &str) -> bool {
     patterns && small && inside(of("filter", "path")) && inside(of("output", "new_keys"))
 }
 
-/// Runs a job to its end, or until so many commits.
+/// Runs a job to its end, or until its n-th commit.
 fn run(ingest: &Ingest<'_>, commits: u64) -> Result<Summary, Error> {
     let mut left = commits;
     ingest.run(&mut |event| {
@@ -104,12 +103,12 @@ fn any_job(text: &str) {
     let planned = ingest.plan();
     let outcome = run(&ingest, MOST_COMMITS);
     if let Ok(summary) = outcome {
-        assert!(planned.is_ok(), "ran, but could not be planned: {planned:?}");
+        assert!(planned.is_ok(), "the job ran, but cannot be planned: {planned:?}");
         if summary.finished {
-            // Or one that is not a file any more, as a job may be its own filter's neighbour.
+            // It may also fail: the first run may have written to an input.
             let again = run(&Ingest::new(&job), MOST_COMMITS);
             if let Ok(again) = again {
-                assert_eq!(again.run.read(), 0, "read twice");
+                assert_eq!(again.run.read(), 0, "the input was read twice");
             }
         }
     }
@@ -118,7 +117,7 @@ fn any_job(text: &str) {
 /// How a job reads its input, and what is in it.
 struct Case {
     options: String,
-    /// For lines and NUL: what ends a record.
+    /// For lines and NUL: the byte that ends a record.
     separator: Option<u8>,
     trim: bool,
     skip_empty: bool,
@@ -176,7 +175,7 @@ impl Case {
     fn keys<'a>(&self, content: &'a [u8]) -> Option<Vec<&'a [u8]>> {
         let separator = self.separator?;
         let mut records: Vec<&[u8]> = content.split(|byte| *byte == separator).collect();
-        // What follows the last separator is a record unless it is empty.
+        // The bytes after the last separator are a record unless there are none.
         if records.last().is_some_and(|record| record.is_empty()) {
             records.pop();
         }
@@ -186,14 +185,14 @@ impl Case {
     }
 }
 
-/// An error as it is told, without the folder's random name.
+/// The text of an error without the folder's random name.
 fn told(error: &Error, dir: &Path) -> String {
     let text = error.to_string().replace(&dir.display().to_string(), "DIR");
     assert!(!text.contains('\n'), "more than one line: {text:?}");
     text
 }
 
-/// The words of the error without what differs between a run and one that goes on: keys and lines of this run.
+/// The words of an error without the numbers of keys and lines, which differ in a run that was stopped and continued.
 fn cause<'a>(error: &'a Error) -> &'a Error {
     match error {
         Error::Partly { cause: inner, .. } => cause(inner),
@@ -201,7 +200,7 @@ fn cause<'a>(error: &'a Error) -> &'a Error {
     }
 }
 
-/// Opens what a job left: the whole buckets, the metadata and the output.
+/// The results of a job: all buckets, the metadata and the output.
 type Left = (Vec<u8>, Vec<(String, Vec<u8>)>, Vec<u8>);
 
 fn left(dir: &Path, case: &Case) -> Option<Left> {
@@ -254,7 +253,7 @@ fn any_input(mut input: Input<'_>) {
     if matches!(&whole, Ok(whole) if !whole.finished) {
         return;
     }
-    // The other stops again and again.
+    // The other job is stopped again and again.
     let mut stopped = run(&Ingest::new(&jobs[1]), 1 + u64::from(stops % 4));
     for _ in 0..stops % 8 {
         if matches!(&stopped, Ok(summary) if !summary.finished) {
@@ -272,10 +271,10 @@ fn any_input(mut input: Input<'_>) {
         (Err(whole), Err(stopped)) => {
             assert_eq!(told(cause(whole), dirs[0]), told(cause(stopped), dirs[1]));
         }
-        outcomes => panic!("stopping made a difference: {outcomes:?}"),
+        outcomes => panic!("the stopped job ends otherwise: {outcomes:?}"),
     }
     let left_whole = left(dirs[0], &case);
-    assert!(left_whole == left(dirs[1], &case), "stopping made a difference");
+    assert!(left_whole == left(dirs[1], &case), "the stopped job left other results");
     let Ok(whole) = whole else { return };
     if is_known && let Some(keys) = case.keys(&content) {
         assert_eq!(whole.total.keys, keys.len() as u64);
@@ -288,7 +287,7 @@ fn any_input(mut input: Input<'_>) {
     let restarted = run(&Ingest::new(&jobs[0]).restart("a"), u64::MAX).expect("it ran");
     assert_eq!((restarted.run.read(), restarted.run.new), (whole.run.read(), 0));
 
-    // The same in two parts.
+    // The same input in two parts.
     if stops >= 128 {
         return;
     }
@@ -300,7 +299,7 @@ fn any_input(mut input: Input<'_>) {
     match run(&Ingest::new(&job), u64::MAX) {
         Ok(after) => {
             assert!(after.finished && after.total.keys >= before.total.keys);
-            // Where the first part ends within a record, what it held of it is a key too, or its line is read again.
+            // If the first part ends inside a record, that piece is a key too, or its line is read again.
             if is_known
                 && packing % 4 < 2
                 && let Some(keys) = case.keys(&content)
@@ -327,7 +326,7 @@ fn any_cursor(mut input: Input<'_>) {
     let job = case.job(dir.path());
     let mut writer = Options::new().capacity(1000).slots_per_bucket(gowk::SlotsPerBucket::Two).seed(7);
     let mut cursor = input.bytes(40_000).to_vec();
-    // Versions and flags that nobody knows are soon tried.
+    // Mostly known versions and flags, as unknown ones are refused at once.
     if let [version, flags, ..] = &mut cursor[..] {
         (*version, *flags) = (*version % 2, *flags % 64);
     }

@@ -1,11 +1,11 @@
 //! Arbitrary journal bytes beside a good file.
 //!
-//! Invariants checked: recovery ends in a filter or in an error, without panic or hang. The filter then has the
-//! first of the commits that were written, whole and unchanged: its counters are those of that commit, and it
-//! finds that commit's keys. After an error, file and journal are as they were.
+//! Invariants checked: recovery ends in a filter or in an error, without panic or hang. The filter has the golden file's
+//! commits up to one of them, whole and unchanged: that commit's counters and keys. After an error, file and journal
+//! are unchanged.
 //!
-//! Input: a byte, 0 for a journal given byte by byte, else the golden journal with changes: a position of two
-//! bytes, a length (0 to cut there), as many bytes.
+//! Input: a byte. After 0, the bytes of a journal. Otherwise changes to the golden journal: a position of two bytes, a
+//! length (0 cuts the journal there), and as many bytes.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ use gowk::{Error, Lookup, Reader};
 use gowk_fuzz::{Filter, Input, UNAPPLIED, folder, golden, key};
 use libfuzzer_sys::fuzz_target;
 
-/// After commits 1 to 4 of the golden file: the entries, and the numbers of the keys.
+/// The entries and the key numbers after commits 1 to 4 of the golden file.
 const COMMITS: [(u64, Range<u64>); 4] = [(100, 0..100), (140, 0..140), (120, 20..140), (140, 20..160)];
 
 fn changed(mut input: Input<'_>) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn changed(mut input: Input<'_>) -> Vec<u8> {
     journal
 }
 
-/// Whether the bytes hold a header or a frame under a right CRC that nobody wrote: fuzzers can guess those.
+/// Whether the bytes have a header or a frame with a right CRC that no writer has made: a fuzzer can guess a CRC.
 fn is_forged(journal: &[u8]) -> bool {
     let original = &golden()[UNAPPLIED].journal;
     let word = |at: usize| journal.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));

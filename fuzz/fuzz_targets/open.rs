@@ -1,13 +1,15 @@
 //! Arbitrary bytes as a filter file, with or without a journal.
 //!
-//! Invariants checked: whatever the bytes, opening and everything that can be done after it ends in an answer or
-//! an error, without panic, hang, or memory beyond the limit given to the fuzzer; what is mapped is as long as the
-//! file; where a page is damaged, no lookup says "absent"; a copy answers as its original does; what a writer
-//! commits is found; a repaired file verifies clean.
+//! Invariants checked, whatever the bytes:
 //!
-//! Input: a byte that chooses a golden file (255: none, the rest *is* the file), then changes to it: a position of
-//! three bytes, the highest bit of which means the journal; a length, 0 to cut there; as many bytes. Checksums
-//! stay as they are.
+//! 1. Opening and all calls after it end in an answer or an error, without panic, hang, or memory beyond the fuzzer's
+//!    limit. The map is as long as the file.
+//! 2. No lookup in a damaged page answers "absent". A copy answers as its original does. A writer's commits are found. A
+//!    repaired file verifies clean.
+//!
+//! Input: a byte that chooses a golden file, or 255, after which the rest *is* the file. Then changes to it: a position of
+//! three bytes, whose highest bit means the journal; a length (0 cuts the file there); and as many bytes. Checksums
+//! are not adjusted.
 
 #![no_main]
 
@@ -42,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     let dir = folder();
     let path = filter.write(dir.path());
     let _ = read(&path, Some(&dir.path().join("copy")));
-    // Readers may have recovered it; a writer gets it as it was.
+    // Readers may have recovered the file, so the writer gets a new one.
     let dir = folder();
     let _ = write(&filter.write(dir.path()));
 });

@@ -6,13 +6,13 @@
 //!    counts are never too low.
 //! 2. A commit is whole: after a crash the filter has the last commit's counters and metadata.
 //! 3. A rollback, a crash or a dropped writer leaves no trace of the open transaction.
-//! 4. In a counting filter, what is in the model can be removed. A set refuses removals, and stays as it is.
-//! 5. No key of the model is ever told to be new, `len` counts exactly what was stored, and closing tells of changes not
-//!    committed exactly where there are some.
-//! 6. Verification finds nothing; doublings keep all of this.
+//! 4. All copies in the model can be removed from a counting filter. A set refuses removals, and stays unchanged.
+//! 5. No key of the model is ever told to be new. `len` is exact. Closing reports lost changes if and only if there are
+//!    uncommitted ones.
+//! 6. Verification finds nothing. Doublings keep all of this.
 //!
-//! A crash is a copy of all files, taken while the writer has them: what a process that is killed leaves, with the
-//! locks freed. The writer is dropped then, and the copy goes on.
+//! A crash is a copy of all files while the writer has them open, as a killed process leaves them. The writer is dropped
+//! then, and the test goes on with the copy.
 //!
 //! Input: two bytes of options, then operations, one byte each with their operands.
 
@@ -29,16 +29,16 @@ use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-/// Doublings, after which files are too large to be fuzzed fast.
+/// The most doublings: larger files are slow to fuzz.
 const MOST_GENERATIONS: u32 = 3;
 
-/// Inserts in one run: enough to fill the smallest filter.
+/// The most inserts in one run, enough to fill the smallest filter.
 const MOST_INSERTS: usize = 12_000;
 
 /// What a filter must hold.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    /// Copies of each key; in a set 1 of each, also where the key was found by the entry of another one.
+    /// The copies of each key. In a set always 1, even if the key was found by another key's entry and not stored.
     keys: BTreeMap<u32, u32>,
     inserted: u64,
     removed: u64,
@@ -57,7 +57,7 @@ struct Run {
     open: Model,
     /// Whether a rollback has given the filter up before its first commit.
     given_up: bool,
-    /// Crowded filters take long to say so.
+    /// Filters in which refusing a key takes long.
     inserts_left: usize,
 }
 
@@ -98,10 +98,10 @@ impl Run {
     }
 
     fn writer(&mut self) -> &mut Writer {
-        self.writer.as_mut().expect("there is always a writer between operations")
+        self.writer.as_mut().expect("no writer between operations")
     }
 
-    /// Few buckets and tags for hashes, so that keys meet.
+    /// Hashes with few buckets and tags, so that keys collide.
     fn hash(&mut self, key: u32) -> KeyHash {
         match self.hash {
             HashKind::Xxh3 => self.writer().hash(&key.to_le_bytes()).expect("a filter that hashes"),
@@ -118,10 +118,10 @@ impl Run {
         }
     }
 
-    /// The key was inserted, and told to be new or not.
+    /// Takes note of an inserted key, told to be new or not.
     fn inserted(&mut self, key: u32, new: bool) {
         let copies = self.open.keys.entry(key).or_default();
-        assert!(*copies == 0 || !new, "{key} was told to be new, and was there");
+        assert!(*copies == 0 || !new, "key {key} is stored, and told to be new");
         match self.kind {
             Kind::Counting => {
                 *copies += 1;
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    /// Whether the filter may take more; it may double by itself, but not for ever.
+    /// Whether the filter may take more keys: it may double by itself, but not without end.
     fn takes_more(&mut self) -> bool {
         let info = self.writer().info().expect("open");
         info.generation < MOST_GENERATIONS || info.load < 0.7
@@ -174,7 +174,7 @@ impl Run {
         let hash = self.hash(key);
         match self.writer().remove(hash) {
             Ok(removed) => {
-                assert!(removed && self.kind == Kind::Counting, "a stored key was not there to remove");
+                assert!(removed && self.kind == Kind::Counting, "a stored key cannot be removed");
                 self.open.removed += 1;
                 let copies = self.open.keys.entry(key).or_default();
                 *copies -= 1;
@@ -211,15 +211,15 @@ impl Run {
 
     /// Closes the writer, or drops it, and opens the filter again.
     fn reopen(&mut self, closed: bool) {
-        let writer = self.writer.take().expect("there is always a writer between operations");
+        let writer = self.writer.take().expect("no writer between operations");
         if closed {
             let changed = match &self.committed {
                 Some(committed) => self.open != *committed,
                 None => self.open != Model::default() || !self.given_up,
             };
             match writer.close() {
-                Ok(()) => assert!(!changed, "nobody was told that changes are lost"),
-                Err(Error::Uncommitted { .. }) => assert!(changed, "there was nothing to commit"),
+                Ok(()) => assert!(!changed, "changes are lost without an error"),
+                Err(Error::Uncommitted { .. }) => assert!(changed, "an error, though no change is lost"),
                 Err(error) => panic!("{error}"),
             }
         } else {
@@ -243,7 +243,7 @@ impl Run {
         }
         self.open_writer();
         let stale = fs::read_dir(self.dir.path()).expect("our folder").count();
-        assert!(stale <= 4, "{stale} files: temporary files of the dead are left");
+        assert!(stale <= 4, "{stale} files: a dead writer's temporary files are left");
     }
 
     fn set_metadata(&mut self, input: &mut Input<'_>) {
@@ -253,7 +253,7 @@ impl Run {
         self.open.metadata = Some(value);
     }
 
-    /// The writer has the open transaction.
+    /// Checks that the writer has the open transaction.
     fn check_writer(&mut self) {
         let model = self.open.clone();
         let info = self.writer().info().expect("open");
@@ -273,7 +273,7 @@ impl Run {
         }
     }
 
-    /// Readers, the one that was there before and a new one, have the last commit.
+    /// Checks that an older reader and a new one have the last commit.
     fn check_readers(&mut self) {
         let Some(model) = self.committed.clone() else {
             assert!(matches!(Reader::open(self.path()), Err(Error::NotFound { .. })));
@@ -300,7 +300,7 @@ impl Run {
     }
 }
 
-/// Region and tail from the key's high bytes, buckets and tag from few of its low bits.
+/// A hash whose region and tail come from the key's high bytes, and bucket and tag from few of its low bits.
 fn caller_hash(key: u32) -> KeyHash {
     let [a, b, c, d] = key.to_le_bytes().map(u64::from);
     let position = d << 56 | c << 48 | (c ^ d).wrapping_mul(0x0101_0101_0101);
@@ -327,7 +327,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let keys = (0..4 * count).map(|i| first.wrapping_add((i % 500).wrapping_mul(step)));
                 run.insert_batch(keys);
             }
-            // Many keys, close to each other.
+            // Many keys with neighbouring numbers.
             4 => {
                 let (first, step, count) = (input.u32(), u32::from(input.u8()), u32::from(input.u8()));
                 let keys = (0..4 * count).map(|i| first.wrapping_add(i.wrapping_mul(step)));

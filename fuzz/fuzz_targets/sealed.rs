@@ -1,8 +1,8 @@
-//! Hostile files under right checksums: changed superblock fields, pages, live areas, journal headers and frames,
-//! sealed again, so that nothing is refused for its CRC.
+//! Hostile files with right checksums: superblock fields, pages, live areas, journal headers and frames are changed and
+//! sealed again, so that no CRC refuses them.
 //!
-//! Invariants checked: as for `open`. Memory and maps stay within what the file's real length justifies, however
-//! much it claims: run with `-malloc_limit_mb`.
+//! Invariants checked: those of `open`. Memory and maps stay within what the file's real length justifies, whatever the file
+//! claims: run with `-malloc_limit_mb`.
 //!
 //! Input: a byte that chooses a golden file, then changes; see `Change`.
 
@@ -15,7 +15,7 @@ const SLOT: usize = 65_536;
 const LIVE: usize = 131_072;
 const LONGEST_JOURNAL: usize = 1 << 20;
 
-/// Numbers that are near to some limit.
+/// Numbers near some limit.
 const NUMBERS: [u64; 16] = [
     0,
     1,
@@ -35,7 +35,7 @@ const NUMBERS: [u64; 16] = [
     u64::MAX,
 ];
 
-/// A number: one near a limit, one a little off it, or any.
+/// A number near a limit, a little off it, or any other.
 fn number(input: &mut Input<'_>) -> [u8; 8] {
     let choice = input.u8();
     let base = NUMBERS[usize::from(choice % 16)];
@@ -60,7 +60,7 @@ fn get(bytes: &[u8], at: usize) -> u64 {
     bytes.iter().skip(at).take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Sizes of the superblock's fields, by what lies at an offset.
+/// The size of the superblock's field at an offset.
 const FIELDS: [(usize, usize); 38] = [
     (8, 2),
     (10, 2),
@@ -104,12 +104,12 @@ const FIELDS: [(usize, usize); 38] = [
 
 struct Hostile {
     filter: Filter,
-    /// Frames follow on those before them, whatever was changed.
+    /// Whether the frames are chained again after the changes.
     chained: bool,
 }
 
 impl Hostile {
-    /// One change; the first byte says which.
+    /// Makes one change, which the first byte chooses.
     fn change(&mut self, input: &mut Input<'_>) {
         let data = &mut self.filter.data;
         match input.u8() % 14 {
@@ -148,7 +148,7 @@ impl Hostile {
             } else {
                 b"gowkbusy"
             }),
-            // Another geometry, of which everything agrees, the real length too while it is small.
+            // Another geometry, in which all fields agree; if it is small, with the real length too.
             7 => {
                 let (base, generation) = (u64::from(input.u8() % 9), u32::from(input.u8() % 4));
                 self.set_geometry(base, generation);
@@ -185,7 +185,7 @@ impl Hostile {
             // Frames in another order, or twice.
             12 => {
                 let (Some(from), Some(to)) = (self.frame(input), self.frame(input)) else { return };
-                // Copies of copies would soon be more than memory holds.
+                // Copies of copies would soon fill the memory.
                 if self.filter.journal.len() > LONGEST_JOURNAL {
                     return;
                 }
@@ -212,7 +212,7 @@ impl Hostile {
         data.resize((length as usize).max(2 * SLOT + 65_536), 0);
     }
 
-    /// Where a frame begins, and its length with padding.
+    /// The offset of a frame, and its length with padding.
     fn frame(&self, input: &mut Input<'_>) -> Option<(usize, usize)> {
         let frames = self.frames();
         let number = usize::from(input.u8()) % frames.len().max(1);

@@ -1,5 +1,5 @@
-//! What the fuzz targets share: golden files to start from, folders in memory, and a tour through everything that
-//! can be done with a file.
+//! Shared by the fuzz targets: golden files to start from, folders in memory, and a tour through all calls of readers and
+//! writers.
 
 use std::fs;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use gowk::{Error, HashKind, KeyHash, Kind, Lookup, OnDamage, Options, Reader, Verify, Writer};
 
-/// A filter's file and its journal; empty where it has none.
+/// A filter's file and its journal, which is empty if there is none.
 #[derive(Clone, Default)]
 pub struct Filter {
     pub data: Vec<u8>,
@@ -24,7 +24,7 @@ macro_rules! golden {
     };
 }
 
-/// Golden files, small and of many kinds, compressed.
+/// Small golden files of many kinds, compressed.
 const GOLDEN: &[(&[u8], &[&[u8]])] = golden![
     "width-4",
     "replay-unapplied" with "replay-unapplied-journal",
@@ -42,12 +42,12 @@ const GOLDEN: &[(&[u8], &[&[u8]])] = golden![
     "replay-set-unapplied" with "replay-set-unapplied-journal",
 ];
 
-/// The number of the golden file with three commits that are in its journal alone.
+/// The index of the golden file with three commits in its journal alone.
 pub const UNAPPLIED: usize = 1;
 
 fn unzip(bytes: &[u8]) -> Vec<u8> {
     let mut unzipped = Vec::new();
-    flate2::read::GzDecoder::new(bytes).read_to_end(&mut unzipped).expect("golden files are whole");
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut unzipped).expect("a golden file is damaged");
     unzipped
 }
 
@@ -63,7 +63,7 @@ pub fn golden() -> &'static [Filter] {
     })
 }
 
-/// A folder in memory, where the system has some; removed with all that is in it.
+/// A folder, in memory if the system has such a file system. Dropping it removes it.
 pub fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let builder = || {
@@ -130,7 +130,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Keys that are there in golden files, and keys that are not.
+/// Keys that the golden files have, and keys that they do not have.
 pub fn key(number: u64) -> String {
     format!("key-{number}")
 }
@@ -140,7 +140,7 @@ fn probe(reader: &Reader, number: u64, kind: HashKind) -> Result<bool, Error> {
         HashKind::Xxh3 => {
             let key = key(number);
             let found = reader.contains(key.as_bytes())?;
-            // Counting is never too low.
+            // A count is never too low.
             assert!(reader.count(key.as_bytes())? > 0 || !found);
             Ok(found)
         }
@@ -152,26 +152,26 @@ pub fn caller_hash(number: u64) -> KeyHash {
     KeyHash::new(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Everything that a reader can do. Any error will do; what is mapped is the file as it is.
+/// Makes all calls of a reader. Any error is right. Exactly the file is mapped.
 pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
     let reader = Reader::open(path)?;
     let length = path.metadata().map_or(0, |metadata| metadata.len());
     let info = reader.info();
     let kind = info.as_ref().map_or(HashKind::Xxh3, |info| info.hash);
     if let Ok(info) = &info {
-        assert_eq!(info.file_length, length, "the file's own length");
+        assert_eq!(info.file_length, length, "the length differs from the file's");
         assert!(info.regions * 65_536 < length);
         assert!((0.0..=1.0).contains(&info.expected_false_positive_rate));
     }
     let lenient = Options::new().on_damage(OnDamage::Present).read(path)?;
     for number in [0, 1, 50, 150, 1000, 1001, 1002] {
-        // Where one finds damage, the other says "present".
+        // Where one call finds damage, the other answers "present".
         match probe(&reader, number, kind) {
             Err(Error::Damaged { .. }) if kind == HashKind::Xxh3 => {
                 let outcome = lenient.contains(key(number).as_bytes());
                 assert!(!matches!(outcome, Ok(false) | Err(Error::Damaged { .. })), "{outcome:?}");
             }
-            Err(error @ Error::Busy { .. }) => panic!("nobody writes: {error}"),
+            Err(error @ Error::Busy { .. }) => panic!("busy, though no writer has the file: {error}"),
             _ => {}
         }
     }
@@ -181,7 +181,7 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
         && let Some(copy) = copy
     {
         let copied = reader.copy_to(copy, &mut |_, _| {});
-        assert!(copied.is_err() || report.damaged.is_empty(), "a copy of damaged pages");
+        assert!(copied.is_err() || report.damaged.is_empty(), "damaged pages were copied");
         if copied.is_ok() {
             let copied = Reader::open(copy)?;
             let both = [0, 1, 1000].map(|n| (probe(&reader, n, kind).ok(), probe(&copied, n, kind).ok()));
@@ -202,7 +202,7 @@ fn insert(writer: &mut Writer, number: u64, kind: HashKind) -> Result<bool, Erro
     }
 }
 
-/// Everything that a writer can do; what it commits is found afterwards, or an error says why not.
+/// Makes all calls of a writer. Its commits are found afterwards, or an error says why not.
 pub fn write(path: &Path) -> Result<(), Error> {
     let mut writer = Options::new().void_growth(true).open_existing(path)?;
     let info = writer.info()?;
@@ -215,7 +215,7 @@ pub fn write(path: &Path) -> Result<(), Error> {
     }
     let _ = insert(&mut writer, 7_001, kind);
     let removed = writer.remove(key(0));
-    assert!(info.kind == Kind::Counting || removed.is_err(), "a set gave up a key");
+    assert!(info.kind == Kind::Counting || removed.is_err(), "a set removed a key");
     writer.metadata_mut()?.set("fuzz", *b"1");
     writer.commit()?;
     if info.file_length < 1 << 20 && writer.grow().is_ok() {
@@ -227,10 +227,10 @@ pub fn write(path: &Path) -> Result<(), Error> {
     let _ = insert(&mut writer, 7_020, kind);
     writer.rollback()?;
     writer.close()?;
-    // Whatever the file was, it is one now that a writer has closed; but for numbers at the end of their range.
+    // A writer has closed the file, so it must open, except for numbers at the end of their range.
     let reader = match Reader::open(path) {
         Err(error @ Error::Field { field: "id" | "commit", .. }) => return Err(error),
-        outcome => outcome.expect("what a writer has closed opens again"),
+        outcome => outcome.expect("a filter that a writer has closed does not open"),
     };
     for number in stored {
         let found = probe(&reader, number, kind);

@@ -33,7 +33,7 @@ def add_each(keys: list[str], add: Callable[[str], object]) -> None:
 
 
 def stable_hash(text: Any) -> int:
-    """What rbloom's documentation asks for where filters are saved: a hash that is the same in every process."""
+    """A hash that is the same in every process, as rbloom's documentation requires for filters that are saved."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big", signed=True)
 
 

@@ -43,7 +43,7 @@ def main(folder: Path, number: int) -> None:
     seconds = timed(lambda: disk.fetch(file))
     print(f"fetch:        {file.bytes / seconds / 1e6:8.0f} MB/s")
     plan = _tasks.Plan(str(store.path), store.version, str(folder / "task"), 1 << 40, True, "bench")
-    # Spark has sorted the rows by their hashes. The keys are different ones, so that any order will do.
+    # Spark sorts the rows by their hashes. Here all keys differ, so any order will do.
     rows = [(pa.array(np.full(len(keys), index)), keys) for index, keys in enumerate(batches)]
     first = timed(lambda: list(_tasks.unseen(plan, iter(rows))))
     again = timed(lambda: list(_tasks.unseen(plan, iter(rows))))

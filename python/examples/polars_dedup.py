@@ -21,7 +21,7 @@ def unseen(frames: Iterable[pl.DataFrame], column: str, filter_file: Path) -> It
             # The column's own memory is read; nothing is copied.
             new = frame.filter(pl.Series(seen.insert_many(frame[column])))
             yield new
-            # Whoever takes the rows asks for the next ones when these are safe.
+            # The caller asks for the next rows once it has saved these.
             seen.commit()
 
 

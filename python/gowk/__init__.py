@@ -46,7 +46,6 @@ from ._gowk import (
     Writer,
     __version__,
     join,
-    release_thread,
 )
 from ._info import (
     Committed,
@@ -127,5 +126,4 @@ __all__ = [
     "WrongKind",
     "__version__",
     "join",
-    "release_thread",
 ]

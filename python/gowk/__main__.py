@@ -10,7 +10,8 @@ from ._gowk import command
 
 def main() -> int:
     """Runs the tool with the arguments of the process; returns its exit code."""
-    # Python notes Ctrl-C and raises later. The tool either listens itself, or has the signal end the process.
+    # Python's own handler only notes Ctrl-C and raises later. The tool handles the signal itself, or lets it end the
+    # process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return command(["gowk", *sys.argv[1:]])
 

@@ -1,11 +1,11 @@
-"""What tasks of a cluster keep on a local disk: copies of shards' files, and what they are writing.
+"""Files that tasks of a cluster keep on a local disk: copies of shards' files, and files that they are writing.
 
 Invariants:
 
-1. A copy has the file's own name, which is never given twice, and appears under it whole: when all its pages match their
-   checksums, and it is the file that the version names.
-2. A copy that rots later is left by the store for its own file, and then removed here.
-3. What a killed task leaves is held by no process, and is removed by a later task.
+1. A copy has the file's own name, which no other file ever has. It gets this name only when it is whole: all its pages
+   match their checksums, and it is the file that the version names.
+2. If a copy is damaged later, the store reads its own file instead, and the copy is removed here.
+3. No process holds the files that a killed task leaves; a later task removes them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ._info import ShardFile
 
 log = logging.getLogger("gowk.spark")
 if log.level == logging.NOTSET:
-    # Spark collects what its Python workers log, and leaves their root logger at warnings: see python_worker_logs().
+    # Spark collects the logs of its Python workers, but leaves their root logger at warnings: see python_worker_logs().
     log.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A folder with copies of shards' files, no more of them than ``limit`` bytes, and with what tasks are writing."""
+    """A folder with copies of shards' files, at most ``limit`` bytes of them, and with files that tasks are writing."""
 
     root: Path
     limit: int
@@ -43,7 +43,7 @@ class Disk:
         return self.root / "copies"
 
     def fetch(self, file: ShardFile) -> int:
-        """Sees to it that there is a copy of the file, if it finds room; returns the bytes that were copied for it.
+        """Makes a copy of the file, if there is none and there is room; returns the number of bytes copied.
 
         Without a copy, the file is read in the store.
         """
@@ -57,7 +57,7 @@ class Disk:
         (self.root / "fetching").mkdir(parents=True, exist_ok=True)
         self.copies.mkdir(exist_ok=True)
         partial = self.root / "fetching" / file.name
-        # Held by one process at a time, and let go by the kernel if that one dies.
+        # One process at a time holds this lock; the kernel frees it if that process dies.
         with partial.open("ab") as target:
             fcntl.flock(target, fcntl.LOCK_EX)
             try:
@@ -73,13 +73,13 @@ class Disk:
                 target.flush()
                 fetched = _as_named(partial, file)
                 if fetched is None or not fetched.verify().is_clean:
-                    # If the store's own file is no better, the lookups say so.
+                    # If the store's own file is damaged too, the lookups say so.
                     partial.unlink(missing_ok=True)
-                    log.warning("shard %d: what was copied of %s is damaged, or another file", file.shard, file.path)
+                    log.warning("shard %d: the copy of %s is damaged, or of another file", file.shard, file.path)
                     return 0
                 os.rename(partial, copy)
             except FileNotFoundError:
-                # The store says itself why its file is gone.
+                # The store itself reports why its file is gone.
                 partial.unlink(missing_ok=True)
                 return 0
             except OSError as error:
@@ -90,13 +90,13 @@ class Disk:
         return file.bytes
 
     def drop(self, copy: Path) -> None:
-        """Removes a copy that is not what it should be."""
+        """Removes a copy that failed a check."""
         log.warning("dropped %s: it is damaged, or another file", copy)
         copy.unlink(missing_ok=True)
 
     def _make_room(self, needed: int) -> None:
-        """Removes what killed tasks left of copies, and then the copies that were not asked for the longest. A process that
-        reads one goes on reading it.
+        """Removes partial copies of killed tasks, and then the least recently used copies. A process that reads a removed
+        copy goes on reading it.
         """
         for partial in (self.root / "fetching").iterdir():
             _remove_if_dead(partial)
@@ -125,7 +125,7 @@ class Disk:
                 folder = parent / uuid4().hex
                 lock = folder.with_suffix(".lock")
                 held = lock.open("ab")
-                # Another task may have taken it for the lock of a dead one at this moment.
+                # At this moment, another task may take the file for the lock of a dead task and remove it.
                 if _locks(held) and _is_at(lock, held):
                     break
                 held.close()
@@ -137,7 +137,7 @@ class Disk:
 
 
 def _is_whole(copy: Path, file: ShardFile) -> bool:
-    """Whether there is a copy, as far as its first page and its length tell. Lookups compare the other pages."""
+    """Whether there is a copy, judged by its length and its superblock. Lookups compare the pages."""
     return _as_named(copy, file) is not None
 
 
@@ -170,7 +170,7 @@ def _is_at(path: Path, file: IO[bytes]) -> bool:
 
 
 def _remove_if_dead(lock: Path) -> None:
-    """Removes a file that no process holds, and the folder that it stands for."""
+    """Removes a lock file that no process holds, and the folder that it protects."""
     try:
         with lock.open("rb") as held:
             if _locks(held) and _is_at(lock, held):

@@ -1,4 +1,4 @@
-"""What gowk refuses, cannot do, or finds wrong. Each message names the file, the place and the remedy."""
+"""The exceptions of gowk. Each message names the file, the place and the remedy."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 
 class Error(Exception):
-    """Whatever gowk refuses, cannot do, or finds wrong with a file.
+    """The base class of all errors of gowk.
 
-    There is one subclass for each kind of error, and more for jobs. Unless it says otherwise, nothing was changed and the
-    call may be repeated. What the operating system refused is an :class:`OSError` too, with ``errno`` and
+    There is one subclass for each kind of error, and more for jobs. Unless a subclass says otherwise, nothing was changed
+    and the call may be repeated. An error of the operating system is an :class:`OSError` too, with ``errno`` and
     ``filename``.
     """
 
     path: str | None = None
-    """The file or folder; None where there is none."""
+    """The file or folder; None if the error has none."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         if isinstance(self, OSError):
@@ -35,7 +35,7 @@ class Error(Exception):
 
 
 def _made(name: str, message: str, **details: Any) -> Error:
-    """The exception of that name. What the system refused is of Python's own kind for its errno, too."""
+    """The exception of that name. An error of the operating system is also of Python's own class for its errno."""
     kind: type[Error] = globals()[name]
     if issubclass(kind, OSError):
         system = type(OSError(details.get("errno"), ""))
@@ -56,7 +56,7 @@ def _mixed(kind: type[Error], system: type[OSError]) -> type[Error]:
 
 
 def _listed(kind: type[Error]) -> type[Error]:
-    """The class of this module that an exception is of, without what was mixed in."""
+    """The class of this module that an exception belongs to, without the class that was mixed in."""
     listed: list[type[Error]] = [base for base in kind.__mro__ if globals().get(base.__name__) is base]
     return listed[0]
 
@@ -79,7 +79,7 @@ class Exists(Error, FileExistsError):
 
 
 class Foreign(Error):
-    """What is there is no filter, or no store."""
+    """The file is not a filter, or the folder not a store."""
 
 
 class Unsupported(Error):
@@ -87,12 +87,12 @@ class Unsupported(Error):
 
 
 class Damaged(Error):
-    """What was read is not what was written. Verify, then restore a copy or repair."""
+    """The bytes read are not those that were written. Verify, then restore a copy or repair."""
 
     region: int | None = None
-    """The region of the filter that is damaged, if one page is."""
+    """The region of the damaged page; None if the damage is not in one page."""
     page: int | None = None
-    """The page, counted in pages of 4096 bytes."""
+    """The damaged page, by its number in pages of 4096 bytes; None if the damage is not in one page."""
 
 
 class Locked(Error):
@@ -100,7 +100,7 @@ class Locked(Error):
 
 
 class Busy(Error):
-    """It kept changing while it was read. Try again."""
+    """The filter kept changing while it was read. Try again."""
 
 
 class NoRoom(Error):
@@ -116,7 +116,7 @@ class WrongKind(Error):
 
 
 class Invalid(Error, ValueError):
-    """An argument, an option or a combination of filters that cannot be."""
+    """An argument, an option or a combination of filters that is not allowed."""
 
 
 class Replaced(Error):
@@ -141,7 +141,7 @@ class Conflict(Error):
 
 
 class Unknown(Error):
-    """A commit failed, and nobody knows whether it is durable; the cause is ``__cause__``.
+    """A commit failed, and may or may not be durable; the cause is ``__cause__``.
 
     Open a filter again: at commit :attr:`commit` or higher it is durable, below that it is not. To a store, commit again
     with the same token, or look for the version in its history.
@@ -154,7 +154,7 @@ class Unknown(Error):
 
 
 class AfterCommit(Error):
-    """Every commit is durable, but something after the last one failed; the cause is ``__cause__``. Open it again."""
+    """Every commit is durable, but a step after the last one failed; the cause is ``__cause__``. Open the filter again."""
 
     commit: int | None = None
     """The last commit."""
@@ -169,21 +169,21 @@ class Io(Error, OSError):
 
 
 class JobError(Error):
-    """A job cannot be run, or not any further: its file, an input, its output or what the filter remembers of it.
+    """A job cannot be run or continued, because of its file, an input, its output or its cursor in the filter.
 
     If a run had committed keys before, :attr:`committed` says how many; running the job again goes on from there.
     """
 
     committed: int
-    """Keys of this run that are committed. Errors of the filter have it too, if a job met them."""
+    """Keys of this run that are committed. Errors of the filter during a job have this attribute too."""
 
 
 class JobInput(JobError):
-    """An input of a job cannot be read, or is not what was read before."""
+    """An input of a job cannot be read, or has changed since it was read in part."""
 
 
 class JobOutput(JobError):
-    """The output of a job cannot be written, or is not what the job wrote."""
+    """The output of a job cannot be written, or somebody else has changed it."""
 
 
 class JobOvertaken(JobError):

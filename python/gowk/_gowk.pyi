@@ -59,7 +59,6 @@ __all__ = [
     "__version__",
     "command",
     "join",
-    "release_thread",
 ]
 
 __version__: str
@@ -1061,10 +1060,4 @@ def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = 
 
     Raises:
         Invalid: they differ in what must be equal, which the message says.
-    """
-def release_thread() -> None:
-    """Releases the mapping that the calling thread keeps for its next lookup, from any reader.
-
-    A thread that may make no lookup for a long time should call it if a filter that it looked into may be removed: the
-    disk space is freed only then.
     """

@@ -1,4 +1,4 @@
-"""What a filter says of itself, and what a job has done."""
+"""Descriptions of filters and stores, and reports of jobs and other operations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The filter after one of its next doublings, when it is full again; or as it is now, after a halving."""
+    """A filter in the future: after one of its next doublings, when it is full again; or after a halving of its present
+    entries.
+    """
 
     generation: int
-    """How often it would have doubled."""
+    """The number of doublings it would have behind it."""
     entries: int
     """Entries it would hold."""
     expected_false_positive_rate: float
@@ -30,14 +32,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How far a filter may grow, and whether it does so by itself; see :meth:`gowk.Writer.set_limits`."""
+    """Whether a filter grows by itself, and how far it may; see :meth:`gowk.Writer.set_limits`."""
 
     growth: Literal["auto", "never"]
     """Whether the filter doubles itself."""
     max_file_size: int | None
     """Bytes that the file may have at most; None for no limit."""
     max_false_positive_rate: float | None
-    """The expected rate beyond which it does not double, above 0 and below 1; None for no limit."""
+    """The highest expected rate that a doubled filter may have when it is full again, above 0 and below 1; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +54,20 @@ class Info:
     uuid: UUID
     """The file's own number, random."""
     kind: Literal["set", "counting"]
-    """What the filter is. A set holds each key once; a counting filter holds copies of keys, which can be removed."""
+    """The filter's kind. A set holds each key once; a counting filter holds copies of keys, which can be removed."""
     key_rules: str | None
-    """What the tool and jobs make of a key before it counts, such as ``"trim ignore-case=ascii"``; ``""`` for keys as they
-    are, and None if this build does not know the rules."""
+    """How the tool and jobs change a key before they hash it, such as ``"trim ignore-case=ascii"``; ``""`` if they do not
+    change it, and None if this build does not know the rules."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
     seed: int = field(repr=False)
-    """The seed of the hash. Whoever knows it can craft keys that collide, so the representation does not show it."""
+    """The seed of the hash. An attacker who knows it can craft keys that collide, so the representation does not show it."""
     slots_per_bucket: int
     """Slots in each bucket, 2 to 7."""
     shards: int
     """How many shards divide all keys; 1 for a filter that takes every key."""
     shard: int
-    """Which of them the filter holds, from 0."""
+    """The number of the shard that the filter holds, from 0."""
     base_regions: int
     """Regions when the filter was created."""
     generation: int
@@ -81,7 +83,7 @@ class Info:
     max_file_size: int | None
     """Bytes that the file may have at most; None for no limit."""
     max_false_positive_rate: float | None
-    """The expected rate beyond which it does not double; None for no limit."""
+    """The highest expected rate that a doubled filter may have when it is full again; None for no limit."""
     slots: int
     """Slots of all buckets."""
     entries: int
@@ -89,15 +91,16 @@ class Info:
     digits: int
     """Slots that hold a digit, which counts copies of an entry."""
     saturated: int
-    """Entries whose copies have reached the highest count. They stay for good, whatever is removed."""
+    """Entries whose copies have reached the highest count. No removal changes them."""
     copies: int
     """Copies of all keys: those inserted, less those removed."""
     inserted: int
-    """Copies ever inserted."""
+    """Copies ever inserted, without those of keys whose entry was saturated already."""
     removed: int
-    """Copies removed."""
+    """Copies removed, without those of keys whose entry was saturated."""
     entries_by_tail: tuple[int, ...]
-    """Entries by the bits of their tail. A new entry has the most bits, and loses one with each doubling."""
+    """Entries by the bits of their tail: element t counts those with t bits. A new entry has the most bits, and loses one
+    with each doubling."""
     quarantined_buckets: int
     """Buckets that repair has filled with slots that match everything."""
     load: float
@@ -109,19 +112,19 @@ class Info:
     forecast: tuple[Forecast, ...]
     """The filter after each of its next doublings, up to eight, as far as the limits allow them."""
     shrunk: Forecast | None
-    """The filter after :meth:`gowk.Writer.shrink`, if it has doubled and its entries take no more slots than it would
-    have. They may still find no room where that is close."""
+    """The filter after :meth:`gowk.Writer.shrink`. None if it has never doubled, or if more slots are in use than it would
+    have. If the load would be high, shrinking may still find no room."""
     commit: int
     """The number of the last commit."""
     file_length: int
     """Bytes of the file."""
     journal_length: int
-    """Bytes of commits in the journal, which the next checkpoint empties."""
+    """Bytes of commits in the journal; the next checkpoint empties it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedPage:
-    """A page of 4096 bytes that does not hold what was written."""
+    """A damaged page of 4096 bytes."""
 
     page: int
     """Its number, counted in pages from the first region."""
@@ -131,7 +134,7 @@ class DamagedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What :meth:`gowk.Reader.verify` found."""
+    """The findings of :meth:`gowk.Reader.verify`."""
 
     is_clean: bool
     """Whether nothing is wrong."""
@@ -140,34 +143,34 @@ class Report:
     damaged: tuple[DamagedPage, ...]
     """Those that do not match their checksum, ascending."""
     malformed: tuple[DamagedPage, ...]
-    """Those that match their checksum but hold what no writer stores, ascending."""
+    """Those that match their checksum but hold slots that no writer stores, ascending."""
     superblock_damaged: bool
-    """One of the two superblocks is damaged; the other serves."""
+    """Whether one of the two superblocks is damaged; the other is used."""
     counts_differ: bool
-    """Entries found are not those that the filter counts, although every page is intact."""
+    """Whether the counters differ from the entries found, although every page is intact."""
     live_differs: bool
-    """The live area is of another commit than the superblock, which shows that a write was lost."""
+    """Whether the live area names another commit than the superblock, which shows that a write was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What :meth:`gowk.Writer.repair` did."""
+    """The changes made by :meth:`gowk.Writer.repair`."""
 
     is_empty: bool
     """Whether nothing needed repair."""
     quarantined: tuple[DamagedPage, ...]
     """The pages whose slots now match every key, ascending."""
     superblock: bool
-    """A damaged superblock was written anew from the other one."""
+    """Whether a damaged superblock was written anew from the other one."""
     live: bool
-    """The live area was written anew."""
+    """Whether the live area was written anew."""
     recounted: bool
-    """The counters were wrong, and are now those of a scan."""
+    """Whether the counters were wrong and were replaced by those of a scan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Records of a job, and what became of them."""
+    """The records of a job, counted by outcome."""
 
     keys: int
     """Keys inserted."""
@@ -193,14 +196,14 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run of a job is."""
+    """The progress of a run of a job."""
 
     input: Path | None
     """The input being read; None before the first."""
     bytes: int
     """Bytes of the inputs, as they are on the disk, that this run has read."""
     of_bytes: int
-    """Bytes that it has to read, as the inputs were when it began."""
+    """Bytes that it has to read in all, by the lengths of the inputs when it began."""
     tally: Tally
     """The records found by this run."""
 
@@ -210,7 +213,7 @@ class Committed:
     """All keys of a job until now are durable and visible."""
 
     number: int
-    """The filter's number of the commit."""
+    """The number of the filter's commit."""
     keys: int
     """Keys taken from the inputs so far in this run."""
 
@@ -221,23 +224,23 @@ class InputSummary:
 
     path: Path
     tally: Tally
-    """The records found in it, with those of earlier runs that were stopped within it."""
+    """The records found in it, including those of earlier runs that were stopped within it."""
     finished: bool
     """Whether it was read to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run of a job has done."""
+    """The outcome of a run of a job."""
 
     inputs: tuple[InputSummary, ...]
     """The inputs it has read from."""
     finished_before: int
     """Inputs that earlier runs had read to their end, and that have not grown since."""
     run: Tally
-    """What this run has found."""
+    """The records of this run."""
     total: Tally
-    """What the job has found in all its runs."""
+    """The records of all runs of the job."""
     finished: bool
     """Whether all inputs are read to their end; False if the run was stopped."""
     seconds: float
@@ -254,7 +257,8 @@ class PlannedInput:
     length: int
     """Bytes of the file."""
     state: Literal["new", "finished", "grown", "half read"]
-    """What earlier runs have read of it: nothing; all; all that it held then; a part."""
+    """How much of it earlier runs have read: nothing (``new``), everything (``finished``), everything that it held then
+    (``grown``), or a part (``half read``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,9 +266,9 @@ class Plan:
     """What a run of a job would do."""
 
     inputs: tuple[PlannedInput, ...]
-    """In the order in which they would be read."""
+    """The inputs, in the order in which they would be read."""
     filter_exists: bool
-    """Whether the filter is there; else it would be created."""
+    """Whether the filter exists; else the run would create it."""
     output: Path | None
     """The output, if there is one."""
 
@@ -282,13 +286,13 @@ class ShardFile:
     bytes: int
     """Its length."""
     uuid: UUID
-    """The filter's own number, random."""
+    """A random number that identifies the filter."""
     commit: int
     """The number of the filter's last commit."""
     entries: int
     """Entries in the filter."""
     expected_false_positive_rate: float
-    """The chance that a key of this shard is found that was never inserted, 0 to 1."""
+    """The chance that a key of this shard that was never inserted is found, 0 to 1."""
     since: int
     """The number of the version in which the file came into the store."""
 
@@ -298,15 +302,15 @@ class StoreToken:
     """The last idempotency token of an application that committed to a store."""
 
     application: str
-    """Who made it."""
+    """The application that committed it."""
     number: int
     """Its number; each is higher than that of the application's token before."""
     version: int
     """The number of the version that it made."""
     base: int
-    """The number of the version that it was based on: as the store was before it."""
+    """The number of the version that its commit was based on."""
     state: str
-    """What the application keeps with it."""
+    """The text that the application keeps with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,11 +318,11 @@ class StoreVersion:
     """A version of a store: the whole of it at one moment."""
 
     number: int
-    """Its number. Each version follows the one with the number below."""
+    """Its number: one higher than that of the version before."""
     time: datetime
-    """When it was made, by the clock of whoever made it."""
+    """When it was made, by the clock of the process that made it."""
     operation: str
-    """What made it, in a word."""
+    """A word for the operation that made it."""
     base: int
     """The number of the version that its changes were made on."""
     first: int
@@ -343,16 +347,16 @@ class StoreVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreInfo:
-    """What a store is, which was fixed when it was created, and one version of it in numbers."""
+    """The properties of a store, which were fixed when it was created, and one version of it in numbers."""
 
     uuid: UUID
-    """The store's own number, random."""
+    """A random number that identifies the store."""
     shards: int
     """How many shards divide all keys."""
     kind: Literal["set", "counting"]
-    """What all shards are; see :attr:`Info.kind`."""
+    """The kind of all shards; see :attr:`Info.kind`."""
     key_rules: str
-    """What the tool and jobs make of a key before it counts; see :attr:`Info.key_rules`."""
+    """How the tool and jobs change a key before they hash it; see :attr:`Info.key_rules`."""
     hash: Literal["xxh3", "caller"]
     """Who hashes the keys."""
     seed: int = field(repr=False)
@@ -368,7 +372,7 @@ class StoreInfo:
     max_file_size: int | None
     """Bytes that the file of a shard may have at most; None for no limit."""
     max_false_positive_rate: float | None
-    """The expected rate beyond which a shard does not double; None for no limit."""
+    """The highest expected rate that a doubled shard may have when it is full again; None for no limit."""
     version: int
     """The number of the version."""
     files: int
@@ -387,16 +391,16 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCommit:
-    """How a commit to a store came out that did not fail."""
+    """The outcome of a commit to a store that did not fail."""
 
     outcome: Literal["new", "already", "unchanged"]
-    """It made a version; or its token, or a later one of the application, had been committed before; or there was
-    nothing to change."""
+    """``new``: the commit made a version. ``already``: its token, or a later one of the application, had been committed
+    before. ``unchanged``: there was nothing to change."""
     version: int | None
     """The number of the version that it made, or that the first commit with its token had made; None if there was nothing
     to change."""
     token: StoreToken | None
-    """What had been committed before, if it was ``"already"``."""
+    """The token that had been committed before, if the outcome is ``"already"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,15 +419,15 @@ class CompactReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
-    """What :meth:`gowk.Store.vacuum` has removed."""
+    """The files removed by :meth:`gowk.Store.vacuum`."""
 
     version: int | None
     """The number of the version that the vacuum made; None if none was needed."""
     versions: int
     """Versions removed."""
     files: int
-    """Files of shards and runs removed, and what updates and commits had left."""
+    """Files removed: files of shards and runs, and files that updates and commits had left."""
     bytes: int
     """Bytes of all these."""
     foreign: int
-    """Files and folders that are none of a store's. They stay."""
+    """Files and folders that do not belong to the store. They stay."""

@@ -1,4 +1,4 @@
-"""What a writer's filter carries beside its keys."""
+"""The metadata of a writer's filter."""
 
 from __future__ import annotations
 

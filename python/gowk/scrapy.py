@@ -8,17 +8,19 @@ In the project's settings::
     GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 1.5e-9, at five bytes a request
     GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
 
-A wrong "seen" loses a page, which is why the rate is so low. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long
-as the crawl. With ``GOWK_PATH`` alone the next crawl visits only what no crawl has visited, beside the start requests.
+A wrong "seen" loses a page, which is why the rate is so low. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as
+long as the crawl. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
+crawl has visited.
 
-**Kills.** Scrapy's own disk queues and the list of them are written when a crawl ends, and what is being downloaded is in
-no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and have the rest kept up::
+**Kills.** Scrapy writes its own disk queues and the list of them when a crawl ends, and requests that are being
+downloaded are in no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and use the
+scheduler of this module, which records the rest::
 
     SCHEDULER = "gowk.scrapy.Scheduler"
     SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleLifoSQLiteQueue"
     SCHEDULER_START_DISK_QUEUE = None        # start requests are queued with the others
 
-Then what was being downloaded or scraped at the kill is downloaded again, and nothing is lost.
+Then the requests that were being downloaded or scraped at the kill are downloaded again, and none is lost.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ class GowkDupeFilter(RFPDupeFilter):
         )
 
     def request_seen(self, request: Request) -> bool:
-        """Whether an equal request was seen before; if not, it is from now on."""
-        # Scrapy queues a request after this call. So what is written out here was queued before.
+        """Whether an equal request was seen before. If not, remembers this one."""
+        # Scrapy queues a request after this call. So the request that is written out here was queued before.
         self.written()
         if self._uncommitted >= self._commit_every:
             self._commit()
@@ -165,11 +167,11 @@ class Scheduler(_Scheduler):
     def next_request(self) -> Request | None:
         if self._underway is None:
             return super().next_request()
-        # What the engine has done with is no longer in its slot.
+        # The engine's slot no longer has requests that the engine is done with.
         slot = getattr(self.crawler and self.crawler.engine, "_slot", None)
         self._underway.keep(getattr(slot, "inprogress", ()))
-        # Noted before it leaves the queue, so that a kill between the two has it downloaded twice. Of start requests in
-        # a queue of their own, Scrapy shows another first one than it gives.
+        # The request is recorded before it leaves the queue: after a kill in between it is downloaded twice, not lost.
+        # With a separate queue of start requests, `peek` may return another request than `next_request` does.
         number = None
         if not self.mqs and self.dqs is not None:
             try:
@@ -201,12 +203,12 @@ class Scheduler(_Scheduler):
 
 
 class _Underway:
-    """Requests that are being downloaded or scraped, in a file."""
+    """A file of the requests that are being downloaded or scraped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rows = sqlite3.connect(path, isolation_level=None)
-        # Commits then survive a kill, though not a loss of power, and are not waited for.
+        # With these settings commits do not wait for the disk. They survive a kill, but not a loss of power.
         self._rows.execute("PRAGMA journal_mode = WAL")
         self._rows.execute("PRAGMA synchronous = NORMAL")
         self._rows.execute("CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, request BLOB)")
@@ -214,7 +216,7 @@ class _Underway:
         self._last = b""
 
     def left(self, spider: Spider) -> list[tuple[int, Request]]:
-        """What a process that was killed has left."""
+        """The requests that a killed process has left."""
         rows = self._rows.execute("SELECT id, request FROM requests ORDER BY id").fetchall()
         return [(number, request_from_dict(pickle.loads(row), spider=spider)) for number, row in rows]
 
@@ -223,14 +225,14 @@ class _Underway:
         return self._rows.execute("INSERT INTO requests (request) VALUES (?)", (self._last,)).lastrowid
 
     def is_now(self, number: int, request: Request, spider: Spider) -> None:
-        """The request of that number, the last one added, is this object."""
+        """Says that the request of that number, the last one added, is this object."""
         self._numbers[request] = number
         row = pickle.dumps(request.to_dict(spider=spider), protocol=4)
         if row != self._last:
             self._rows.execute("UPDATE requests SET request = ? WHERE id = ?", (row, number))
 
     def keep(self, requests: Container[Request]) -> None:
-        """Forgets all others."""
+        """Removes all requests except these."""
         for request in [request for request in self._numbers if request not in requests]:
             self.remove(self._numbers.pop(request))
 
@@ -238,7 +240,7 @@ class _Underway:
         self._rows.execute("DELETE FROM requests WHERE id = ?", (number,))
 
     def close(self) -> None:
-        """The crawl has ended, and nothing is under way."""
+        """Removes the file: the crawl has ended, and no request is under way."""
         self._rows.close()
         self._path.unlink()
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use gowk::ingest::{self, InputProblem, JobProblem, OutputProblem};
-use gowk::{Error, ErrorKind, store};
+use gowk::{Error, ErrorKind, Kind, store};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -47,11 +47,24 @@ fn of_filter(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> 
         Error::Io { source, .. } => errno = source.raw_os_error(),
         _ => {}
     }
-    let raised = of_kind(py, error.kind(), message, path_of(error), errno, &details)?;
+    let message = message.replace(&error.to_string(), &in_python(error));
+    let raised = of_kind(py, error.kind(), message, error.path(), errno, &details)?;
     if let Error::Unknown { source, .. } | Error::AfterCommit { source, .. } = error {
         raised.set_cause(py, Some(of_filter(py, source, source.to_string())?));
     }
     Ok(raised)
+}
+
+/// The library's message, with Python's own remedy where the library names a call of Rust.
+fn in_python(error: &Error) -> String {
+    match error {
+        Error::Kind { path, found, wanted, op } => format!(
+            "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, with `counting={}`",
+            path.display(),
+            if *wanted == Kind::Counting { "True" } else { "False" }
+        ),
+        error => error.to_string(),
+    }
 }
 
 /// The exception for an error of a store, with another message.
@@ -73,7 +86,7 @@ fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<P
         store::Error::NoLinks { source, .. } => errno = source.raw_os_error(),
         _ => {}
     }
-    let raised = of_kind(py, error.kind(), message, path_in_store(error), errno, &details)?;
+    let raised = of_kind(py, error.kind(), message, error.path(), errno, &details)?;
     if let store::Error::Unknown { source, .. } = error {
         raised.set_cause(py, Some(of_filter(py, source, source.to_string())?));
     }
@@ -132,77 +145,6 @@ fn exception(py: Python<'_>, class: &str, message: String, details: &Bound<'_, P
     let _calling = Calling::begin(py);
     let made = py.import("gowk._errors")?.getattr("_made")?;
     Ok(PyErr::from_value(made.call((class, message), Some(details))?))
-}
-
-fn path_of(error: &Error) -> Option<&Path> {
-    match error {
-        Error::Io { path, .. }
-        | Error::NotFound { path, .. }
-        | Error::Exists { path, .. }
-        | Error::NotGowk { path, .. }
-        | Error::Version { path, .. }
-        | Error::Features { path, .. }
-        | Error::Superblocks { path, .. }
-        | Error::Field { path, .. }
-        | Error::Length { path, .. }
-        | Error::HashMismatch { path, .. }
-        | Error::CallerHashes { path, .. }
-        | Error::OtherShard { path, .. }
-        | Error::Damaged { path, .. }
-        | Error::Journal { path, .. }
-        | Error::Locked { path, .. }
-        | Error::MountPoint { path, .. }
-        | Error::NotSealed { path, .. }
-        | Error::Stalled { path, .. }
-        | Error::NameTaken { path, .. }
-        | Error::HardLinks { path, .. }
-        | Error::Full { path, .. }
-        | Error::Growth { path, .. }
-        | Error::Kind { path, .. }
-        | Error::KeyRules { path, .. }
-        | Error::Uncommitted { path, .. }
-        | Error::Poisoned { path, .. }
-        | Error::Unknown { path, .. }
-        | Error::AfterCommit { path, .. }
-        | Error::MetadataFull { path, .. }
-        | Error::NoSpace { path, .. }
-        | Error::Shrink { path, .. }
-        | Error::Rate { path, .. }
-        | Error::Indivisible { path, .. }
-        | Error::Unlike { path, .. }
-        | Error::Replaced { path, .. }
-        | Error::Busy { path, .. } => Some(path),
-        _ => None,
-    }
-}
-
-fn path_in_store(error: &store::Error) -> Option<&Path> {
-    match error {
-        store::Error::NotFound { path, .. }
-        | store::Error::NotAStore { path, .. }
-        | store::Error::Exists { path, .. }
-        | store::Error::Unfinished { path, .. }
-        | store::Error::NoLinks { path, .. }
-        | store::Error::NoVersions { path, .. }
-        | store::Error::Damaged { path, .. }
-        | store::Error::Format { path, .. }
-        | store::Error::Text { path, .. }
-        | store::Error::Field { path, .. }
-        | store::Error::NoSuchVersion { path, .. }
-        | store::Error::Conflict { path, .. }
-        | store::Error::Expired { path, .. }
-        | store::Error::MissingFile { path, .. }
-        | store::Error::Vacuumed { path, .. }
-        | store::Error::WrongFile { path, .. }
-        | store::Error::DamagedRun { path, .. }
-        | store::Error::Pending { path, .. }
-        | store::Error::Misfit { path, .. }
-        | store::Error::Invalid { path, .. }
-        | store::Error::Unknown { path, .. }
-        | store::Error::MissingVersion { path, .. }
-        | store::Error::Busy { path, .. } => Some(path),
-        _ => None,
-    }
 }
 
 /// The exception for an error of a job.

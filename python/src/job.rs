@@ -1,4 +1,4 @@
-//! `gowk.Job`: files into a filter, each key exactly once, whatever kills the process.
+//! `gowk.Job`: files into a filter, each key exactly once, even if the process is killed.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -40,15 +40,6 @@ fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| gowk_cli::run(arguments))
 }
 
-/// Releases the mapping that the calling thread keeps for its next lookup, from any reader.
-///
-/// A thread that may make no lookup for a long time should call it if a filter that it looked into may be removed: the
-/// disk space is freed only then.
-#[pyfunction]
-fn release_thread() {
-    gowk::Reader::release_thread();
-}
-
 /// A class whose methods do nothing.
 #[cfg(feature = "bench")]
 #[pyclass(frozen)]
@@ -83,7 +74,6 @@ fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add_function(wrap_pyfunction!(reader::join, module)?)?;
-    module.add_function(wrap_pyfunction!(release_thread, module)?)?;
     #[cfg(feature = "bench")]
     module.add_class::<Nothing>()?;
     process::watch(module)

@@ -42,7 +42,7 @@ pub(crate) fn seconds(option: &str, given: f64) -> PyResult<Duration> {
     })
 }
 
-/// What readers and writers share.
+/// The options that readers and writers share.
 pub(crate) fn common(
     options: Options,
     threads: usize,
@@ -55,7 +55,7 @@ pub(crate) fn common(
     Ok(options.threads(threads).wait(seconds("wait", wait_for)?).verify(verify(verify_when)?))
 }
 
-/// What is fixed when a filter or a store is created.
+/// The options that are fixed when a filter or a store is created.
 pub(crate) struct Creation<'a> {
     pub(crate) counting: bool,
     pub(crate) capacity: Option<u64>,

@@ -1,4 +1,4 @@
-"""What the tests of two Bloom filter libraries ask for, by gowk. Any object is a key there; here its ``repr`` is one."""
+"""The interface that the tests of two Bloom filter libraries use, over gowk. Any object is a key there; here its ``repr``."""
 from pathlib import Path
 from tempfile import TemporaryDirectory
 import functools, gowk

@@ -1,4 +1,5 @@
-"""What the tests of rbloom ask for, by gowk, but for intersections. Keys are hashed by gowk, not by ``hash_func``.
+"""The interface that the tests of rbloom use, over gowk, without intersections. gowk hashes the keys, not
+``hash_func``.
 
 Equality and subsets are those of the entries: a filter is a subset of another one if a union with it adds no entry. Then all that
 is found in it is found in the other one.

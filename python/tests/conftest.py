@@ -9,7 +9,7 @@ import pytest
 
 THOROUGH = bool(os.environ.get("GOWK_THOROUGH"))
 
-# A shell that starts a command in the background has it ignore these, and its children inherit that. Tests send them.
+# A command that a shell starts in the background ignores these signals, and its children inherit that. Tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -17,7 +17,7 @@ STUB = Path(__file__).parent.parent / "gowk" / "_gowk.pyi"
 
 
 def documented(stub: str) -> str:
-    """The stub with the docstrings that the module has."""
+    """The stub with the docstrings of the module."""
     lines = stub.splitlines()
     changes: list[tuple[int, int, list[str]]] = []
 

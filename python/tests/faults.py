@@ -1,4 +1,4 @@
-"""What goes wrong on purpose in the tests of gowk.spark: executors and drivers that are killed, tasks that raise.
+"""Faults injected in the tests of gowk.spark: executors and drivers that are killed, tasks that raise.
 
 A fault is a file in the folder GOWK_FAULTS. The process that removes it strikes, so that each fault strikes once, in whatever
 process comes by first.
@@ -39,7 +39,7 @@ def strikes(name: str) -> bool:
 
 
 def kill_executor() -> None:
-    """Kills the Java process above this Python worker, as nothing else could."""
+    """Kills the Java process above this Python worker."""
     process = os.getpid()
     while Path(f"/proc/{process}/comm").read_text().strip() != "java":
         process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
@@ -62,7 +62,7 @@ def strike(where: str) -> None:
 
 
 def within_unseen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Follows ``unseen`` in the same task: its rows come by here."""
+    """Runs after ``unseen`` in the same task, and passes its rows on."""
     for batch in batches:
         strike("in unseen")
         yield batch

@@ -22,7 +22,7 @@ def session(cores: str) -> SparkSession:
     tests = str(Path(__file__).parent)
     settings = {
         "spark.ui.enabled": "false",
-        # Java processes that are killed within seconds gain nothing from its best compiler.
+        # Java processes that live for seconds gain nothing from the best compiler.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "2",
@@ -31,9 +31,9 @@ def session(cores: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": tests,
         "spark.executorEnv.GOWK_FAULTS": str(faults.FAULTS),
-        # In the tests executors are killed more often than an application usually bears.
+        # The tests kill more executors than an application tolerates by default.
         "spark.deploy.maxExecutorRetries": "-1",
-        # What tasks log is kept as a table.
+        # Keeps the logs of tasks as a table.
         "spark.sql.pyspark.worker.logging.enabled": "true",
     }
     builder = SparkSession.builder.master(cores).appName("nightly")
@@ -53,7 +53,7 @@ def write(folder: Path, new: DataFrame, batch: int) -> None:
 
 def batches(spark: SparkSession, folder: Path) -> None:
     store = gowk.spark.Store(folder / "store")
-    # The last batch that the store knows of is repeated: whoever committed it may have died before its end.
+    # The last batch in the store is repeated: the process that committed it may have died before its end.
     done = gowk.Store(store.path).tokens.get("nightly")
     first = 0 if done is None else done.number
     for batch, lines in list(enumerate(sorted((folder / "in").iterdir())))[first:]:

@@ -22,7 +22,7 @@ ALPHABET = ["", "a", "b", "é", "\U0001f426", "ab", "aé", "zz", "\0", "a\0b"]
 
 
 def texts(rng: random.Random, number: int) -> list[str]:
-    # From few possible keys, so that many meet again.
+    # Drawn from few possible keys, so that many occur again.
     return ["".join(rng.choices(ALPHABET, k=rng.randrange(3))) + str(rng.randrange(4)) for _ in range(number)]
 
 
@@ -173,7 +173,7 @@ def test_random_batches_answer_as_a_set_does() -> None:
     rng = random.Random(20)
     makers = list(KINDS.values())
     done = 0
-    # One entry in a hundred million is mistaken for another: with 2 slots a bucket that is not to be seen.
+    # With 2 slots a bucket, false positives are too rare to occur in this test.
     while done < batches:
         writer = gowk.Writer(f"f{done}", capacity=10_000, slots_per_bucket=2)
         model: set[bytes] = set()

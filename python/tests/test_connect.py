@@ -70,7 +70,7 @@ def test_a_stream_has_each_key_once(session: Any, folder: Path) -> None:
     lines.foreachBatch(store.each_batch("night", write, column="value")).trigger(availableNow=True).start().awaitTermination()
     assert sorted(row.value for row in session.read.parquet(out).collect()) == ["a", "b"]
     assert gowk.Store(store.path).tokens["night"].number == 0
-    # A new checkpoint, whose batch 0 has other keys.
+    # A new checkpoint: its batch 0 has other keys.
     (folder / "in" / "1").write_text("c\n")
     (folder / "in" / "0").unlink()
     lines = session.readStream.text(f"{folder}/in").writeStream.option("checkpointLocation", f"{folder}/another checkpoint")

@@ -76,7 +76,7 @@ def test_a_job_names_the_kind_and_the_rules_of_its_filter(folder: Path) -> None:
     with gowk.Writer("s") as writer:
         writer.add("spam")
     Path("job.toml").write_text(text.replace('path = "f"', 'path = "s"').replace('"new"', '"other"'))
-    with pytest.raises(gowk.WrongKind):
+    with pytest.raises(gowk.WrongKind, match="with `counting=True`"):
         gowk.Job("job.toml").run()
 
 
@@ -189,7 +189,7 @@ def test_the_tool(tool: list[str], folder: Path) -> None:
 def test_the_tool_ends_by_ctrl_c_as_it_does_alone(folder: Path) -> None:
     with gowk.Writer("seen", capacity=100) as writer:
         writer.commit()
-        # It waits for the filter.
+        # The job waits for the filter.
         code = [sys.executable, "-m", "gowk", "insert", "seen", "--wait", "60s", "a"]
         child = subprocess.Popen(code, stderr=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):

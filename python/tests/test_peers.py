@@ -69,7 +69,7 @@ RBLOOM = {
 
 
 def fetched(name: str) -> Path:
-    # Its own sources alone: what builds it need not be built.
+    # Only its own sources: its build dependencies need not be built.
     fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, name]
     subprocess.run(fetch, check=True)
     with tarfile.open(next(Path().glob("*.tar.gz"))) as archive:
@@ -78,7 +78,7 @@ def fetched(name: str) -> Path:
 
 
 def outcomes(file: Path, folder: Path, prelude: str) -> dict[str, str]:
-    """How each test of a file ends, with modules put in the place of those that it imports."""
+    """The outcome of each test of a file, with modules put in the place of those that it imports."""
     code = f"import sys\nsys.path[:0] = [{str(HERE)!r}, '.']\nimport adapter\n{prelude}\n"
     code += f"import pytest; sys.exit(pytest.main(['-q', '-rA', '-p', 'no:cacheprovider', {str(file)!r}]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
@@ -106,7 +106,7 @@ def test_pybloomfiltermmap3s_own_tests(folder: Path) -> None:
 @pytest.mark.registry
 def test_pybloom_lives_own_tests(folder: Path) -> None:
     root = fetched("pybloom_live")
-    # Its package, but for the module that is replaced.
+    # Its package, without the module that is replaced.
     (root / "pybloom_live" / "__init__.py").write_text("")
     found = outcomes(
         Path("pybloom_live/test_pybloom.py"), root, "sys.modules['pybloom_live.pybloom'] = adapter"
@@ -115,7 +115,7 @@ def test_pybloom_lives_own_tests(folder: Path) -> None:
 
 
 class EachStatement(ast.NodeTransformer):
-    """Has each statement of a module's functions counted, and its exception kept."""
+    """Changes a module's functions so that each statement is counted, and its exception kept."""
 
     def visit(self, node: ast.AST) -> Any:
         node = self.generic_visit(node)

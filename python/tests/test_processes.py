@@ -107,7 +107,7 @@ def test_a_reader_answers_on_both_sides_of_a_fork() -> None:
 
     assert "a" in reader
     in_a_child(check)
-    # What a writer commits after the fork is seen in both.
+    # Both processes see commits made after the fork.
     with gowk.Writer("f") as writer:
         writer.add("b")
     assert "b" in reader
@@ -137,7 +137,7 @@ def test_a_writer_belongs_to_the_process_that_opened_it() -> None:
     in_a_child(check)
     with pytest.raises(gowk.Locked):
         gowk.Writer("f")
-    # A reader of another process takes the filter for one that a writer has, not for one to recover.
+    # A reader in another process finds that a writer has the filter, and does not recover it.
     python("import gowk; assert 'a' in gowk.Reader('f') and 'b' not in gowk.Reader('f')")
     writer.commit()
     python("import gowk; assert 'b' in gowk.Reader('f')")
@@ -180,7 +180,7 @@ def test_other_threads_run_while_a_batch_is_looked_up() -> None:
         end = time.monotonic()
         inside.set()
         counter.join()
-    # Had the GIL been kept, there would be one step at most for each chunk.
+    # If the batch kept the GIL, there would be at most one step for each chunk.
     during = [step for step in steps[before:] if start < step < end]
     assert len(during) > 50, len(during)
 
@@ -208,7 +208,7 @@ def test_ctrl_c_ends_an_update_and_says_what_was_taken() -> None:
     numbers, note = python(INTERRUPTED).splitlines()
     taken, given, stored, all_there = numbers.split()
     assert 0 < int(taken) <= int(given) and all_there == "True"
-    # Some thousandth of them were taken for others.
+    # About a thousandth of them are false positives.
     assert 0.99 * int(taken) < int(stored) <= int(taken)
     assert note.startswith(f"gowk: keys[0:{taken}] were taken; commit() keeps")
     assert len(gowk.Reader("f")) == int(stored)

@@ -47,7 +47,7 @@ def test_a_crawl_that_is_killed_twice_fetches_each_page_once(folder: Path) -> No
         finally:
             site.kill()
     fetched = Counter(map(int, Path("fetched").read_text().split()))
-    # Scrapy filters no start request, and none of its links counts before it.
+    # Scrapy does not filter start requests, and requests no link before them.
     starts = fetched.pop(1)
     again = {page: times for page, times in fetched.items() if times > 1}
     print(f"{len(fetched)} pages in {fetched.total()} fetches, {len(again)} of {len(underway)} under way again")
@@ -117,7 +117,7 @@ def test_requests_survive_a_kill_between_commits(folder: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     assert len(gowk.Reader("seen.gowk")) == 200, "two commits"
     urls = [f"http://example.org/{i}" for i in range(250)]
-    # The last one had not been queued when the process died, as far as the dupefilter can know.
+    # The dupefilter cannot know whether the last request was queued before the process died.
     assert seen({"GOWK_PATH": "seen.gowk"}, *urls) == [True] * 249 + [False]
 
 
@@ -138,7 +138,7 @@ def test_scrapys_own_tests(folder: Path) -> None:
     with tarfile.open(next(Path().glob("scrapy*.tar.gz"))) as archive:
         archive.extractall(filter="data")
     tests = next(Path().glob("scrapy-*/tests"))
-    # They are to test the scrapy that is installed, not the one beside them.
+    # The tests must import the installed scrapy, not the sources beside them.
     root = folder / "own"
     root.mkdir()
     tests.rename(root / "tests")

@@ -82,7 +82,7 @@ def create(folder: Path, shards: int = 4, **options: Any) -> gowk.spark.Store:
 
 
 def lines(count: int = 10, of: int | None = None) -> list[list[str]]:
-    """The lines of the file, or so many, in so many batches."""
+    """The lines of the file, or the first of them, in a number of batches."""
     opened = gzip.open(URLS, "rt") if URLS.suffix == ".gz" else URLS.open()
     with opened as file:
         everything = file.read().splitlines()[:of]
@@ -99,7 +99,7 @@ def keys(rows: list[Row]) -> list[str]:
 
 
 def contents(store: gowk.spark.Store) -> list[tuple[int, int, float]]:
-    """What tells stores of different keys apart: entries of each shard, and their rate, which depends on their tails."""
+    """A value that differs for stores of different keys: the entries of each shard, and the rate, which depends on their tails."""
     files = gowk.Store(store.path).files
     return [(shard, file.entries, file.expected_false_positive_rate) for shard, file in sorted(files.items())]
 
@@ -139,7 +139,7 @@ def test_ten_batches_equal_drop_duplicates_over_all(spark: SparkSession, folder:
 
 
 def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[str]], list[tuple[int, int, float]]]:
-    """What the batches come to if nothing goes wrong and one process does it all: the new rows of each, and the store."""
+    """The outcome of the batches in one process without faults: the new rows of each, and the store."""
     store, rows = create(folder), []
     for batch, values in enumerate(batches):
         new = gowk.Store(store.path).insert_many(values, token=("nightly", batch))
@@ -186,7 +186,7 @@ def test_a_repeated_batch_has_the_same_rows_and_changes_nothing(spark: SparkSess
     for batch, values in enumerate(batches):
         store.insert(frame(spark, values), "value", application="night", batch=batch)
     for _ in range(ROUNDS):
-        # From the start, and by an application that knows nothing of the first try.
+        # From the start, by a new process that has no memory of the first try.
         again = gowk.spark.Store(store.path)
         for batch, values in enumerate(batches):
             assert keys(again.unseen(frame(spark, values), "value", application="night", batch=batch).collect()) == rows[batch]
@@ -268,7 +268,7 @@ def test_a_stream_with_another_checkpoint_needs_another_name(spark: SparkSession
 
 @needs_spark
 def test_without_a_querys_id_another_checkpoint_needs_another_name_too(spark: SparkSession, folder: Path) -> None:
-    # As over Spark Connect: the function is called outside of a query.
+    # Like over Spark Connect: the function is called outside of a query.
     store, written = create(folder), []
     batch = store.each_batch("nightly", lambda new, number: written.append((number, keys(new.collect()))), column="value")
     first, second = frame(spark, ["a", "b"]), frame(spark, ["c"])
@@ -353,14 +353,14 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
     store.insert_many(keys)
     file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
     copy, good = disk.copies / file.name, file.path.read_bytes()
-    # What arrives is not what was sent.
+    # The bytes that arrive differ from those that were sent.
     rot(file.path)
     assert disk.fetch(file) == 0 and not copy.exists() and not list((disk.root / "fetching").iterdir())
     file.path.write_bytes(store.files[1].path.read_bytes())
     assert disk.fetch(file) == 0 and not copy.exists()
     file.path.write_bytes(good)
     assert disk.fetch(file) == file.bytes and disk.fetch(file) == 0
-    # It rots on the disk. The answers are those of the store, and it is fetched again.
+    # The copy is damaged on the disk. The store's own file answers, and the copy is fetched again.
     rot(copy)
     near = gowk.Store(store.path, copies=disk.copies, on_damage="present")
     assert near.contains_many(keys).all() and near.contains_many(f"other {key}" for key in keys).sum() < 10
@@ -369,7 +369,7 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
     assert near.take_refused_copies() == [copy] and near.take_refused_copies() == []
     disk.drop(copy)
     assert disk.fetch(file) == file.bytes
-    # Of the same length, but another file.
+    # Another file of the same length.
     copy.write_bytes(bytes(file.bytes))
     assert disk.fetch(file) == file.bytes and copy.read_bytes() == good
 
@@ -401,12 +401,12 @@ def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     os.utime(disk.copies / files[1].name, (1, 1))
     assert disk.fetch(files[2]) == size
     assert {path.name for path in disk.copies.iterdir()} == {files[0].name, files[2].name}
-    # A copy that is no whole one is made again.
+    # A partial copy is made again.
     os.truncate(disk.copies / files[0].name, 100)
     assert disk.fetch(files[0]) == size
     assert gowk.Store("store", copies=disk.copies).contains_many([f"key {number}" for number in range(1000)]).all()
     assert Disk(folder / "small", size - 1).fetch(files[0]) == 0 and not (folder / "small").exists()
-    # What a killed process leaves: a half of a copy, and a folder with a working copy.
+    # A killed process leaves half of a copy, and a folder with a working copy.
     code = (
         "import gowk, os, shutil, signal; from pathlib import Path; from gowk._disk import Disk\n"
         f"disk = Disk(Path({str(disk.root)!r}), {2 * size})\n"
@@ -442,14 +442,14 @@ def test_nulls_binary_keys_expressions_and_the_order_among_equal_keys(spark: Spa
 
 @needs_spark
 def test_equal_keys_are_found_by_themselves_whatever_the_order_and_the_plan(spark: SparkSession, folder: Path) -> None:
-    # Such a filter takes many a key for another, but there is nothing in it yet.
+    # Such a filter has many false positives, but it is still empty.
     store = create(folder, slots_per_bucket=7)
     exact = sorted(f"key {number}" for number in range(20_000))
     df = frame(spark, [*exact, *exact[:5000], *exact[:100] * 20])
     for _ in range(3):
         shuffled = df.orderBy(sf.rand())
         assert keys(store.unseen(shuffled, "value", application="night", batch=0).collect()) == exact
-    # Plans that ask for no order of the rows.
+    # Plans without an order of the rows.
     new = store.unseen(df, "value", application="night", batch=0)
     assert new.count() == new.repartition(3).count() == new.groupBy("value").count().count() == len(exact)
     # Runs of equal keys that are longer than an Arrow batch.
@@ -481,7 +481,7 @@ def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> Non
     files = files_in(Path(store.path))
     assert store.remove(frame(spark, ["c"]), "value", application="night", batch=2).version == 4
     assert files_in(Path(store.path)) == files
-    # One that is found is counted.
+    # A key that is found is counted.
     assert store.insert(frame(spark, ["a"]), "value", application="night", batch=3).version == 5
     assert gowk.Store(store.path).count("a") == 2
 

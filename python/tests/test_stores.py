@@ -193,9 +193,9 @@ def test_a_token_that_is_repeated_answers_as_the_first_time() -> None:
         again = store.insert_many(batches[number], token=("crawl", number))
         assert (again == first[number]).all(), number
     assert store.version == 4 and store.tokens["crawl"].number == 2
-    # Nothing is left of it: its working copies were not sealed.
+    # The update leaves nothing: its working copies were not sealed.
     assert set(Path("s").rglob("*")) == files
-    # Another application's tokens are its own.
+    # Each application has tokens of its own.
     assert not store.insert_many(keys(10), token=("other", 0)).any() and store.version == 5
     before = store.before("crawl", 1)
     assert before.version == 2 and "key 150" not in before and "key 50" in before
@@ -221,7 +221,7 @@ def test_of_two_updates_of_a_shard_one_wins() -> None:
     assert (lost.value.version, lost.value.base, lost.value.shard) == (2, 1, shard) and two.closed
     again = pickle.loads(pickle.dumps(lost.value))
     assert isinstance(again, gowk.Conflict) and again.version == 2 and str(again) == str(lost.value)
-    # Of another shard, it is put on top.
+    # A change of another shard is put on top.
     assert three.commit().version == 3 and "a" in store and apart in store and "b" not in store
 
 
@@ -290,7 +290,7 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
         done = committed
         told = [f"{number} {index}" for number in range(committed + 1) for index in range(2000)]
         assert store.contains_many(told).all()
-        # Some keys of those that look alike were taken for others.
+        # Some of these keys are false positives.
         assert len(told) * 0.999 <= store.info().entries <= len(told)
         assert all(isinstance(report, gowk.Report) and report.is_clean for report in store.verify().values())
     report = store.vacuum(keep=2, grace=0)
@@ -308,7 +308,7 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     told = store.vacuum(grace=0)
     # Version 1 stays, as the last token is based on it.
     assert told.versions == 2 and told.files == 4 + 4 and told.version == 4 and told.bytes > 0 and told.foreign == 0
-    # What was opened before is read on.
+    # A file that is open stays readable.
     assert opened.contains_many(keys(100)).all() and not opened.contains_many(keys(100, 200)).any()
     with pytest.raises(gowk.NotFound, match="as version 2 is older than the store keeps; refresh to the newest version"):
         "key 7" in old  # noqa: B015
@@ -336,7 +336,7 @@ def test_an_update_that_a_vacuum_has_given_up() -> None:
 
 
 def change(store: gowk.Store, base: int, scratch: str, numbers: list[int]) -> tuple[list[gowk.Sealed], list[bool], int]:
-    """What a task does, in a process of its own."""
+    """The work of a task, in a separate process."""
     update = store.update(base=base, scratch=scratch)
     new = update.insert_many([f"key {number}" for number in numbers])
     return update.seal(), new.tolist(), os.getpid()
@@ -366,7 +366,7 @@ def test_sealed_shards_travel_to_whoever_commits_them(method: str) -> None:
     outcome = store.commit(as_text, base=store, token=("spark", 1))
     assert outcome == gowk.StoreCommit(outcome="new", version=3, token=None)
     assert store.version == 3 and store.contains_many(all_keys).all()
-    # The driver that did not hear of it tries again.
+    # A driver that did not hear of the commit tries again.
     outcome = store.commit(sealed, token=("spark", 1))
     assert outcome.outcome == "already" and outcome.version == 3
     with pytest.raises(gowk.Conflict):
@@ -458,7 +458,7 @@ def test_stores_and_updates_and_forks() -> None:
         del update, distinct
 
     in_a_child(check)
-    # The child has taken nothing away.
+    # The child has removed nothing.
     assert len(list(Path("scratch").iterdir())) == 1 and len(list(Path("s/incoming").glob("*.gowk*"))) == 1
     assert distinct.insert_many(["b", "c"]).tolist() == [False, True]
     assert store.version == 2 and store.refresh() and "c" in store
@@ -494,7 +494,7 @@ def test_one_shard_alone() -> None:
     for wrong in (4, 1 << 40):
         with pytest.raises((IndexError, OverflowError)):
             store.shard(wrong)
-    # It stays the file that the version names, wherever it travels.
+    # After pickling, it is still the file that the version names.
     data = pickle.dumps(shard)
     assert "a" in pickle.loads(data)
     file = store.files[number].path
@@ -522,7 +522,7 @@ def test_copies_of_files_are_read_in_their_place() -> None:
     with pytest.raises(gowk.Damaged) as missing:
         gowk.Store("s", version=2).contains_many(keys(1000))
     assert missing.value.path == str(near.at(2).files[0].path)
-    # A copy that is another file, or half of one, is left for the store's own file, which is put back.
+    # If a copy is another file, or half of one, the store's own file is read. It is put back for that.
     copy, own = Path("near") / near.at(2).files[0].name, near.at(2).files[0].path
     shutil.copy(copy, own)
     for wrong in [(Path("near") / near.at(2).files[1].name).read_bytes(), b"half a copy"]:
@@ -685,7 +685,7 @@ def test_other_threads_run_meanwhile() -> None:
 
     counter = threading.Thread(target=count)
     counter.start()
-    # Between calls the other thread would run in any case: a call is all that is between the two readings.
+    # Only one call lies between the two readings: between calls the other thread would run in any case.
     before = steps
     store.insert_many(batch)
     during = steps - before

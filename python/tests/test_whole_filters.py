@@ -59,7 +59,7 @@ def test_a_merge_that_is_rolled_back_or_refused_changes_nothing() -> None:
         writer.rollback()
         with pytest.raises(gowk.Invalid, match="has another seed, ") as unlike:
             writer.merge(other)
-        # Nobody sees a seed who did not ask for it.
+        # The seed is shown only on request.
         shown = f"{unlike.value} {unlike.value!r} {writer.info()!r} {other.info()!r}"
         assert not any(str(filter.info().seed) in shown for filter in (one, other))
         assert all(str(Path(name).absolute()) in str(unlike.value) for name in ("one", "other"))
@@ -84,7 +84,7 @@ def test_shrinking_undoes_a_doubling() -> None:
         with pytest.raises(gowk.Invalid, match="will not shrink"):
             writer.shrink()
         assert writer.info().shrunk is None
-        # Two keys that look the same share an entry, as copies of one.
+        # Two keys with the same fingerprint share an entry, as if they were copies of one key.
         entries = writer.info().entries
         assert 9_990 <= entries <= 10_000
         writer.grow()

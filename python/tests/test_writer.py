@@ -159,11 +159,12 @@ def test_a_set_holds_each_key_once_and_refuses_removal() -> None:
         with pytest.raises(gowk.WrongKind, match="is a set, but removing keys needs a counting filter") as caught:
             writer.remove("a")
         assert caught.value.path == os.path.abspath("f")
+        assert str(caught.value).endswith("; create another filter for that, with `counting=True`")
         with pytest.raises(gowk.WrongKind) as many:
             writer.remove_many(["a"])
         assert "no key was taken" in many.value.__notes__[0]
         assert writer.count_many(["a", "b", "c", "d"]).tolist() == [1, 1, 1, 0] and len(writer) == 3
-    with pytest.raises(gowk.WrongKind, match="is a set"):
+    with pytest.raises(gowk.WrongKind, match="is a set.*`counting=True`"):
         gowk.Writer("f", counting=True)
     assert gowk.Reader("f").contains_many(["a", "b", "c"]).all()
 
@@ -176,7 +177,7 @@ def test_a_counting_filter_counts_copies() -> None:
         assert writer.add("b") is None and writer.update(["b", "c"]) is None
         assert writer.count_many(["a", "b", "c", "d"]).tolist() == [3, 4, 1, 0] and len(writer) == 8
         assert writer.remove("a") and not writer.remove("d")
-    # Not to ask for a kind is to take what is there.
+    # Without a kind asked for, a filter of either kind is opened.
     with gowk.Writer("f") as writer:
         assert writer.remove_many(["a", "a", "a", "b"]).tolist() == [True, True, False, True]
         assert "a" not in writer and writer.count("b") == 3
@@ -193,7 +194,7 @@ def test_closing_with_changes_says_that_they_are_lost() -> None:
     assert writer.closed
     writer.close()
     assert gowk.Reader("f").contains_many(["a", "b"]).tolist() == [True, False]
-    # A new filter is a change, as it has its name from its first commit on.
+    # Creating a filter is a change: the filter has its name from its first commit on.
     with pytest.raises(gowk.Uncommitted):
         gowk.Writer("g").close()
     assert not Path("g").exists()

@@ -341,7 +341,7 @@ impl<W: Width> Bucket<W> {
         if W::BITS == 16 {
             let eight = Eight::<W>::of(self, other);
             let matches = eight.matches(query).to_bitmask();
-            // Lanes above those; above the highest lane of this bucket there is none.
+            // The lanes directly above those. The highest lane of each bucket has none above it.
             let above = (matches & 0b0111_0111) << 1;
             let is_one = matches.is_power_of_two() && eight.digits().to_bitmask() & above == 0;
             return if is_one { Eight::<W>::first(matches) } else { None };

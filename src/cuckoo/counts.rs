@@ -1,6 +1,7 @@
 //! Counters that are stored with every commit, so that load and expected rate are known without reading the buckets.
 
 use super::bucket::Bucket;
+use super::kind::Kind;
 use super::region::{Inserted, Removed};
 use super::widths::{SlotsPerBucket, Width};
 
@@ -108,6 +109,15 @@ impl Counts {
         }
     }
 
+    /// What a scan of a filter of this kind counts. A digit in a set counts nothing: no writer stores one, and a superblock
+    /// that told of it would be refused with the whole file.
+    pub(crate) const fn in_a(self, kind: Kind) -> Self {
+        match kind {
+            Kind::Set => Self { digits: 0, saturated: 0, ..self },
+            Kind::Counting => self,
+        }
+    }
+
     /// Counts what a bucket holds; false if it holds a slot, or a mix of slots, that no writer stores.
     pub(crate) fn tally<W: Width>(&mut self, bucket: Bucket<W>) -> bool {
         let mut well_formed = !bucket.has_stray_bits();
@@ -169,7 +179,7 @@ impl Counts {
         }
     }
 
-    /// With what has changed since. Counters may be those of a hostile file, and must not overflow.
+    /// The counters with the changes of `delta`. They may come from a hostile file, and must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
         for (count, change) in by_tail.iter_mut().zip(delta.by_tail) {
@@ -204,9 +214,8 @@ impl Counts {
 
     /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
     ///
-    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. It is exact
-    /// for digits and saturated groups too, but for those of void entries, which are copied with them: the doubling
-    /// itself counts those.
+    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. Digits and
+    /// saturated groups of void entries are copied too, and are not counted here: the doubling itself counts them.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -238,7 +247,7 @@ impl Counts {
     }
 }
 
-/// What inserts and removals change in the counters.
+/// Changes of the counters by inserts and removals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Delta {
     inserted: u64,
@@ -284,7 +293,7 @@ impl Delta {
         self.removed += 1;
     }
 
-    /// What a bucket holds is added so many times.
+    /// Adds the counters of a bucket `times` times.
     fn holds<W: Width>(&mut self, bucket: Bucket<W>, times: i64) {
         let mut held = Counts::default();
         held.tally(bucket);

@@ -110,7 +110,7 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
         }
     }
 
-    /// Puts a group in the place of other groups, which are put into their other buckets.
+    /// Puts a group into the lanes of other groups, and puts those into their other buckets.
     fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
         let here = Groups::of(self.staged.load(id)?);
         let before = (self.staged.stored.len(), self.put.len());

@@ -11,7 +11,7 @@
 use super::bucket::{Bucket, BucketId, Slot};
 use super::widths::Width;
 
-/// Where a group is stored: its bucket, and its index among the groups there.
+/// The place of a stored group: its bucket, and its index among the groups there.
 pub(super) type Stored = (BucketId, usize);
 
 /// The two buckets of a key.
@@ -28,7 +28,7 @@ pub(super) struct Group<W> {
 }
 
 impl<W: Width> Group<W> {
-    /// The lanes that it takes; `None` if no bucket has so many.
+    /// The lanes that it takes; `None` if it does not fit into a bucket.
     ///
     /// n = 4: 1 copy takes 1, 32 take 2, 33 take 3, 30,784 take 4, and 30,785 take more than there are.
     pub(super) const fn lanes(self) -> Option<u32> {

@@ -1,8 +1,8 @@
-//! What a filter is. `format-spec/README.md`, section 4.4.
+//! The kinds of filters: `format-spec/README.md`, section 4.4.
 
 use std::fmt;
 
-/// What a filter is: a set or a counting filter. Fixed when the filter is created, and kept in its file.
+/// The kind of a filter: a set or a counting filter. Fixed when the filter is created, and kept in its file.
 ///
 /// | kind | made by | `insert(key)` | `remove(key)` | `merge` |
 /// |---|---|---|---|---|

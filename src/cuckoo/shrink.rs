@@ -244,7 +244,7 @@ mod tests {
                 let (mut left, mut right): (Vec<u64>, Vec<u64>) =
                     words.iter().map(|word| Bucket::<W>::new(*word).split()).map(|(a, b)| (a.0, b.0)).unzip();
                 halve::<W>(&mut left, &mut right, 2000, &mut Search::new()).unwrap();
-                // What lay alone in its bucket goes back to it.
+                // An entry that was alone in its bucket is there again.
                 assert!(left == words, "{slots:?}");
             });
         }

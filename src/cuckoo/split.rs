@@ -19,7 +19,7 @@ pub(crate) fn split<W: Width>(parent: &Words, [left, right]: &mut [Words; 2]) {
     }
 }
 
-/// Calls `each` with the regions that one becomes by so many doublings, in order.
+/// Calls `each`, in order, with the regions that one becomes by a number of doublings.
 pub(crate) fn each_descendant<W: Width, E>(
     region: &Words,
     doublings: u32,

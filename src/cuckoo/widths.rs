@@ -6,9 +6,9 @@ use super::offset::{OFFSET_T6, OFFSET_T10};
 
 /// Slots in a 64-bit bucket. With fewer slots, each has more bits, and there are fewer false positives.
 ///
-/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown: `2n * 2^-(T
-/// + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key: the length of a file created for
-/// 50 million keys, divided by 50 million.
+/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
+/// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key: the length of a file
+/// created for 50 million keys, divided by 50 million.
 ///
 /// | slots | bits a slot | false positives | bytes a key |
 /// |---|---|---|---|

@@ -1,6 +1,7 @@
 //! The kinds of failures: for programs that react to them, and for bindings to other languages.
 
 use std::fmt;
+use std::path::Path;
 
 use super::Error;
 
@@ -105,7 +106,7 @@ impl Error {
         match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::Exists,
-            Self::NotGowk { .. } => ErrorKind::Foreign,
+            Self::NotGowk { .. } | Self::Empty { .. } => ErrorKind::Foreign,
             Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => {
                 ErrorKind::Unsupported
             }
@@ -141,6 +142,50 @@ impl Error {
                 std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
                 _ => ErrorKind::Io,
             },
+        }
+    }
+
+    /// The file or folder that it names; `None` where it names none.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotFound { path, .. }
+            | Self::Exists { path, .. }
+            | Self::NotGowk { path, .. }
+            | Self::Empty { path, .. }
+            | Self::Version { path, .. }
+            | Self::Features { path, .. }
+            | Self::Superblocks { path, .. }
+            | Self::Field { path, .. }
+            | Self::Length { path, .. }
+            | Self::HashMismatch { path, .. }
+            | Self::CallerHashes { path, .. }
+            | Self::OtherShard { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Journal { path, .. }
+            | Self::Locked { path, .. }
+            | Self::MountPoint { path, .. }
+            | Self::NotSealed { path, .. }
+            | Self::Stalled { path, .. }
+            | Self::NameTaken { path, .. }
+            | Self::HardLinks { path, .. }
+            | Self::Full { path, .. }
+            | Self::Growth { path, .. }
+            | Self::Kind { path, .. }
+            | Self::KeyRules { path, .. }
+            | Self::Uncommitted { path, .. }
+            | Self::Poisoned { path, .. }
+            | Self::Unknown { path, .. }
+            | Self::AfterCommit { path, .. }
+            | Self::MetadataFull { path, .. }
+            | Self::NoSpace { path, .. }
+            | Self::Shrink { path, .. }
+            | Self::Rate { path, .. }
+            | Self::Indivisible { path, .. }
+            | Self::Unlike { path, .. }
+            | Self::Replaced { path, .. }
+            | Self::Busy { path, .. } => Some(path),
+            Self::Option { .. } => None,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The write-ahead log beside the file: its frames, and appending them; `scan` finds those that count.
+//! The write-ahead log beside the file: appending frames to it; `scan` finds the frames that count.
 //!
 //! Invariants (`format-spec/README.md`, section 6):
 //!
-//! 1. A transaction is in the journal, and the journal synced, before anything of it reaches the data file.
+//! 1. A transaction is in the journal, and the journal synced, before any part of it reaches the data file.
 //! 2. Frames are only appended. After a failed append the journal is cut back to the last commit.
 //! 3. A frame counts if and only if its CRC, the salt, the CRC of the frame before it, the commit number and
 //!    its order in the transaction are right; a transaction counts if its COMMIT frame does.
@@ -14,6 +14,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use zerocopy::IntoBytes;
 
@@ -27,22 +28,20 @@ use crate::format::frame::{
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
 use crate::system::{Disk, Files, Rights, rights};
 
-mod later;
-mod read;
+mod orphans;
 pub(super) mod scan;
 
-use read::read_up_to;
 pub(crate) use scan::scan;
 pub(super) use scan::{Content, FrameAt, Scan, read_frame};
 
-/// With more changed words than this, the whole page is shorter than the words with their indices.
+/// With more changed words than this, a record of the whole page is shorter than the words with their indices.
 const MOST_PAIRS: usize = 409;
 
 /// A journal open for appending.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
-    /// Where the next frame goes.
+    /// The byte at which the next frame begins.
     end: u64,
     /// The CRC of the last frame, or of the header.
     previous: u32,
@@ -66,7 +65,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Empties the journal: what is appended from now on continues from `header`.
+    /// Empties the journal: frames appended from now on continue from `header`.
     pub(crate) fn reset(&mut self, files: &Files, disk: &dyn Disk, header: Header) -> Result<()> {
         let bytes = header.encode();
         disk.write_at(&self.file, &bytes, 0).at(&files.journal, "write")?;
@@ -79,26 +78,26 @@ impl Journal {
         Ok(())
     }
 
-    /// Opens the journal of a file just recovered, or creates it. It must be reset before anything is appended.
+    /// Opens the journal of a file just recovered, or creates it. The caller must reset it before it appends.
     pub(super) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
     }
 
-    /// Bytes of frames.
+    /// The bytes of all frames.
     pub(crate) fn length(&self) -> u64 {
         self.end - HEADER
     }
 
-    /// Protects: the transactions appended, before anything of them reaches the data file.
+    /// Protects: the transactions appended, before any part of them reaches the data file.
     pub(crate) fn sync(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
         disk.sync(&self.file).at(&files.journal, "sync")
     }
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
-        // Cutting at the end changes nothing, but on a full disk a copy-on-write file system may have no room even
+        // If nothing lies behind the end, do not cut: on a full disk, a copy-on-write file system may have no room even
         // for that.
         if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
             return Ok(());
@@ -117,7 +116,7 @@ fn new_frame() -> Vec<u8> {
     vec![0; FRAME_HEADER]
 }
 
-/// A transaction on its way into the journal; nothing of it counts before [`Append::finish`].
+/// A transaction being appended to the journal; it does not count before [`Append::finish`].
 pub(crate) struct Append<'a> {
     journal: &'a mut Journal,
     files: &'a Files,
@@ -219,13 +218,13 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
     Ok(file)
 }
 
-/// Fails if the journal's name leads to a file that is no journal, which a journal would overwrite.
+/// Fails if the journal's name leads to a file that is not a journal: a journal would overwrite it.
 ///
-/// A journal may have been cut short by a crash, or damaged. So a file is taken for one if at most one byte of the
+/// A journal may have been cut short by a crash, or damaged. So a file counts as a journal if at most one byte of the
 /// magic number is neither right nor 0, or if a frame follows the header.
 pub(super) fn check_place(files: &Files) -> Result<()> {
     let no_journal = || Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal };
-    // Opening a pipe would wait for its other end.
+    // Checked before opening: opening a pipe would wait for its other end.
     if files.journal.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Err(no_journal());
     }
@@ -241,13 +240,27 @@ pub(super) fn check_place(files: &Files) -> Result<()> {
     Err(no_journal())
 }
 
-/// Whether the journal has anything behind its header.
+/// Whether the journal has bytes behind its header.
 pub(super) fn holds_anything(files: &Files) -> Result<bool> {
     match files.journal.metadata() {
         Ok(metadata) => Ok(metadata.len() > HEADER),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error).at(&files.journal, "look at"),
     }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
 }
 
 #[cfg(test)]

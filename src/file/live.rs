@@ -1,9 +1,10 @@
-//! The live area: what a writer tells readers of its file while it works. It is volatile and has no checksum: after
-//! a crash, recovery writes it anew from the superblock and the journal.
+//! The live area, through which a writer tells readers what it is doing. It is volatile and has no checksum: after a
+//! crash, recovery writes it anew from the superblock and the journal.
 //!
-//! The **apply epoch** is odd while a commit is being applied anywhere, each region's **sequence** is odd while
-//! that region is, and the **copy sequence** while counters and metadata are stored. None ever goes back, so a reader
-//! that finds the same even number before and after its reads knows that nothing was stored in between.
+//! It is a set of *seqlocks*. The **apply epoch** is odd while a commit is being applied anywhere, each region's
+//! **sequence** is odd while that region is, and the **copy sequence** while counters and metadata are stored. None ever
+//! goes back, so a reader that finds the same even number before and after its reads knows that nothing was stored in
+//! between.
 //! `format-spec/README.md`, sections 5.4 and 7.
 
 use std::fs::File;
@@ -23,7 +24,7 @@ use crate::format::{
 };
 use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
-/// A flag is a half of the word, and set unless that half is 0 (specification, 5.4).
+/// Each flag is one half of the word; it is set if that half is not 0 (`format-spec/README.md`, section 5.4).
 const SUPERSEDED: u64 = u32::MAX as u64;
 const POISONED: u64 = SUPERSEDED << 32;
 
@@ -46,12 +47,12 @@ pub(crate) struct LiveCopy {
 
 /// The writer's side.
 ///
-/// Each store through the map is preceded by a reservation, as a write is not: on a full disk whose file system copies
-/// what is written, the store alone would raise SIGBUS.
+/// A reservation precedes each store through the map, but not a write: on a full disk with a copy-on-write file system,
+/// a store without it would raise SIGBUS, while a write fails.
 #[derive(Debug)]
 pub(crate) struct Live<M = MapMut> {
     memory: M,
-    /// By which a failed reservation finds its reason; `None` for memory without a file.
+    /// The file in which a failed reservation looks for its reason; `None` for memory without a file.
     file: Option<File>,
     path: PathBuf,
 }
@@ -63,7 +64,7 @@ impl Live {
         Ok(Self { memory, file, path: path.to_owned() })
     }
 
-    /// Tells readers to look at the path before they answer, or tells them that they need not.
+    /// Sets or clears the flag that tells readers to look at the path before they answer.
     pub(crate) fn set_superseded(&self, file: &File, superseded: bool) -> io::Result<()> {
         self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
     }
@@ -74,8 +75,8 @@ impl Live {
     }
 }
 
-/// Stores a word of the live area by a write. Where a disk is full and its file system copies what is written, a store
-/// through a map would raise SIGBUS, and a write fails.
+/// Stores a word of the live area by a write. On a full disk with a copy-on-write file system, a store through a map
+/// would raise SIGBUS, while a write fails.
 fn write_word(file: &File, at: u64, word: u64) -> io::Result<()> {
     file.write_all_at(&word.to_le_bytes(), LIVE + at)
 }
@@ -91,8 +92,8 @@ impl<M: SharedMemory> Live<M> {
         stepped
     }
 
-    /// Fails where a commit to these regions, ascending, could not be shown, as on a full disk. Room found now may be
-    /// gone when it is needed.
+    /// Reserves the live-area space for a commit to these regions, ascending; fails on a full disk. The space may be
+    /// gone again when it is needed.
     pub(crate) fn reserve(&self, regions: impl IntoIterator<Item = RegionId>, copy: &LiveCopy) -> Result<()> {
         self.reserve_bytes(LIVE_EPOCH..LIVE_EPOCH + 8)?;
         self.reserve_copy(copy)?;
@@ -123,7 +124,7 @@ impl<M: SharedMemory> Live<M> {
         self.step(LIVE_EPOCH, next_even)
     }
 
-    /// Recovers: `redo` may change any region. Meanwhile the epoch and all sequences are odd, whatever a dead
+    /// Runs `redo`, which may change any region. Meanwhile the epoch and all sequences are odd, whatever values a dead
     /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
     pub(super) fn recover(
         &self,
@@ -157,7 +158,7 @@ impl<M: SharedMemory> Live<M> {
         Ok(())
     }
 
-    /// Those of all regions, reserved a page at a time.
+    /// Steps the sequences of all regions; reserves the live area a page at a time.
     fn step_sequences(&self, regions: u64, step: fn(u64) -> u64) -> Result<()> {
         const EACH: usize = (PAGE / 4) as usize;
         for first in (0..regions).step_by(EACH) {
@@ -170,7 +171,7 @@ impl<M: SharedMemory> Live<M> {
 
     fn step_reserved(&self, at: u64, step: fn(u64) -> u64) {
         M::fence(Ordering::SeqCst);
-        // Only the low half: a sequence wraps after two thousand million commits to one region.
+        // Keeps only the low half: a sequence wraps after 2^31 commits to one region.
         self.memory.set_half(half(at), step(self.memory.half(half(at)).into()) as u32);
         M::fence(Ordering::SeqCst);
     }
@@ -191,7 +192,7 @@ impl<M: SharedMemory> Live<M> {
         self.step(LIVE_COPY, next_even)
     }
 
-    /// Only what is stored: a page that is reserved counts as changed, and is written to the medium.
+    /// Reserves only the bytes that are stored: a reserved page counts as changed, and is written to the medium.
     fn reserve_copy(&self, copy: &LiveCopy) -> Result<()> {
         self.reserve_bytes(LIVE_COPY..LIVE_METADATA + copy.metadata.len().next_multiple_of(8) as u64)
     }
@@ -200,8 +201,8 @@ impl<M: SharedMemory> Live<M> {
         let reserve = || self.memory.reserve(bytes.start as usize..bytes.end as usize);
         let Err(error) = reserve() else { return Ok(()) };
         let Some(file) = &self.file else { return Err(error).at(&self.path, "write") };
-        // The system has one answer for a full medium and for a block that it cannot read, perhaps one beside these
-        // that it reads together with them. A read tells which, and brings in these alone.
+        // The system gives the same error for a full medium and for a block that it cannot read, perhaps a neighbour
+        // that it reads together with these. A read of these bytes alone shows which it is.
         let mut read = vec![0; (bytes.end - bytes.start) as usize];
         file.read_exact_at(&mut read, LIVE + bytes.start).at(&self.path, "read")?;
         reserve().at(&self.path, "write")
@@ -212,13 +213,13 @@ const fn sequence_at(region: RegionId) -> u64 {
     LIVE_SEQUENCES + 4 * region.0 as u64
 }
 
-/// Sets the live area of a copy in memory to that of an idle file at `commit`. It is all zeros before.
+/// Sets the live area of a copy in memory, all zeros before, to that of an idle file at `commit`.
 pub(crate) fn set_idle(memory: &MapMut, commit: u64) {
     memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
     memory.set_word(word(LIVE + LIVE_COUNTERS), commit);
 }
 
-/// The next odd number. After an odd one, which a writer that died has left, that is two further on.
+/// The next odd number. After an odd one, which a dead writer has left, that is two higher.
 const fn next_odd(number: u64) -> u64 {
     number.wrapping_add(1) | 1
 }
@@ -238,7 +239,7 @@ pub(crate) trait LiveHead {
     fn live_word(&self, offset: u64) -> u64;
     fn fence(ordering: Ordering);
 
-    /// Whether no writer has the file, and the data holds every commit.
+    /// Whether no writer has the file, and the regions hold every commit.
     fn is_idle(&self) -> bool {
         self.live_word(LIVE_STATE) == u64::from_le_bytes(STATE_IDLE)
     }
@@ -257,14 +258,14 @@ pub(crate) trait LiveHead {
         self.live_word(LIVE_FLAGS) & POISONED != 0
     }
 
-    /// Whether the live area shows that the file must be recovered before it is used: a writer died with it or gave
-    /// up, or the bits are such as no writer leaves.
-    fn is_unsettled(&self) -> bool {
+    /// Whether the live area shows that the file must be recovered before it is used: a writer died with it or gave up,
+    /// or it holds bits that no writer leaves.
+    fn needs_recovery(&self) -> bool {
         let is_even = |sequence: u64| sequence.is_multiple_of(2);
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
     }
 
-    /// Loads that follow in program order are not done before this one.
+    /// Loads the epoch. Loads that follow in program order happen after this one.
     #[inline]
     fn epoch(&self) -> u64 {
         let epoch = self.live_word(LIVE_EPOCH);
@@ -272,14 +273,15 @@ pub(crate) trait LiveHead {
         epoch
     }
 
-    /// Whether the epoch is still the same. It is loaded after all loads that come before in program order.
+    /// Whether the epoch is still the same. It is loaded after all loads that precede it in program order.
     #[inline]
     fn is_still(&self, epoch: u64) -> bool {
         Self::fence(Ordering::Acquire);
         self.epoch() == epoch
     }
 
-    /// One look: its outcome, and the epoch if nothing was being applied during it. `None` while a flag is set.
+    /// Calls `look` once. Returns its outcome, and the epoch if nothing was applied during the call. `None` while a
+    /// flag is set.
     #[inline]
     fn glance<T>(&self, look: impl FnOnce() -> T) -> Option<(T, Option<u64>)> {
         let epoch = self.epoch();
@@ -287,12 +289,12 @@ pub(crate) trait LiveHead {
             return None;
         }
         let outcome = look();
-        Some((outcome, self.was_settled(epoch).then_some(epoch)))
+        Some((outcome, self.is_consistent(epoch).then_some(epoch)))
     }
 
     /// Whether nothing was being applied from when `epoch` was loaded until now.
     #[inline]
-    fn was_settled(&self, epoch: u64) -> bool {
+    fn is_consistent(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.is_still(epoch)
     }
 }
@@ -301,7 +303,7 @@ pub(crate) trait LiveHead {
 pub(crate) trait LiveRead: LiveHead {
     fn live_half(&self, offset: u64) -> u32;
 
-    /// As `epoch`, for one region.
+    /// Like `epoch`, for the sequence of one region.
     #[inline]
     fn sequence(&self, region: RegionId) -> u32 {
         let sequence = self.live_half(LIVE_SEQUENCES + 4 * u64::from(region.0));
@@ -312,7 +314,7 @@ pub(crate) trait LiveRead: LiveHead {
     /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. Between two
     /// tries it calls `wait`. `None` if the writer gave up, or once `wait` returns false.
     #[inline]
-    fn settled<T>(
+    fn read_consistent<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
@@ -321,14 +323,14 @@ pub(crate) trait LiveRead: LiveHead {
     ) -> Option<T> {
         let epoch = self.epoch();
         let outcome = look();
-        if certain(&outcome) || self.was_settled(epoch) {
+        if certain(&outcome) || self.is_consistent(epoch) {
             return Some(outcome);
         }
-        self.settled_slowly(region, look, certain, wait)
+        self.read_by_sequence(region, look, certain, wait)
     }
 
     #[cold]
-    fn settled_slowly<T>(
+    fn read_by_sequence<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
@@ -353,11 +355,11 @@ pub(crate) trait LiveRead: LiveHead {
     /// The copy as of the last commit; `None` while a commit is being applied.
     fn live_copy(&self) -> Option<LiveCopy> {
         let epoch = self.epoch();
-        self.last_live_copy().filter(|_| self.was_settled(epoch))
+        self.last_live_copy().filter(|_| self.is_consistent(epoch))
     }
 
-    /// The copy as of the last commit, also while the next one is being applied; `None` at the moment at which the
-    /// copy itself is being stored.
+    /// The copy as of the last commit, even while the next one is being applied; `None` while the copy itself is being
+    /// stored.
     fn last_live_copy(&self) -> Option<LiveCopy> {
         let copy = self.live_word(LIVE_COPY);
         Self::fence(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! Pages and checksums read by system calls. Where the medium cannot give a block back, reading it through a map
-//! kills the process with SIGBUS. A system call fails instead, so that the damage can be reported and mended.
+//! Pages and checksums read by system calls. If the medium cannot give a block back, reading it through a map kills the
+//! process by SIGBUS. A system call fails instead, so that the damage can be reported and mended.
 
 use std::fs::File;
 
@@ -66,8 +66,8 @@ impl Medium<'_> {
         found
     }
 
-    /// Overwrites with zeros what cannot be read of a page and its checksum. The page can be read then, and is
-    /// damaged: zeros match neither a checksum of 0 nor that of other contents.
+    /// Overwrites the blocks of a page and its checksum that cannot be read with zeros. The page can be read then, and
+    /// is damaged: zeros match neither a checksum of 0 nor that of other contents.
     pub(super) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
         let sums = self.sum_at(id) / PAGE * PAGE;
         for offset in [sums, self.page_at(id)] {
@@ -76,9 +76,9 @@ impl Medium<'_> {
         Ok(())
     }
 
-    /// Does the same for the live area, which recovery then writes anew. Returns whether anything was overwritten.
+    /// Does the same for the live area, which recovery then writes anew. Returns whether it overwrote anything.
     ///
-    /// The caller may recover the file. `epoch` is even, and no reader can have seen it.
+    /// The caller must hold the locks of a recovery. `epoch` must be even, and no reader may have seen it.
     pub(super) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
         let (mut mended, end) = (false, self.geometry.sums());
         let mut many = vec![0; MANY.min((end - LIVE) as usize)];
@@ -110,7 +110,7 @@ impl Medium<'_> {
 
     /// Writes `block` over the block at `offset` if that cannot be read. Returns whether it was written.
     fn mend_block(self, offset: u64, block: &[u8; BLOCK], files: &Files) -> Result<bool> {
-        // Read twice: a failure that passes is no reason to give anything up.
+        // Read twice: a passing failure is no reason to overwrite the block.
         if (0..2).any(|_| self.reads(&mut [0; BLOCK], offset)) {
             return Ok(false);
         }
@@ -119,7 +119,7 @@ impl Medium<'_> {
     }
 }
 
-/// Whether the head of the live area can be read, which every opening looks at.
+/// Fails if the head of the live area, which every opening reads, cannot be read.
 pub(super) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
     disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
 }

@@ -2,15 +2,15 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
-//! 1. The writer lock is taken only under the gate, tried and never waited for, and given up before the gate. Held
-//!    exclusively, it means that its owner has recovered the file.
-//! 2. Nothing in a file counts before it is compared with what its name leads to *after* the lock: it may have been
-//!    replaced in between.
+//! 1. The writer lock is taken only under the gate, and is tried, never waited for. A process that gives up both gives
+//!    it up before the gate. Held exclusively, it means that its owner has recovered the file.
+//! 2. A process compares the file with the one that the name leads to *after* it has the lock, before it believes
+//!    anything in the file: the file may have been replaced in between.
 //! 3. The folder is synced before anything depends on which file has the name.
 //! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
-//! 5. A file whose presence is held has a living writer, whatever its name and its lock file say: nobody recovers it, and
-//!    nobody else writes to it.
-//! 6. No wait for the gate is without end, and nobody holds it for a time that grows with the file, but to recover it.
+//! 5. A file whose presence is held has a living writer, even if its name or its lock file say otherwise: nobody
+//!    recovers it, and nobody else writes to it.
+//! 6. Every wait for the gate ends. Only a recovery holds it for a time that grows with the file.
 //!
 //! Crash cases: an owner that dies frees gate, writer lock and presence in any order. Its file still says that it is in
 //! use, and the next to open it recovers.
@@ -36,14 +36,14 @@ use crate::system::{
     Deadline, Disk, Files, Held, Inode, Map, Presence, Rights, existing_lock_file, is_over, lock_file,
 };
 
-/// How often a waiting writer tries again.
+/// The pause of a waiting writer between two tries.
 const POLL: Duration = Duration::from_millis(20);
-/// How long a writer waits at least for others who are just opening the file, or just dying with it.
+/// The least time that a writer waits for processes that are opening the file, or dying with it.
 const OPENINGS: Duration = Duration::from_secs(1);
 const DYING: Duration = Duration::from_millis(100);
-/// How long a reader waits for them at least.
+/// The least time that a reader waits for them.
 const READERS_PATIENCE: Duration = Duration::from_secs(60);
-/// How often a superblock is read again that a live writer may just be writing.
+/// How often a superblock is read again if a living writer may be writing it.
 const TORN_READS: u32 = 50;
 
 /// A file opened for writing, recovered, and marked as in use.
@@ -64,7 +64,7 @@ fn poll<T>(
     let start = Instant::now();
     let (deadline, openings) = (start.checked_add(wait), start.checked_add(wait.max(OPENINGS)));
     loop {
-        // Asked before the attempt: who was stopped itself in the middle of one has another.
+        // Read before the attempt: a process that was stopped during one attempt gets another.
         let is_last = is_over(openings);
         match attempt(openings)? {
             Attempt::Done(opened) => return Ok(opened),
@@ -83,14 +83,14 @@ fn poll<T>(
 
 enum Attempt<T> {
     Done(T),
-    /// The file was replaced meanwhile, or an owner was just dying.
+    /// The file was replaced during the attempt, or an owner was dying.
     StartOver,
     Locked,
-    /// Nobody holds the writer lock, and yet a writer has the file: it is just dying, or the lock file was removed.
+    /// The presence is held but not the writer lock: the writer is dying, or the lock file was removed.
     Present,
 }
 
-/// Opens an existing filter for writing; [`Error::NotFound`] where there is none.
+/// Opens an existing filter for writing; [`Error::NotFound`] if there is none.
 pub(crate) fn open_writer(
     files: &Files,
     disk: &Arc<dyn Disk>,
@@ -98,11 +98,11 @@ pub(crate) fn open_writer(
     wait: Duration,
 ) -> Result<OpenedToWrite> {
     let opened = poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))?;
-    // Without the gate: it takes as long as the file is large, and others may open the file meanwhile.
+    // This runs without the gate, so that others can open the file meanwhile: it takes time in proportion to the file.
     if verify == Verify::Eager
         && let Err(error) = opened.published.verify_all()
     {
-        // Nothing was changed. If this fails, the next opening recovers the file, which changes nothing either.
+        // Nothing was changed. If this fails, the next opening recovers the file, and that changes nothing either.
         let _ = opened.published.set_in_use(false);
         return Err(error);
     }
@@ -117,8 +117,8 @@ fn try_open_writer(
 ) -> Result<Attempt<OpenedToWrite>> {
     let path = &files.data;
     let file = open_data(path, true)?;
-    // Checked before a lock file is made, so that nothing is put beside a file that is no filter.
-    settled_superblocks(&file, path, true)?;
+    // Checked before a lock file is made, so that none is made beside a file that is not a filter.
+    stable_superblocks(&file, path, true)?;
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
     let rights = Rights::of(&file).at(path, "look at")?;
@@ -164,11 +164,11 @@ fn reserve(published: &PublishedFile) -> Result<()> {
     reserved.at(&published.files.data, "allocate all of")
 }
 
-/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] where it does.
+/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] if it does.
 pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Held> {
     poll(&files.data, wait, |_| {
-        // Shared first: held exclusively, the lock would tell readers of a file that has just appeared that
-        // it was recovered. While it is held, nobody else can publish one.
+        // Shared first: if the file appears now, an exclusive lock would tell its readers that the file was recovered.
+        // While this process holds the lock, nobody else can publish a file.
         let (lock, made) = lock_file(files, &**disk, None)?;
         let Some(lock) = Held::try_shared(lock, &files.lock)? else {
             return Ok(Attempt::Locked);
@@ -212,7 +212,7 @@ pub(crate) struct OpenedToRead {
     pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
     pub(crate) inode: Inode,
-    /// The file needs recovery, and this process may not write it: the journal is to be replayed privately,
+    /// Set if the file needs recovery but this process may not write it: the caller replays the journal privately,
     /// while these locks keep writers away.
     pub(crate) unrecovered: Option<Locks>,
 }
@@ -230,8 +230,7 @@ pub(crate) struct Locks {
     _gate: Held,
 }
 
-/// Opens a filter for reading; recovers it first where that is needed and allowed, and the caller does not take it for
-/// sealed.
+/// Opens a filter for reading. Unless the caller opens it as sealed, recovers it first if that is needed and allowed.
 pub(crate) fn open_reader(
     files: &Files,
     disk: &Arc<dyn Disk>,
@@ -303,14 +302,15 @@ fn try_open_reader(
     if files.inode()? != Some(inode) {
         return Ok(Readable::StartOver);
     }
-    let superblocks = settled_superblocks(&file, path, writer)?;
+    let superblocks = stable_superblocks(&file, path, writer)?;
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
-    // Protects: the name. What lookups answer must not come undone.
+    // Protects: the name. A power cut must not undo the answers of lookups.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = OpenedToRead { file, map, superblocks, inode, unrecovered: None };
-    // By a call, before it is read through the map. Recovery overwrites what cannot be read of it.
+    // Read by a system call first: a block that cannot be read makes the call fail, where a load from the map would
+    // kill the process. Recovery overwrites such blocks.
     let live = check_live(&opened.file, &**disk, path);
-    if !writer && (live.is_err() || opened.map.is_unsettled() || journal::holds_anything(files)?) {
+    if !writer && (live.is_err() || opened.map.needs_recovery() || journal::holds_anything(files)?) {
         if may_recover {
             return Ok(Readable::NeedsRecovery);
         }
@@ -350,8 +350,8 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
     Ok(())
 }
 
-/// The superblocks; read again where a live writer may be in the middle of writing one.
-fn settled_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
+/// The superblocks, read again if a living writer may be in the middle of writing one.
+fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
     let mut tries = 0;
     loop {
         match read_superblocks(file, path)?.check(path) {

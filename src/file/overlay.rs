@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::cuckoo::{BucketId, RegionId};
 use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, Page, PageId};
 
-/// Words of the bits that tell which buckets of a page are changed.
+/// The words of a bitmap with one bit for each bucket of a page.
 pub(crate) const CHANGED: usize = BUCKETS_PER_PAGE as usize / 64;
 
 /// All changes, by region.
@@ -26,7 +26,7 @@ pub(crate) struct RegionChange {
 /// The changes in one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageChange {
-    /// One bit a bucket: it is changed.
+    /// One bit a bucket: whether it is changed.
     changed: [u64; CHANGED],
     /// The changed buckets, ascending.
     words: Vec<u64>,
@@ -44,7 +44,7 @@ impl Overlay {
         self.regions.values().all(|region| region.is_empty())
     }
 
-    /// Whether no region was ever asked for with `region_mut`.
+    /// Whether `region_mut` was never called.
     #[inline]
     pub(crate) fn is_new(&self) -> bool {
         self.regions.is_empty()
@@ -63,7 +63,7 @@ impl Overlay {
         self.regions.entry(id).or_default()
     }
 
-    /// Moves the changes into `parts` overlays, those of each region into the one that `part_of` says.
+    /// Moves the changes into `parts` overlays, those of a region into the one that `part_of` returns.
     pub(crate) fn divide(&mut self, parts: usize, part_of: impl Fn(RegionId) -> usize) -> Vec<Self> {
         let mut divided: Vec<_> = (0..parts).map(|_| Self::default()).collect();
         for (id, change) in self.regions.drain() {
@@ -129,7 +129,7 @@ impl RegionChange {
 }
 
 impl PageChange {
-    /// Where in `words` the word of `index` is, or would have to be inserted.
+    /// The position in `words` of the word of `index`, or the one at which it would have to be inserted.
     fn rank(&self, index: u32) -> usize {
         let (word, bit) = (index as usize / 64, index % 64);
         let before: u32 = self.changed[..word].iter().map(|bits| bits.count_ones()).sum();
@@ -159,12 +159,12 @@ impl PageChange {
         self.words.len()
     }
 
-    /// One bit a bucket: it is changed.
+    /// One bit a bucket: whether it is changed.
     pub(crate) const fn changed(&self) -> &[u64; CHANGED] {
         &self.changed
     }
 
-    /// Takes the buckets with these bits from `page`, and forgets all others.
+    /// Takes the buckets with these bits from `page`, and drops all others.
     pub(crate) fn replace(&mut self, changed: &[u64; CHANGED], page: &Page) {
         self.changed = *changed;
         self.words.clear();

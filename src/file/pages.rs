@@ -16,12 +16,12 @@ use crate::system::{Map, Paging};
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
-/// Where pages and checksums lie in a map of the whole file.
+/// The positions of pages and checksums in a map of the whole file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     /// The first word of the regions.
     data: usize,
-    /// The first half word of the checksums.
+    /// The first 32-bit half word of the checksums.
     sums: usize,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Pages {
     pub(crate) addresses: Addresses,
     pub(crate) sealer: Sealer,
     touched: Touched,
-    /// Whether pages have to be waited for.
+    /// Whether lookups have to wait for pages.
     pub(crate) paging: Paging,
     path: Arc<Path>,
 }
 
 impl Pages {
-    /// The pages of the file at `path`, mapped. With [`Verify::Never`] they are taken for intact.
+    /// The pages of the file at `path`, mapped. With [`Verify::Never`] they count as intact.
     pub(crate) fn new(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Result<Self> {
         let geometry = identity.geometry;
         let paging = Paging::new(geometry.file_length());
@@ -73,7 +73,7 @@ impl Pages {
         Ok(Self { map, addresses, sealer, touched, paging, path })
     }
 
-    /// The pages of the same file in memory of this process.
+    /// The same pages in a copy of the file in this process's memory.
     pub(crate) fn moved_to(&self, memory: Map, verify: Verify) -> Result<Self> {
         let touched = Touched::none_of(memory.regions() * u64::from(PAGES_PER_REGION), verify);
         let touched = touched.at(&self.path, "take memory for the pages of")?;
@@ -108,22 +108,22 @@ impl Pages {
         self.touched.insert(id);
     }
 
-    /// Has a page verified again before its next use.
+    /// Marks a page as unverified, so that its next use verifies it.
     pub(super) fn forget(&self, id: PageId) {
         self.touched.forget(id);
     }
 
-    /// A page as it is, unverified.
+    /// Reads a page without verifying it.
     pub(crate) fn read(&self, id: PageId, into: &mut Page) {
         self.map.copy(self.addresses.word_of(id), into);
     }
 
-    /// A page's checksum as it is.
+    /// The checksum stored for a page.
     pub(super) fn sum(&self, id: PageId) -> u32 {
         self.map.half(self.addresses.sum_of(id))
     }
 
-    /// A page and its checksum as they are, unverified.
+    /// Reads a page without verifying it, and returns its stored checksum.
     pub(crate) fn read_with_sum(&self, id: PageId, into: &mut Page) -> u32 {
         self.read(id, into);
         self.sum(id)
@@ -154,7 +154,7 @@ impl Pages {
         Ok(())
     }
 
-    /// What to say of a page that does not match its checksum.
+    /// The error for a page that does not match its checksum.
     pub(crate) fn damaged(&self, id: PageId) -> Error {
         Error::Damaged { path: self.path.to_path_buf(), region: id.region().0.into(), page: id.0 }
     }
@@ -172,15 +172,16 @@ impl Pages {
         self.map.prefetch(self.addresses.bucket(region, bucket));
     }
 
-    /// Asks for the first cache lines of a page that will be read whole. The processor sees by itself that the others
-    /// follow, but not from page to page.
+    /// Asks for the first cache lines of a page that will be read whole. The processor prefetches the others by itself,
+    /// but does not do so across a page boundary.
     pub(crate) fn prefetch_page(&self, id: PageId) {
         (0..8).for_each(|line| self.map.prefetch(self.addresses.word_of(id) + 8 * line));
     }
 
-    /// Has a region read in that will be needed soon, without waiting for it. Does nothing behind the last region.
+    /// Asks the system to read in a region that will be needed soon, without waiting for it. Does nothing behind the
+    /// last region.
     ///
-    /// Only for a file larger than memory, of which the system reads nothing ahead by itself.
+    /// Works only for a file larger than memory; for such a file the system is told not to read ahead by itself.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if self.paging.larger_than_memory {
             self.map.read_ahead(self.addresses.bucket(region, 0), BUCKETS_PER_REGION as usize);
@@ -192,20 +193,20 @@ impl Pages {
 #[derive(Debug)]
 struct Touched {
     bits: Vec<AtomicU64>,
-    /// Pages not yet verified; at 0 the bits are no longer looked at.
+    /// Pages not yet verified; at 0 the bits are not read any more.
     left: AtomicU64,
 }
 
 impl Touched {
-    /// The number of pages is what the file says of itself: one that is all holes may claim 2^36. So the bits come from
-    /// memory that the system hands out as zeros, which takes room only where a bit is set.
+    /// The file states the number of pages; one that is all holes may claim 2^36. So the bits lie in memory that the
+    /// system hands out as zeros, which takes room only where a bit is set.
     fn none(pages: u64) -> io::Result<Self> {
         let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
         let bits = AtomicU64::new_vec_zeroed(words).map_err(|_| io::ErrorKind::OutOfMemory)?;
         Ok(Self { bits, left: AtomicU64::new(pages) })
     }
 
-    /// None, or all where nothing is to be verified.
+    /// No page is verified yet; with [`Verify::Never`], all count as verified.
     fn none_of(pages: u64, verify: Verify) -> io::Result<Self> {
         match verify {
             Verify::Never => Ok(Self::all()),
@@ -233,7 +234,7 @@ impl Touched {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (page.0 % 64) != 0)
     }
 
-    /// Has a page verified again at its next touch.
+    /// Marks a page as unverified.
     fn forget(&self, page: PageId) {
         let bit = 1 << (page.0 % 64);
         if let Some(word) = self.bits.get((page.0 / 64) as usize)

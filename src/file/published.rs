@@ -6,9 +6,9 @@
 //! 2. The journal is retired only after the data it covers is synced, and both superblocks name that commit.
 //! 3. A page is verified before it is first changed: damage is never sealed under a fresh checksum.
 //!
-//! Crash cases: dying while applying leaves regions half-written; the journal redoes them. Dying between the
-//! two superblocks leaves them one checkpoint apart; the newer one counts, and the journal is behind it. Dying
-//! before the journal is reset leaves commits that the superblock has already; they are retired.
+//! Crash cases: dying while applying leaves regions half-written; the journal redoes them. Dying between the two
+//! superblocks leaves them one checkpoint apart; the newer one counts, and the journal continues an older checkpoint.
+//! Dying before the journal is reset leaves commits that the superblock has already; they are retired.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -43,7 +43,7 @@ pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<Ra
     Ok(RawSuperblocks::read(metadata.len(), |bytes, offset| file.read_exact_at(bytes, offset)))
 }
 
-/// A published file, mapped and open for writing. Whoever has one holds the writer lock.
+/// A published file, mapped and open for writing. Its owner holds the writer lock.
 #[derive(Debug)]
 pub(crate) struct PublishedFile {
     pub(crate) files: Files,
@@ -53,16 +53,16 @@ pub(crate) struct PublishedFile {
     pub(crate) live: Live,
     /// The newest superblock: the last checkpoint.
     pub(crate) checkpoint: Superblock,
-    /// The slot, 0 or 1, that it is in.
+    /// The slot of the newest superblock, 0 or 1.
     slot: usize,
     /// The other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
-    /// Held by a writer, and not by whoever only recovers the file.
+    /// Held by a writer; `None` in a process that only recovers the file.
     pub(super) presence: Option<Presence>,
     pub(crate) found: Found,
 }
 
-/// What was wrong with a file when it was opened. A repair reports it, and clears it.
+/// The defects of a file when it was opened. A repair reports and clears them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Found {
     pub(crate) superblock: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Found {
 }
 
 impl PublishedFile {
-    /// Checks and maps the file. The caller holds the locks of a recovery, as blocks of the live area that cannot
-    /// be read are overwritten. Nothing else is changed.
+    /// Checks and maps the file. Overwrites blocks of the live area that cannot be read, so the caller must hold the
+    /// locks of a recovery. Changes nothing else.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
@@ -89,7 +89,7 @@ impl PublishedFile {
         Ok(Self { other_damaged, found, ..published })
     }
 
-    /// A file whose superblocks were read already, or were just written.
+    /// Maps a file whose superblocks were read already, or were just written.
     pub(super) fn assemble(
         files: Files,
         disk: Arc<dyn Disk>,
@@ -118,17 +118,17 @@ impl PublishedFile {
 
     /// Whether the file must be recovered before it is used.
     pub(super) fn needs_recovery(&self) -> Result<bool> {
-        let unsettled = self.pages.map.is_unsettled() || self.live_differs() || self.found.live;
-        Ok(unsettled || super::journal::holds_anything(&self.files)?)
+        let differs = self.pages.map.needs_recovery() || self.live_differs() || self.found.live;
+        Ok(differs || super::journal::holds_anything(&self.files)?)
     }
 
-    /// Whether the live area is of another commit than the superblock. In a file that is not in use this shows that
-    /// a write was lost.
+    /// Whether the live area names another commit than the superblock. In a file that is not in use, this shows that a
+    /// write was lost.
     fn live_differs(&self) -> bool {
         self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
-    /// Overwrites the pages of a region that cannot be read. They count as damaged then, and the region can be
+    /// Overwrites those pages of a region that cannot be read. They count as damaged then, and the region can be
     /// written.
     pub(super) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
@@ -160,8 +160,8 @@ impl PublishedFile {
         Ok(intact)
     }
 
-    /// Compares all pages with their checksums. System calls read them: a page that the medium cannot give back is
-    /// damaged, where a load from the map would end the process.
+    /// Compares all pages with their checksums. Reads them by system calls: a page that the medium cannot give back
+    /// counts as damaged, where a load from the map would kill the process.
     pub(super) fn verify_all(&self) -> Result<()> {
         let (medium, mut words) = (self.medium(), [0; BUCKETS_PER_REGION as usize]);
         for region in (0..self.checkpoint.identity.geometry.regions()).map(|region| RegionId(region as u32)) {
@@ -214,7 +214,7 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// Fails where a commit of an overlay could not be applied, as on a full disk.
+    /// Reserves the live-area space that applying an overlay needs; fails on a full disk.
     pub(crate) fn reserve(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
         self.live.reserve(overlay.ascending(), copy)
     }
@@ -298,19 +298,19 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// What the journal of this checkpoint begins with.
+    /// The header of a journal that continues this checkpoint.
     pub(crate) fn journal_header(&self) -> Header {
         let Superblock { identity, commit, salt, .. } = &self.checkpoint;
         Header { uuid: identity.uuid, generation: identity.geometry.generation, salt: *salt, base: *commit }
     }
 
-    /// Says on the medium that the file is in use, or that it is not.
+    /// Writes and syncs the state: in use, or idle.
     pub(crate) fn set_in_use(&self, in_use: bool) -> Result<()> {
         let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
         let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
         written.at(&self.files.data, "write")?;
-        // In use: this is on the medium before anything else is changed. Idle: this gets onto the medium after
-        // everything else, and with the live area that the next reader believes.
+        // In use: the state is on the medium before anything else changes. Idle: it reaches the medium after everything
+        // else, together with the live area that the next reader believes.
         self.sync()
     }
 

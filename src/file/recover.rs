@@ -3,16 +3,15 @@
 //! Invariants (`format-spec/README.md`, section 6):
 //!
 //! 1. Recovery runs under the gate exclusively and the writer lock shared; nobody else writes.
-//! 2. It is idempotent: dying in it, at any step, leaves what recovery makes whole.
-//! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a
-//!    failed one. They are written again and synced before anything is done on their word. The same goes for
-//!    the superblock that was found the newest.
-//! 4. All pages that the journal names are written again, even if they look right already: what is in the page
-//!    cache may be known to the medium, or not.
+//! 2. It is idempotent: if a process dies in it, at any step, the next recovery makes the file whole.
+//! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a failed
+//!    one. They are written again and synced before they are redone. The same goes for the newest superblock.
+//! 4. All pages that the journal names are written again, even if they look right already: bytes in the page cache need
+//!    not be on the medium.
 //!
-//! Crash cases: a reset cut short leaves a journal without a header that counts, with nothing under the
-//! superblock's salt; a checkpoint cut short leaves commits that the superblock has; a publication cut short
-//! leaves the journal of the generation before, whose commits the new file has.
+//! Crash cases: a reset cut short leaves a journal without a right header, and no frame in it has the superblock's
+//! salt; a checkpoint cut short leaves commits that the superblock has already; a publication cut short leaves the
+//! journal of the generation before, whose commits the new file has.
 
 use std::path::Path;
 
@@ -32,19 +31,19 @@ use crate::system::Rights;
 pub(super) enum Kin {
     /// The header is damaged or missing. Only frames under the superblock's salt were looked for.
     NoHeader,
-    /// Of another filter.
+    /// It belongs to another filter.
     Foreign,
-    /// Of an earlier generation.
+    /// It belongs to an earlier generation.
     Older,
-    /// Of a later generation.
+    /// It belongs to a later generation.
     Newer,
-    /// Of this generation, continuing another checkpoint.
+    /// It belongs to this generation, and continues another checkpoint.
     OtherCheckpoint,
-    /// Continuing exactly this checkpoint.
+    /// It continues this checkpoint.
     Continues,
 }
 
-/// What the transactions that count are to the superblock.
+/// How commits in a journal relate to the superblock's commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holds {
     Nothing,
@@ -54,7 +53,7 @@ pub(super) enum Holds {
     Beyond,
 }
 
-/// What becomes of a journal.
+/// What recovery does with a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
     /// Emptied: the superblock has all it holds.
@@ -72,7 +71,7 @@ pub(crate) enum Refusal {
     Broken,
 }
 
-/// The decision table of `format-spec/README.md`, section 6. `lost` are commits seen behind damage.
+/// The decision table of `format-spec/README.md`, section 6.7. `lost` are commits seen behind damage.
 pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     use Decision::{Refuse, Replay, Retire};
     match (kin, counted, lost) {
@@ -88,7 +87,7 @@ pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     }
 }
 
-/// Looks at a journal beside a superblock.
+/// Decides about a journal, given the newest superblock.
 pub(crate) fn judge(scan: &Scan, superblock: &Superblock, path: &Path) -> Result<Decision> {
     let Superblock { identity, commit: checkpoint, salt, .. } = superblock;
     let generation = identity.geometry.generation;
@@ -130,7 +129,7 @@ pub(crate) struct Redo {
 }
 
 impl Redo {
-    /// What the superblock says, before any transaction.
+    /// The state of the superblock, without any transaction.
     pub(crate) fn nothing(superblock: &Superblock) -> Self {
         let Superblock { commit, counts, metadata, .. } = superblock.clone();
         Self { overlay: Overlay::default(), commit, counts, metadata }
@@ -160,7 +159,7 @@ impl Redo {
         Ok(redo)
     }
 
-    /// Adds a frame. `None` if it is whole, and yet contains impossible values.
+    /// Adds a frame. `None` if its CRC is right but it holds impossible values.
     fn add(&mut self, bytes: &[u8], at: FrameAt, identity: &Identity, path: &Path) -> Option<()> {
         let content = Content::of_counted(bytes, at)?;
         for record in &content.records {
@@ -189,7 +188,7 @@ impl Redo {
     }
 }
 
-/// Brings the file to its last commit, and leaves the journal empty and the live area settled.
+/// Brings the file to its last commit, and leaves the journal empty, and the live area idle with even sequences.
 pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let files = published.files.clone();
     // Protects: the names of the file and of the journal, before anything depends on them.
@@ -203,7 +202,7 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
             redo = Redo::read(&published.checkpoint, &file, &files.journal, &scan, |at, bytes| {
                 disk.write_at(&file, bytes, at.offset).at(&files.journal, "write again")
             })?;
-            // Protects: the transactions about to be redone, should the power fail in the middle.
+            // Protects: the transactions that are redone next, if the power fails in the middle.
             disk.sync(&file).at(&files.journal, "sync")?;
         }
     }
@@ -224,8 +223,8 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
 
 /// Writes every page that the journal names, changed words in it, under the checksum that the journal names.
 ///
-/// Where page and checksum do not match then, the page was damaged outside of those words. It stays damaged,
-/// and is found so at its first touch; the rest goes on.
+/// If page and checksum do not match then, the page was damaged outside of those words. It stays damaged, its first use
+/// finds that, and recovery goes on.
 fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     overlay.ascending().into_iter().try_for_each(|region| {
         published.make_readable(region)?;

@@ -3,9 +3,9 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7.9):
 //!
-//! 1. The file is mapped before its state is looked at. If it is idle then, the map shows every commit, and whatever
-//!    is applied later changes the epoch that lookups compare.
-//! 2. A file that is in use, or has commits in a journal beside it, is refused: what it holds may not be whole.
+//! 1. The file is mapped before its state is looked at. If the state is idle then, the map shows every commit, and
+//!    every commit applied later changes the epoch that lookups compare.
+//! 2. A file that is in use, or has commits in a journal beside it, is refused: it may not hold all commits.
 
 use std::fs::File;
 
@@ -24,22 +24,22 @@ pub(super) struct Sealed {
     pub(super) inode: Inode,
 }
 
-/// Maps a file of a file system that is only read from here, if it may be taken for a sealed one. Whoever writes to it
-/// elsewhere is noticed as ever, by the live area.
+/// Maps a file on a read-only mount as a sealed one, if it is at a checkpoint. If it can be written through another
+/// mount, the live area shows that, as always.
 pub(super) fn map_where_read_only(files: &Files, disk: &dyn Disk, file: &File) -> Option<Sealed> {
-    // The ordinary way says what is wrong, and knows of writers elsewhere.
+    // If this fails, the ordinary opening reports what is wrong, and takes locks against writers elsewhere.
     if is_read_only(file) { map_sealed(files, disk, file).ok() } else { None }
 }
 
-/// Maps a sealed file; [`Error::NotSealed`] where it is none.
+/// Maps a sealed file; [`Error::NotSealed`] if it is in use or has commits in a journal.
 pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<Sealed> {
     let path = &files.data;
     let superblocks = read_superblocks(file, path)?.check(path)?;
     let map = Map::shared(file, superblocks.newest.identity.geometry).at(path, "map")?;
-    // By a call, before it is read through the map.
+    // Read by a system call first: a block that cannot be read makes the call fail instead of killing the process.
     check_live(file, disk, path)?;
     let refused = |reason| Err(Error::NotSealed { path: path.clone(), reason });
-    if map.is_unsettled() {
+    if map.needs_recovery() {
         return refused(Unsealed::InUse);
     }
     if journal::holds_anything(files)? {

@@ -36,31 +36,32 @@ pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> 
     Err(Error::NoSpace { path: files.data.clone(), needed, available })
 }
 
-/// After so many bytes a thread syncs what is written so far, while more is written.
+/// The bytes after which a thread syncs the file, while more is written.
 const FLUSH_AT: usize = 64 << 20;
 
-/// Empty filters up to this length, in bytes, are written out. The page cache keeps a file that was written region
-/// by region in larger units than one whose pages came in one by one, by stores through a map: commits were
-/// measured 1.4 times as fast. Writing a larger file would take too long.
+/// Empty filters up to this length, in bytes, are written out. The page cache keeps a file that was written region by
+/// region in larger units than a file whose pages came in one by one, by stores through a map: commits were 1.4 times
+/// as fast. Writing a larger file would take too long.
 const FILL: u64 = 2 << 30;
 
-/// When a file that is being filled is synced, before the sync of the whole that precedes its publication.
+/// When to sync a file while it is filled, before the sync of the whole file that precedes its publication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
-    /// Not before that.
+    /// Only then.
     Never,
-    /// A thread syncs what is written already, while more is written.
+    /// A thread syncs the bytes written so far, while more are written.
     Meanwhile,
-    /// The same, and nobody waits for the thread to sync the rest. Its failure is told by the sync of the whole.
+    /// Like `Meanwhile`, but nobody waits for the thread to sync the rest. If it fails, the sync of the whole file
+    /// fails.
     AndGoOn,
 }
 
-/// A thread that syncs what is written of a file so far.
+/// A thread that syncs the bytes of a file written so far.
 #[derive(Debug)]
 struct Flusher {
     /// `None` once everything is written.
     due: Option<mpsc::Sender<()>>,
-    /// `None` once it was waited for.
+    /// `None` once `wait` was called.
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -75,11 +76,11 @@ impl Flusher {
     }
 
     fn flush(&self) {
-        // Fails if an earlier sync has failed, which `wait` tells.
+        // This fails if an earlier sync has failed; `wait` reports that.
         let _ = self.due.as_ref().map(|due| due.send(()));
     }
 
-    /// Waits until all is synced that was asked for, and tells how that went; once.
+    /// Waits until all requested syncs are done, and returns their outcome, the first time it is called.
     fn wait(&mut self) -> io::Result<()> {
         self.due = None;
         let panicked = |_| Err(io::Error::other("a thread panicked"));
@@ -89,7 +90,7 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        // Whoever gives up the file needs nothing of it on the medium.
+        // The file is given up, so the outcome does not matter.
         let _ = self.wait();
     }
 }
@@ -102,9 +103,9 @@ struct Filling<'a> {
     identity: Identity,
     sums: Vec<u32>,
     flush: Flush,
-    /// Started with the first sync.
+    /// Started at the first flush.
     flusher: Option<Flusher>,
-    /// Bytes written since the last sync was asked for.
+    /// Bytes written since the last flush.
     written: usize,
 }
 
@@ -124,7 +125,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Has what is written synced, without waiting for it.
+    /// Requests a sync of the bytes written so far, without waiting for it.
     fn flush(&mut self) {
         self.written = 0;
         if self.flusher.is_none() {
@@ -133,7 +134,7 @@ impl Filling<'_> {
         self.flusher.iter().for_each(Flusher::flush);
     }
 
-    /// After the last region.
+    /// Ends the filling, after the last region.
     fn finished(mut self) -> Result<Self> {
         if self.flush == Flush::AndGoOn {
             self.flush();
@@ -147,13 +148,13 @@ impl Filling<'_> {
     }
 }
 
-/// Checksums computed before they are written together.
+/// The number of checksums that are written by one call.
 const SUMS_A_WRITE: usize = 16_384;
 
 /// An unpublished file, open for writing.
 #[derive(Debug)]
 pub(crate) struct UnpublishedFile {
-    /// Before the file, so that it is waited for before the file is removed.
+    /// Declared before the file, so that its drop waits for the thread before the file is removed.
     flusher: Option<Flusher>,
     files: Files,
     disk: Arc<dyn Disk>,
@@ -162,14 +163,14 @@ pub(crate) struct UnpublishedFile {
     addresses: Addresses,
     /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
-    /// One bit a page: it was changed since.
+    /// One bit a page: whether it was changed since.
     stale: Vec<AtomicU64>,
     /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
     pub(crate) identity: Identity,
 }
 
-/// One region of an unpublished file, of which nothing needs to be verified.
+/// One region of an unpublished file; its pages need no verification.
 pub(crate) struct UnpublishedRegion<'a> {
     words: WordsMut<'a, { BUCKETS_PER_REGION as usize }>,
     /// The word with the bits of its pages, from bit `first` on; `None` if the file was not filled.
@@ -183,7 +184,7 @@ impl UnpublishedRegion<'_> {
         self.words.word(bucket.into())
     }
 
-    /// As [`UnpublishedFile::set_bucket`].
+    /// Like [`UnpublishedFile::set_bucket`].
     #[inline]
     pub(crate) fn set_bucket(&self, bucket: u16, word: u64) {
         self.words.set_word(bucket.into(), word);
@@ -195,7 +196,7 @@ impl UnpublishedRegion<'_> {
 }
 
 impl UnpublishedFile {
-    /// Creates an empty file of its full length, with the permissions and the owner of `model` if that is given.
+    /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
@@ -268,7 +269,7 @@ impl UnpublishedFile {
         }
     }
 
-    /// One region of it; `None` if there is no such region.
+    /// One region of the file; `None` if there is no such region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<UnpublishedRegion<'_>> {
         let words = self.map.words_from(self.addresses.bucket(region, 0))?;
@@ -314,7 +315,8 @@ impl UnpublishedFile {
         self.disk.write_at(self.file.as_file(), bytes, offset).at(&self.files.data, "write the new file for")
     }
 
-    /// Makes the file whole under its temporary name, to be synced. May be repeated.
+    /// Writes checksums, superblocks and live area, so that the file is whole under its temporary name. The caller then
+    /// syncs it. May be repeated.
     pub(crate) fn seal(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
         self.write_sums()?;
         let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
@@ -324,14 +326,14 @@ impl UnpublishedFile {
         self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
     }
 
-    /// The same for a file that nobody will have open for writing any more.
+    /// Like `seal`, for a file that no writer will have open any more.
     #[cfg(feature = "store")]
     pub(crate) fn seal_idle(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
         self.seal(superblock, copy)?;
         self.write(&crate::format::STATE_IDLE, LIVE + LIVE_STATE)
     }
 
-    /// Leaves the file alone, after it was renamed.
+    /// Lets go of the file after it was renamed.
     #[cfg(feature = "store")]
     pub(crate) fn into_sealed(self) {
         // Nothing has the temporary name any longer, so nothing is to be removed.
@@ -362,7 +364,7 @@ impl UnpublishedFile {
         Ok(published)
     }
 
-    /// Where it will be published, and through what it is written.
+    /// The files of the filter that it will be published as, and the disk that it is written through.
     pub(crate) const fn surroundings(&self) -> (&Files, &Arc<dyn Disk>) {
         (&self.files, &self.disk)
     }

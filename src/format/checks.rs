@@ -87,6 +87,9 @@ impl RawSuperblocks {
     fn neither(&self, path: &Path) -> Error {
         let path = path.to_owned();
         let mut claims = self.slots.iter().filter(|slot| slot.starts_with(&MAGIC)).peekable();
+        if self.file_length == 0 {
+            return Error::Empty { path };
+        }
         if claims.peek().is_none() {
             return Error::NotGowk { path };
         }

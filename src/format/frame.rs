@@ -116,7 +116,7 @@ impl RawRecord {
         self.crc.get()
     }
 
-    /// How many words follow; `None` if a page cannot have so many changes, or none.
+    /// The number of words that follow; `None` unless it is 1 to 512.
     pub(crate) fn count(&self) -> Option<usize> {
         let count = self.count.get();
         (1..=BUCKETS_PER_PAGE).contains(&count).then_some(count as usize)

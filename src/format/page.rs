@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::layout::{BUCKETS_PER_PAGE, PageId};
 use super::superblock::Identity;
-use crate::cuckoo::{Bucket, Counts, Width};
+use crate::cuckoo::{Bucket, Counts, Kind, Width};
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("gowk keeps pages in memory as they are on the disk, and the format is little-endian");
@@ -45,11 +45,15 @@ pub struct DamagedPage {
     pub region: u64,
 }
 
-/// Adds what a page holds to `counts`; false if it holds a slot or a bucket that no writer stores.
-pub(crate) fn tally<W: Width>(page: &Page, counts: &mut Counts) -> bool {
-    let mut sound = true;
+/// Adds what a page of a filter of this kind holds to `counts`; false if it holds a slot or a bucket that no writer
+/// stores there.
+pub(crate) fn tally<W: Width>(page: &Page, kind: Kind, counts: &mut Counts) -> bool {
+    let (mut sound, mut found) = (true, Counts::default());
     for word in page {
-        sound &= counts.tally(Bucket::<W>::new(*word));
+        sound &= found.tally(Bucket::<W>::new(*word));
     }
+    let in_place = found.in_a(kind);
+    sound &= in_place == found;
+    counts.add_found(&in_place);
     sound
 }

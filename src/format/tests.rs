@@ -1,10 +1,10 @@
 //! Invariants checked:
 //!
-//! 1. Every number in the tables of `format-spec/README.md` that says where something lies, how long it is or
-//!    what marks it, is the one that the code uses: to change either without the other fails here. The journal's
-//!    tables are compared in `file/journal/tests.rs`, the decision table in `file/recover/tests.rs`.
-//! 2. What is encoded is decoded, field by field, at the offsets of the tables.
-//! 3. Any single reserved byte, unknown feature bit or damaged byte of a slot is noticed.
+//! 1. Every offset, length and magic number in the tables of `format-spec/README.md` is the one in the code: changing
+//!    one without the other fails here. The journal's tables are compared in `file/journal/tests.rs`, the decision
+//!    table in `file/recover/tests.rs`.
+//! 2. Encoding and decoding agree, field by field, at the offsets of the tables.
+//! 3. Any single wrong reserved byte, unknown feature bit or damaged byte of a slot is noticed.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(crate) fn table(section: &str, nth: usize) -> Vec<Vec<String>> {
                 let row = cells.split(" | ").map(|cell| cell.trim().to_owned()).collect();
                 tables.last_mut().unwrap().push(row);
             }
-            // The head; the line of dashes behind it begins and ends otherwise.
+            // Skips the head of a table; the line of dashes below it does not begin and end in this way.
             Some(_) => tables.push(Vec::new()),
             None => {}
         }
@@ -134,7 +134,7 @@ pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Par
         let offset = if row[0] == "after" { end } else { value(&row[0], names) as usize };
         assert_eq!(offset, end, "a gap before {} in section {section}", row[2]);
         if let Some(bytes) = size_of_type(&row[3], names) {
-            // What is padded is padded to 8.
+            // A padded field is padded to a multiple of 8.
             assert!(size == bytes || size == bytes.next_multiple_of(8), "{} in section {section}", row[2]);
         }
         end += size;
@@ -527,7 +527,7 @@ fn a_page_is_sealed_over_what_the_table_lists() {
     assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), sizes);
     assert_eq!((rows[1][1].as_str(), rows[2][1].as_str()), ("g, u32", "p, u64"));
     assert_eq!(Sealer::new(&identity).crc(id, &page), crc32fast::hash(&content.concat()));
-    // Of ISO-HDLC, by its known check value.
+    // The CRC of ISO-HDLC, by its known check value.
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
 }
 
@@ -550,14 +550,14 @@ fn widths_and_capacities_are_those_of_the_table() {
         ]
     });
     let spec = table("3.3", 0).into_iter().map(|mut row| {
-        // The table has three digits, in whatever notation.
+        // The table has three significant digits, with or without an exponent.
         row[4] = format!("{:.2e}", row[4].parse::<f64>().unwrap());
         row
     });
     assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
 }
 
-/// What the tables say in words, with the numbers that the code has.
+/// The numbers of the code stand in the words of the tables.
 #[test]
 fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! The bytes of an input, with their place and the hash of all that were taken.
+//! The bytes of an input, with their place and the hash of all bytes taken.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes asked for at a time.
 const CHUNK: usize = 256 * 1024;
 
@@ -27,13 +28,15 @@ pub(super) struct Position {
 pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
-    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` wait.
+    /// `None` for a stream that is read once.
+    file: Option<File>,
+    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` are read but not taken yet.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
     end: usize,
     base: u64,
-    /// Of the byte at `at`.
+    /// The offset of the byte at `at`.
     offset: u64,
     hash: Xxh3,
     last: Option<u8>,
@@ -43,35 +46,43 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// A file, from the byte `base` on.
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
-        let decoder = Decoder::open(path, base)?;
-        let (buffer, hash) = (Vec::new(), Xxh3::new());
-        let path = path.to_owned();
-        Ok(Self {
-            path,
+        let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
+        let file = File::open(path).map_err(refused("open"))?;
+        let stream = file.try_clone().map_err(refused("read"))?;
+        let decoder = Decoder::within(stream, base).map_err(|problem| Error::input(path, problem))?;
+        Ok(Self { file: Some(file), base, ..Self::of(path.to_owned(), decoder) })
+    }
+
+    /// A stream that messages call `name`.
+    pub(super) fn of(name: PathBuf, decoder: Decoder) -> Self {
+        Self {
+            path: name,
             decoder,
-            buffer,
+            file: None,
+            buffer: Vec::new(),
             hashed: 0,
             at: 0,
             end: 0,
-            base,
+            base: 0,
             offset: 0,
-            hash,
+            hash: Xxh3::new(),
             last: None,
             #[cfg(test)]
             moved: 0,
-        })
+        }
     }
 
-    /// What was read, but not taken.
+    /// The bytes read but not taken yet.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.buffer[self.at..self.end]
     }
 
-    /// Reads more, and keeps what waits; false at the end.
+    /// Reads more bytes behind those that wait; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        // Only then: a long record that was moved at each filling would take quadratic time.
+        // Moves nothing otherwise: moving a long record at each filling would take quadratic time.
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             #[cfg(test)]
@@ -84,13 +95,13 @@ impl Content {
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
-        let read = self.decoder.read(&mut self.buffer[self.end..]);
+        let read = self.decoder.fill(&mut self.buffer[self.end..]);
         let read = read.map_err(|problem| Error::input(&self.path, problem))?;
         self.end += read;
         Ok(read > 0)
     }
 
-    /// Takes the next `length` bytes, of those that wait.
+    /// Takes the next `length` of the bytes that wait, or all if they are fewer.
     pub(super) fn take(&mut self, length: usize) -> &[u8] {
         let from = self.at;
         self.at = (self.at + length).min(self.end);
@@ -102,8 +113,8 @@ impl Content {
         taken
     }
 
-    /// Reads the bytes of an earlier run again, and compares them. Returns false if `stopped`, which is asked now and
-    /// then, says so.
+    /// Reads the bytes of an earlier run again, and compares their hash. Returns false as soon as `stopped`, which it
+    /// calls for each chunk, returns true.
     pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
         if read.offset == 0 {
             return Ok(true);
@@ -156,15 +167,15 @@ impl Content {
         self.decoder.raw()
     }
 
-    pub(super) fn file(&self) -> &File {
-        self.decoder.file()
+    pub(super) const fn file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The words for a line, which is counted from 1 where reading began.
+    /// A line's name for messages; lines are counted from 1, where reading began.
     pub(super) fn place(&self, line: u64) -> String {
         match self.base {
             0 => format!("line {line}"),

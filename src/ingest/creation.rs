@@ -1,4 +1,4 @@
-//! How a job's filter is created where it is not there yet.
+//! The options with which a job creates its filter if it does not exist.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
 #[serde(deny_unknown_fields)]
 pub(super) struct Creation {
     pub(super) path: PathBuf,
-    /// What is there must be of this kind, if it is given.
+    /// The kind, if given; an existing filter must be of this kind.
     kind: Option<RawKind>,
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,
@@ -44,7 +44,7 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seed>, D::Error> {
 }
 
 impl Creation {
-    /// The kind that is asked for, if one is.
+    /// The kind that the job asks for, if any.
     pub(super) fn kind(&self) -> Option<Kind> {
         self.kind.map(|kind| match kind {
             RawKind::Set => Kind::Set,
@@ -52,7 +52,7 @@ impl Creation {
         })
     }
 
-    /// How the filter is created, on top of how it is to be opened.
+    /// Adds the options for creating the filter to those for opening it.
     pub(super) fn apply(&self, mut options: Options) -> Options {
         options = options.growth(match self.growth {
             RawGrowth::Auto => Growth::Auto,

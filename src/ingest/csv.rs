@@ -1,45 +1,54 @@
-//! CSV: one column, by name or number. The csv library understands the quoting.
+//! CSV: the key is one column or several, by name or number. The csv library understands the quoting.
 
 use std::path::Path;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
-use super::content::{Content, Position};
+use super::content::{BYTE_ORDER_MARK, Content, Position};
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Skip};
-use super::rules::Column;
+use super::rules::{Column, Format, JOINT};
 use crate::keys::LONGEST;
 
-/// Bytes of a header shown in a message.
+/// The most bytes of a record shown in a message.
 const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) struct Csv {
-    column: usize,
+    columns: Vec<usize>,
     record: Record,
+    /// The header as it is in the file; `None` if there was none to pass over.
+    header: Option<Vec<u8>>,
+    /// A key of several columns.
+    key: Vec<u8>,
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. At the start of the file it passes over the header.
+    /// Goes on at `position`, where `content` stands. Looks for the key's columns in the first record, and passes over
+    /// that record if it is a header. In the middle of a file with a header, it takes the columns from the beginning of
+    /// the file at the path of `content`.
     pub(super) fn new(
-        column: usize,
+        wanted: &[Column],
         delimiter: u8,
         header: bool,
         content: &mut Content,
         position: Position,
     ) -> Result<Self, Error> {
-        let is_start = position.base == 0 && position.offset == 0;
         let mut record = Record::new(delimiter);
-        if is_start {
-            if header {
-                record.read(content)?;
-            }
+        let is_start = position.base == 0 && position.offset == 0;
+        let (columns, passed) = if is_start && header {
+            let any = record.read(content)?;
+            (columns(content.path(), &record, any, wanted)?, any.then(|| record.raw().to_vec()))
+        } else if header {
+            (check(&mut Content::open(content.path(), 0)?, delimiter, wanted)?, None)
         } else {
+            (wanted.iter().map(Column::number).collect(), None)
+        };
+        if !is_start {
             record.is_not_first(position.lines);
         }
-        Ok(Self { column, record })
+        Ok(Self { columns, record, header: passed, key: Vec::new() })
     }
 
     pub(super) fn next(&mut self, content: &mut Content) -> Result<Option<Found<'_>>, Error> {
@@ -47,50 +56,121 @@ impl Csv {
             return Ok(None);
         }
         let record = self.record.raw();
-        let found = self.record.field(self.column).map(|key| Found::Key { key, record });
-        Ok(Some(found.unwrap_or(Found::Skipped(Skip::NoField))))
+        if let [column] = self.columns.as_slice() {
+            let found = self.record.field(*column).map(|key| Found::Key { key, record });
+            return Ok(Some(found.unwrap_or(Found::Skipped { skip: Skip::NoField, record })));
+        }
+        self.key.clear();
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                self.key.push(JOINT);
+            }
+            let Some(field) = self.record.field(*column) else {
+                return Ok(Some(Found::Skipped { skip: Skip::NoField, record }));
+            };
+            self.key.extend_from_slice(field);
+        }
+        Ok(Some(Found::Key { key: &self.key, record }))
     }
 
     /// Lines that have ended.
     pub(super) fn lines(&self) -> u64 {
         self.record.lines()
     }
+
+    /// The line on which the last record began.
+    pub(super) const fn line(&self) -> u64 {
+        self.record.begins
+    }
+
+    pub(super) fn header(&self) -> Option<&[u8]> {
+        self.header.as_deref()
+    }
 }
 
-/// The index of a column, from the first record of the file.
-pub(super) fn column(path: &Path, delimiter: u8, wanted: &Column) -> Result<usize, Error> {
-    let mut record = Record::new(delimiter);
-    let mut content = Content::open(path, 0)?;
-    let any = record.read(&mut content)?;
+/// The indices of columns, from the first record. Without a first record any indices do: there are no fields.
+fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result<Vec<usize>, Error> {
+    if !any {
+        return Ok(wanted.iter().map(Column::number).collect());
+    }
     let fields = || (0..).map_while(|index| record.field(index));
-    let found = match wanted {
-        Column::Name(name) => fields().position(|field| field == name.as_bytes()),
-        Column::Number(index) => (!any || record.field(*index).is_some()).then_some(*index),
-    };
-    found.ok_or_else(|| {
-        let wanted = match wanted {
-            Column::Name(name) => format!("{name:?}"),
-            Column::Number(index) => (index + 1).to_string(),
+    let index = |column: &Column| {
+        let found = match column {
+            Column::Name(name) => fields().position(|field| field == name.as_bytes()),
+            Column::Number(index) => record.field(*index).map(|_| *index),
         };
-        Error::input(path, InputProblem::NoColumn { wanted, header: shown(fields()) })
-    })
+        let missing = || InputProblem::NoColumn { wanted: column.shown(), header: shown(fields()) };
+        found.ok_or_else(|| Error::input(path, missing()))
+    };
+    wanted.iter().map(index).collect()
 }
 
-/// The first record as it is in the file, without its end; empty if there is none.
-pub(super) fn header(path: &Path, delimiter: u8) -> Result<Vec<u8>, Error> {
+/// The indices of columns, from the first record of a file at whose beginning `content` stands.
+pub(super) fn check(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     let mut record = Record::new(delimiter);
-    record.read(&mut Content::open(path, 0)?)?;
+    let any = record.read(content)?;
+    columns(content.path(), &record, any, wanted)
+}
+
+/// The first record as it is in the file; empty if there is none.
+pub(super) fn header(content: &mut Content, delimiter: u8) -> Result<Vec<u8>, Error> {
+    let mut record = Record::new(delimiter);
+    record.read(content)?;
     Ok(record.raw().to_vec())
 }
 
-/// On one line, whatever is in it.
+/// Whether two headers differ at most in the end of their line.
+pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
+    one.strip_suffix(b"\r").unwrap_or(one) == other.strip_suffix(b"\r").unwrap_or(other)
+}
+
+impl InputProblem {
+    /// [`OtherHeader`](Self::OtherHeader) if a header has other columns than that of the first input, or in another order.
+    pub fn check_header(first: &Path, known: &[u8], header: &[u8]) -> Option<Self> {
+        let other = || Self::OtherHeader { first: first.to_owned(), header: shown_record(header) };
+        (!is_same_header(known, header)).then(other)
+    }
+}
+
+impl Format {
+    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a comma
+    /// is quoted as in CSV. There is a header if any column is given by its name.
+    pub fn csv(columns: &str, delimiter: u8) -> Self {
+        let columns: Vec<Column> = fields(columns).into_iter().map(Column::of).collect();
+        let header = columns.iter().any(|column| matches!(column, Column::Name(_)));
+        Self::Csv { columns, header, delimiter }
+    }
+}
+
+/// The fields of a record with commas between them.
+fn fields(text: &str) -> Vec<String> {
+    let mut reader = ReaderBuilder::new().delimiter(b',').build();
+    let (mut output, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 1]);
+    let (_, _, written, mut count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
+    let mut rest = output.split_off(written);
+    let mut all = output;
+    // The end of the input ends the last field.
+    let (_, _, more, last) = reader.read_record(&[], &mut rest, ends.get_mut(count..).unwrap_or_default());
+    all.extend(rest.get(..more).unwrap_or_default());
+    count += last;
+    let mut start = 0;
+    let field = |end: &usize| {
+        let field = all.get(start..*end).unwrap_or_default();
+        start = *end;
+        String::from_utf8_lossy(field).into_owned()
+    };
+    let fields: Vec<String> = ends.iter().take(count).map(field).collect();
+    if fields.is_empty() { vec![String::new()] } else { fields }
+}
+
+/// Fields on one line: control characters are escaped.
 fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     let mut header = String::new();
     for (index, field) in fields.enumerate() {
         if index > 0 {
             header += ", ";
         }
-        // Enough to show that there is more.
+        // Long enough to show that the field goes on.
         let start = field.get(..SHOWN + 4).unwrap_or(field);
         header.extend(String::from_utf8_lossy(start).chars().flat_map(char::escape_debug));
         if header.len() > SHOWN {
@@ -110,13 +190,16 @@ pub(super) fn shown_record(record: &[u8]) -> String {
 /// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
-    /// Its bytes as they are in the file, from the first one that ends no line, with its end.
+    /// The record's bytes as they are in the file, without the line ends before it, and with the one that ends it.
     raw: Vec<u8>,
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
-    /// Nothing was read yet.
+    /// Whether no record was read yet.
     is_first: bool,
+    delimiter: u8,
+    /// The line of the record's first byte, counted from 1.
+    begins: u64,
 }
 
 const fn is_line_end(byte: u8) -> bool {
@@ -126,10 +209,11 @@ const fn is_line_end(byte: u8) -> bool {
 impl Record {
     fn new(delimiter: u8) -> Self {
         let reader = ReaderBuilder::new().delimiter(delimiter).build();
-        Self { reader, raw: Vec::new(), text: vec![0; 4096], ends: vec![0; 64], fields: 0, is_first: true }
+        let (text, ends) = (vec![0; 4096], vec![0; 64]);
+        Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, delimiter, begins: 1 }
     }
 
-    /// Says that `lines` have ended before, so that a byte order mark is a part of its field.
+    /// Notes that `lines` lines have ended before, so a byte order mark is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.is_first = false;
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
@@ -146,15 +230,22 @@ impl Record {
         self.text.get(start..end)
     }
 
-    /// All of it, without its end.
+    /// The record's bytes without the newline that ends it; a CR before that newline stays.
     fn raw(&self) -> &[u8] {
-        let end = self.raw.iter().rposition(|byte| !is_line_end(*byte)).map_or(0, |last| last + 1);
-        self.raw.get(..end).unwrap_or_default()
+        self.raw.strip_suffix(b"\n").unwrap_or(&self.raw)
     }
 
-    /// False at the end.
+    /// Whether the content ended within a quoted field.
+    fn is_open(&self) -> bool {
+        let mut reader = ReaderBuilder::new().delimiter(self.delimiter).build();
+        let (mut text, mut ends) = (vec![0; self.raw.len() + 1], vec![0; self.fields + 2]);
+        let (result, ..) = reader.read_record(&[&self.raw, &b"\n"[..]].concat(), &mut text, &mut ends);
+        result != ReadRecordResult::Record
+    }
+
+    /// Reads the next record; false at the end.
     fn read(&mut self, content: &mut Content) -> Result<bool, Error> {
-        let begins = self.reader.line();
+        self.begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
         self.fields = 0;
         self.raw.clear();
@@ -172,31 +263,36 @@ impl Record {
                 &mut self.ends[self.fields..],
             );
             let taken = content.take(taken);
-            // The end of the record before, and empty lines.
+            // Skips the end of the record before, and empty lines.
             let passed = if self.raw.is_empty() {
                 taken.iter().take_while(|byte| is_line_end(**byte)).count()
             } else {
                 0
             };
+            self.begins += taken.iter().take(passed).filter(|byte| **byte == b'\n').count() as u64;
             self.raw.extend_from_slice(taken.get(passed..).unwrap_or_default());
             text += written;
             self.fields += fields;
             match result {
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::Record => {
-                    // It belongs to the encoding of the file, and not to its first record.
+                    if ended && self.is_open() {
+                        let place = content.place(self.begins);
+                        return Err(Error::input(content.path(), InputProblem::Unclosed { place }));
+                    }
+                    // A byte order mark belongs to the encoding of the file, and not to its first record.
                     self.raw.drain(..if marked { BYTE_ORDER_MARK.len() } else { 0 });
                     return Ok(true);
                 }
                 ReadRecordResult::End => return Ok(false),
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text > LONGEST => {
                     let problem =
-                        InputProblem::RecordTooLong { place: content.place(begins), limit: LONGEST };
+                        InputProblem::RecordTooLong { place: content.place(self.begins), limit: LONGEST };
                     return Err(Error::input(content.path(), problem));
                 }
                 ReadRecordResult::OutputEndsFull if self.fields >= MOST_FIELDS => {
                     let problem =
-                        InputProblem::TooManyFields { place: content.place(begins), limit: MOST_FIELDS };
+                        InputProblem::TooManyFields { place: content.place(self.begins), limit: MOST_FIELDS };
                     return Err(Error::input(content.path(), problem));
                 }
                 ReadRecordResult::OutputFull => self.text.resize(2 * self.text.len(), 0),
@@ -226,12 +322,21 @@ mod tests {
     }
 
     #[test]
-    fn records_are_as_they_are_in_the_file_without_their_ends() {
+    fn a_key_may_have_several_columns() {
+        let text = b"id,url,x\n1,a,\n2,b\n3\n";
+        assert_keys("format = 'csv'\nfield = ['url', 'id']", text, &["a\x1f1", "b\x1f2", "<NoField>"]);
+        assert_keys("format = 'csv'\nfield = [3, 1]", text, &["x\x1fid", "\x1f1", "<NoField>", "<NoField>"]);
+        let missing = keys("format = 'csv'\nfield = ['url', 'no']", text, None).unwrap_err();
+        assert_eq!(missing, "a: has no column \"no\"; its first record is: id, url, x");
+    }
+
+    #[test]
+    fn records_are_as_they_are_in_the_file_without_their_newline() {
         let text = b"\xef\xbb\xbfid,url\r\n1,a\r\n\r\n\n2,\"b\"\"\n,\r\nc\"\r\n3,\n4\n\"5\",\xef\xbb\xbf";
         let found = records("format = 'csv'\nfield = 'url'", text);
-        assert_eq!(found, ["1,a", "2,\"b\"\"\n,\r\nc\"", "3,", "\"5\",\u{feff}"]);
+        assert_eq!(found, ["1,a\r", "2,\"b\"\"\n,\r\nc\"\r", "3,", "\"5\",\u{feff}"]);
         let found = records("format = 'csv'\nfield = 1", text);
-        assert_eq!(found[..2], ["id,url", "1,a"]);
+        assert_eq!(found[..2], ["id,url\r", "1,a\r"]);
     }
 
     #[test]
@@ -244,9 +349,10 @@ mod tests {
     fn a_missing_column_is_named_with_those_there_are() {
         let missing = keys(URL, b"id,link\n1,a\n", None).unwrap_err();
         assert_eq!(missing, "a: has no column \"url\"; its first record is: id, link");
-        let missing = keys("format = 'csv'\nfield = 3", b"1,a\n", None).unwrap_err();
+        let headed = "format = 'csv'\nfield = 3\nheader = true";
+        let missing = keys(headed, b"1,a\n", None).unwrap_err();
         assert_eq!(missing, "a: has no column 3; its first record is: 1, a");
-        assert!(keys(URL, b"", None).unwrap_err().contains("has no column \"url\""));
+        assert_keys(URL, b"", &[]);
     }
 
     /// Found by fuzzing: empty fields took memory without bound.

@@ -1,4 +1,4 @@
-//! What the filter remembers of a job. Section 5.3.1 of the specification has the layout.
+//! The state of a job that the filter remembers. Section 5.3.1 of the specification has the layout.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,6 +30,8 @@ const WITHIN: u64 = 1 << 63;
 pub(super) struct Cursor {
     pub(super) all_read: bool,
     pub(super) total: Tally,
+    /// The hash of the options by which inputs are read.
+    pub(super) options: u64,
     /// The output of new keys.
     pub(super) output: Option<Written>,
     /// The output of refused keys.
@@ -38,12 +40,12 @@ pub(super) struct Cursor {
     pub(super) finished: BTreeMap<InputId, Finished>,
 }
 
-/// What was written to the output.
+/// The committed part of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Written {
     pub(super) path: InputId,
     pub(super) length: u64,
-    /// The hash of its last bytes.
+    /// The hash of the output's last bytes.
     pub(super) tail: u64,
 }
 
@@ -53,14 +55,12 @@ pub(super) struct Current {
     pub(super) name: PathBuf,
     pub(super) read: Position,
     pub(super) tally: Tally,
-    /// The hash of the options by which it is read.
-    pub(super) options: u64,
 }
 
 /// An input read to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Finished {
-    /// Of the file.
+    /// The length of the file.
     pub(super) length: u64,
     pub(super) fingerprint: Fingerprint,
     pub(super) within_record: bool,
@@ -101,6 +101,7 @@ impl Cursor {
         );
         let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         put(&numbers(&self.total));
+        put(&[self.options]);
         if let Some(Written { path, length, tail }) = self.output {
             put(&[path.0, length, tail]);
         }
@@ -110,13 +111,13 @@ impl Cursor {
         if let Some(Written { path, length, tail }) = self.refused {
             put(&[path.0, length, tail]);
         }
-        if let Some(Current { name, read, tally, options }) = &self.current {
+        if let Some(Current { name, read, tally }) = &self.current {
             let name = name.as_os_str().as_bytes();
             // Linux has no paths longer than 4096 bytes.
             bytes.extend((name.len() as u16).to_le_bytes());
             bytes.extend(name);
             let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-            put(&[read.base, read.offset, read.digest, read.lines, *options]);
+            put(&[read.base, read.offset, read.digest, read.lines]);
             put(&numbers(tally));
             put(&[tally.refused]);
         }
@@ -136,7 +137,8 @@ impl Cursor {
         if version != VERSION || flags & !KNOWN != 0 {
             return None;
         }
-        let mut cursor = Self { all_read: flags & ALL_READ != 0, total: rest.tally()?, ..Self::default() };
+        let (all_read, total, options) = (flags & ALL_READ != 0, rest.tally()?, rest.number()?);
+        let mut cursor = Self { all_read, total, options, ..Self::default() };
         if flags & HAS_OUTPUT != 0 {
             cursor.output = Some(rest.written()?);
         }
@@ -163,19 +165,19 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// The most bytes that it can have while these inputs are read: all of them finished, and the one with the longest
-    /// name current.
+    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and the one with the
+    /// longest name current.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
-        // Keys may be refused from now on.
+        // A later run may refuse keys, which lengthens the cursor.
         all.total.refused = 1;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {
             more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
             longest = longest.max(name.as_os_str().len());
         }
-        const CURRENT: usize = 2 + 88;
+        const CURRENT: usize = 2 + 80;
         all.encode().len() + more + CURRENT + longest
     }
 }
@@ -211,7 +213,7 @@ impl<'a> Rest<'a> {
         Some(Written { path: InputId(self.number()?), length: self.amount()?, tail: self.number()? })
     }
 
-    /// Without the keys refused, which lie elsewhere.
+    /// A tally without the number of keys refused, which the layout keeps elsewhere.
     fn tally(&mut self) -> Option<Tally> {
         let (keys, new) = (self.amount()?, self.amount()?);
         let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
@@ -222,11 +224,11 @@ impl<'a> Rest<'a> {
         let [low, high] = *self.take(2)? else { return None };
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
-        let (digest, lines, options) = (self.number()?, self.amount()?, self.number()?);
+        let (digest, lines) = (self.number()?, self.amount()?);
         let mut tally = self.tally()?;
         tally.refused = self.amount()?;
         let read = Position { base, offset, digest, lines };
-        (tally.refused <= tally.new).then_some(Current { name, read, tally, options })
+        (tally.refused <= tally.new).then_some(Current { name, read, tally })
     }
 }
 
@@ -245,9 +247,10 @@ mod tests {
         Cursor {
             all_read: true,
             total: tally,
+            options: 10,
             output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
             refused: Some(Written { path: InputId(17), length: 18, tail: 19 }),
-            current: Some(Current { name: "urls/a.gz".into(), read, tally, options: 10 }),
+            current: Some(Current { name: "urls/a.gz".into(), read, tally }),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
     }
@@ -256,10 +259,10 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 40 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
+        assert_eq!(full.encode().len(), 2 + 48 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 80 + 3 * 24);
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
-        assert_eq!(empty.encode().len(), 42);
+        assert_eq!(empty.encode().len(), 50);
     }
 
     #[test]
@@ -269,7 +272,7 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
             assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
         }
-        for (at, value) in [(0, 2), (1, 63), (2, 3), (66, 5), (66, 0)] {
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (74, 5), (74, 0)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(Cursor::decode(&changed), None, "{at}");
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(Cursor::decode(&[rest, last, last].concat()), None);
     }
 
-    /// Found by fuzzing: sums of them overflowed.
+    /// Found by fuzzing: sums of counts overflowed.
     #[test]
     fn counts_and_lengths_that_nothing_can_have_are_rejected() {
         for number in [u64::MAX, MOST] {

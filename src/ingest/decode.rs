@@ -1,133 +1,268 @@
-//! Plain, gzip and zstd files as streams of what they hold, told apart by their first bytes.
+//! The content of streams: plain, gzip or zstd, told apart by their first bytes.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::error::{Error, InputProblem};
+use super::error::InputProblem;
+use crate::keys::Foreign;
 
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Bytes of a compressed stream that are read at a time.
+const CHUNK: usize = 128 * 1024;
+
+/// How a stream is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+    /// In a format that gowk does not read.
+    Foreign(Foreign),
+}
+
+/// The magic number of gzip, and its only method of compression.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
-/// Compressed bytes read at a time.
-const CHUNK: usize = 128 * 1024;
 
-/// The bytes that a file holds, from some place on.
-pub(super) enum Decoder {
-    Plain(Counted),
-    Gzip(Box<MultiGzDecoder<BufReader<Counted>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Counted>>>),
+impl Packing {
+    /// The packing that the first bytes of a stream show; `None` if more bytes could show another one.
+    fn of(begin: &[u8]) -> Option<Self> {
+        let begins = |magic: &[u8]| begin.len() < magic.len() && magic.starts_with(begin);
+        let skippable = begin.split_first().filter(|(first, _)| **first & 0xf0 == 0x50).map(|(_, rest)| rest);
+        match begin {
+            _ if begin.starts_with(&GZIP) => Some(Self::Gzip),
+            _ if begin.starts_with(&ZSTD) || skippable.is_some_and(|rest| rest.starts_with(&SKIPPABLE)) => {
+                Some(Self::Zstd)
+            }
+            _ if begins(&GZIP) || begins(&ZSTD) || Foreign::is_open(begin) => None,
+            _ if skippable
+                .is_some_and(|rest| rest.len() < SKIPPABLE.len() && SKIPPABLE.starts_with(rest)) =>
+            {
+                None
+            }
+            _ => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
+        }
+    }
+
+    /// The packing of a file, by its first bytes; does not move the position at which the file is read.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        let (mut first, mut read) = ([0; Foreign::BYTES], 0);
+        while read < first.len() {
+            match file.read_at(first.get_mut(read..).unwrap_or_default(), read as u64)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        Ok(Self::of(first.get(..read).unwrap_or_default()).unwrap_or(Self::Plain))
+    }
+
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Foreign(_) => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+        }
+    }
 }
 
-/// A file that knows how far it was read.
-pub(super) struct Counted {
-    file: File,
-    read: u64,
+/// A stream that counts the bytes read from it.
+struct Counted {
+    stream: Box<dyn Read + Send>,
+    read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(into)?;
-        self.read += read as u64;
+        let read = self.stream.read(into)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
     }
 }
 
+/// The first bytes of a stream, read already, and the rest of it.
+type Begun = Chain<Cursor<Vec<u8>>, Counted>;
+
+enum Stream {
+    Plain(Begun),
+    Gzip(Box<MultiGzDecoder<BufReader<Begun>>>),
+    Zstd(Box<zstd::Decoder<'static, BufReader<Begun>>>),
+}
+
+/// The decompressed bytes of a stream.
+pub(super) struct Decoder {
+    packing: Packing,
+    stream: Stream,
+    read: Arc<AtomicU64>,
+}
+
 impl Decoder {
-    /// Begins at the byte `base` of the file; in a compressed file a member or frame begins there.
-    pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
-        let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
-        let mut file = File::open(path).map_err(refused("open"))?;
-        let first = first_bytes(&file).map_err(refused("read"))?;
-        file.seek(SeekFrom::Start(base)).map_err(refused("read"))?;
-        let counted = Counted { file, read: base };
-        if first[..2] == GZIP {
-            let buffered = BufReader::with_capacity(CHUNK, counted);
-            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(buffered))));
-        }
-        if first == ZSTD || (first[0] & 0xf0 == 0x50 && first[1..] == SKIPPABLE) {
-            let buffered = BufReader::with_capacity(CHUNK, counted);
-            let decoder = zstd::Decoder::with_buffer(buffered).map_err(refused("read"))?;
-            return Ok(Self::Zstd(Box::new(decoder)));
-        }
-        Ok(Self::Plain(counted))
-    }
-
-    fn counted(&self) -> &Counted {
-        match self {
-            Self::Plain(counted) => counted,
-            Self::Gzip(decoder) => decoder.get_ref().get_ref(),
-            Self::Zstd(decoder) => decoder.get_ref().get_ref(),
-        }
-    }
-
-    /// Bytes of the file read so far; all of them once its content has ended.
-    pub(super) fn raw(&self) -> u64 {
-        self.counted().read
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.counted().file
-    }
-
-    pub(super) const fn is_plain(&self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
-    fn format(&self) -> Option<&'static str> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Gzip(_) => Some("gzip"),
-            Self::Zstd(_) => Some("zstd"),
-        }
-    }
-
-    /// Bytes put into `into`; 0 at the end.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
-        loop {
-            let outcome = match self {
-                // At its end each of them returns 0, however often it is asked.
-                Self::Plain(counted) => counted.read(into),
-                Self::Gzip(decoder) => decoder.read(into),
-                Self::Zstd(decoder) => decoder.read(into),
+    /// Waits until the first bytes tell the packing: most often for one read. With `plain` the bytes are taken as they
+    /// are. `read` counts the bytes of the stream.
+    pub(super) fn new(
+        stream: impl Read + Send + 'static,
+        plain: bool,
+        read: Arc<AtomicU64>,
+    ) -> Result<Self, InputProblem> {
+        let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
+        let (mut begin, mut length) = (vec![0; CHUNK], 0);
+        let packing = loop {
+            let packing = if plain {
+                Some(Packing::Plain)
+            } else {
+                Packing::of(begin.get(..length).unwrap_or_default())
             };
-            match outcome {
+            match packing.filter(|_| plain || length > 0) {
+                Some(packing) => break packing,
+                None => match counted.read(begin.get_mut(length..).unwrap_or_default()) {
+                    Ok(0) => break Packing::Plain,
+                    Ok(more) => length += more,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(unreadable(error)),
+                },
+            }
+        };
+        begin.truncate(length);
+        Self::packed(packing, Cursor::new(begin).chain(counted), read)
+    }
+
+    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there.
+    pub(super) fn within(mut file: File, base: u64) -> Result<Self, InputProblem> {
+        let packing = Packing::of_file(&file).map_err(unreadable)?;
+        file.seek(SeekFrom::Start(base)).map_err(unreadable)?;
+        let read = Arc::new(AtomicU64::new(base));
+        let counted = Counted { stream: Box::new(file), read: read.clone() };
+        Self::packed(packing, Cursor::new(Vec::new()).chain(counted), read)
+    }
+
+    fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
+        let buffered = |all| BufReader::with_capacity(CHUNK, all);
+        let stream = match packing {
+            Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
+            Packing::Plain => Stream::Plain(all),
+            Packing::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(all)))),
+            Packing::Zstd => {
+                let decoder = zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?;
+                Stream::Zstd(Box::new(decoder))
+            }
+        };
+        Ok(Self { packing, stream, read })
+    }
+
+    /// Bytes of the stream read so far; all of them once its content has ended.
+    pub(super) fn raw(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Fills `into` from its start; returns how many bytes it put there, 0 at the end.
+    pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
+        loop {
+            match self.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.problem(source)),
+                Err(source) => return Err(problem(self.packing, self.raw(), source)),
                 Ok(read) => return Ok(read),
             }
         }
     }
 
-    fn problem(&self, source: io::Error) -> InputProblem {
-        let at = self.raw();
-        match self.format() {
-            // An error with the number of a system error is not the decompressor's.
-            Some(format) if source.raw_os_error().is_none() => {
-                if source.kind() == io::ErrorKind::UnexpectedEof {
-                    InputProblem::Truncated { format, at }
-                } else {
-                    InputProblem::Corrupt { format, at, source }
-                }
+    /// A function that turns an error of reading into a problem of the input.
+    pub(super) fn problems(&self) -> impl Fn(io::Error) -> InputProblem + use<> {
+        let (packing, read) = (self.packing, self.read.clone());
+        move |source| problem(packing, read.load(Ordering::Relaxed), source)
+    }
+}
+
+const fn unreadable(source: io::Error) -> InputProblem {
+    InputProblem::Io { op: "read", source }
+}
+
+fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
+    match packing.name() {
+        // An error with the number of a system error is not the decompressor's.
+        Some(format) if source.raw_os_error().is_none() => {
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                InputProblem::Truncated { format, at }
+            } else {
+                InputProblem::Corrupt { format, at, source }
             }
-            _ => InputProblem::Io { op: "read", source },
+        }
+        _ => unreadable(source),
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        // At its end each of them returns 0, again and again.
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.read(into),
+            Stream::Gzip(stream) => stream.read(into),
+            Stream::Zstd(stream) => stream.read(into),
         }
     }
 }
 
-/// The first bytes of the file; zeros where it is shorter.
-fn first_bytes(file: &File) -> io::Result<[u8; 4]> {
-    let mut first = [0; 4];
-    let mut read = 0;
-    while read < first.len() {
-        match file.read_at(&mut first[read..], read as u64)? {
-            0 => break,
-            more => read += more,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, and counts them.
+    struct Slow(&'static [u8]);
+
+    impl Read for Slow {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(&mut into[..1])
         }
     }
-    Ok(first)
+
+    #[test]
+    fn only_whole_magic_numbers_count_however_they_come() {
+        let cases: [(&[u8], Packing); 9] = [
+            (b"", Packing::Plain),
+            (b"\x1f\x8b", Packing::Plain),
+            (b"\x1f\x8b\x08", Packing::Gzip),
+            (b"\x1f\x8b\x09", Packing::Plain),
+            (b"\x28\xb5\x2f", Packing::Plain),
+            (b"\x28\xb5\x2f\xfd", Packing::Zstd),
+            (b"\x5a\x2a\x4d\x18", Packing::Zstd),
+            (b"\x5a\x2a\x4d", Packing::Plain),
+            (b"\x6a\x2a\x4d\x18", Packing::Plain),
+        ];
+        for (bytes, packing) in cases {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            assert_eq!(Packing::of_file(&file).unwrap(), packing, "{bytes:?}");
+            for slow in [true, false] {
+                let read = Arc::new(AtomicU64::new(0));
+                let decoder = if slow {
+                    Decoder::new(Slow(bytes), false, read.clone())
+                } else {
+                    Decoder::new(bytes, false, read.clone())
+                };
+                let mut decoder = decoder.unwrap();
+                assert_eq!(decoder.packing, packing, "{bytes:?}");
+                if packing == Packing::Plain {
+                    let mut all = Vec::new();
+                    decoder.read_to_end(&mut all).unwrap();
+                    assert_eq!((all.as_slice(), decoder.raw()), (bytes, bytes.len() as u64));
+                }
+            }
+            let mut plain = Decoder::new(bytes, true, Arc::default()).unwrap();
+            let mut all = Vec::new();
+            plain.read_to_end(&mut all).unwrap();
+            assert_eq!(all, bytes);
+        }
+    }
+
+    #[test]
+    fn no_more_is_waited_for_than_is_needed() {
+        let read = Arc::new(AtomicU64::new(0));
+        let decoder = Decoder::new(Slow(b"a\nb\n"), false, read.clone()).unwrap();
+        assert_eq!((decoder.raw(), read.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!(Decoder::new(Slow(b"a\nb\n"), true, Arc::default()).unwrap().raw(), 0);
+    }
 }

@@ -1,28 +1,26 @@
-//! A job while it runs: from the messages of the reading thread into the filter.
+//! A job while it runs: writes its outputs, moves its cursor, and counts its keys and the records without keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::content::Position;
 use super::cursor::{self, Current, Cursor};
+use super::destination::Destination;
 use super::error::Error;
 use super::job::Job;
 use super::output::Output;
 use super::plan::{State, Task};
-use super::read::{Message, Reading};
+use super::pump::{Deed, Item, Piece, Pump, Work};
+use super::read::{Read, Reading};
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
-use super::target::Target;
-use crate::Error as FilterError;
-use crate::keys::{Batch, CommitClock, Feed, Next};
-use crate::store::Error as StoreError;
+use crate::keys::{CommitClock, Feed};
 
-/// Messages read ahead.
+/// Pieces read ahead.
 const AHEAD: usize = 4;
-/// How often progress is told while nothing comes.
+/// The time between two reports of progress while no keys come.
 const TELL: Duration = Duration::from_millis(200);
 
-/// Told what happens; the answer is whether to go on.
+/// The caller's function for events; it returns whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 fn partly(cause: Error, committed: u64) -> Error {
@@ -30,83 +28,76 @@ fn partly(cause: Error, committed: u64) -> Error {
 }
 
 /// A job while it runs.
-pub(super) struct Engine<'a> {
+pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
+    watch: &'a mut Watch<'w>,
     entry: String,
-    options: u64,
-    target: Target,
-    /// Of new keys.
+    /// The output of new keys.
     output: Option<Output>,
-    /// Of refused keys.
+    /// The output of refused keys.
     refused: Option<Output>,
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
     inputs: Vec<InputSummary>,
-    finished_before: u64,
-    /// Of this run.
+    /// The task that is being read, and the bytes of its file that were read in this run.
+    reached: Option<(usize, u64)>,
+    /// The records of this run.
     tally: Tally,
-    /// Says when to commit by time. The reading thread says when to commit by keys, because it ends a batch there.
-    clock: CommitClock,
-    /// The number of a commit that may be durable or not.
-    in_doubt: Option<u64>,
-    /// Bytes of finished inputs that this run read, and all it has to read.
+    /// Bytes that this run has read of inputs now finished, and all bytes that it has to read.
     bytes: u64,
     of_bytes: u64,
     started: Instant,
 }
 
-/// The input that messages are about.
-pub(super) struct Reached<'a> {
-    task: &'a Task,
-    /// Bytes of its file read in this run.
-    bytes: u64,
-}
-
-impl<'a> Engine<'a> {
+impl<'a, 'w> Engine<'a, 'w> {
     pub(super) fn new(
         job: &'a Job,
-        target: Target,
         cursor: Cursor,
         [output, refused]: [Option<Output>; 2],
         tasks: Arc<[Task]>,
+        watch: &'a mut Watch<'w>,
     ) -> Self {
         let of_bytes = tasks.iter().map(Task::bytes).sum();
-        let finished_before = tasks.iter().filter(|task| task.state == State::Finished).count() as u64;
-        let every = Some(job.every).filter(|every| !every.is_zero());
         Self {
             job,
+            watch,
             entry: cursor::entry(&job.name),
-            options: job.rules.hash(),
-            target,
             output,
             refused,
             cursor,
             tasks,
             inputs: Vec::new(),
-            finished_before,
+            reached: None,
             tally: Tally::default(),
-            clock: CommitClock::new(None, every),
-            in_doubt: None,
             bytes: 0,
             of_bytes,
             started: Instant::now(),
         }
     }
 
-    /// Reads all inputs to their ends, or until `watch` wants no more, and commits what was read.
-    pub(super) fn run(mut self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
-        if let Err(cause) = self.take_all(watch).and_then(|()| self.commit(watch)) {
-            let (committed, taken) = (self.clock.committed(), self.clock.taken());
-            return Err(match self.in_doubt {
+    /// The pump for a job. Its clock has no number of keys: the reading thread ends a piece where a commit by keys is
+    /// due.
+    pub(super) fn pump(job: &Job, destination: Destination) -> Pump {
+        let every = Some(job.every).filter(|every| !every.is_zero());
+        Pump::new(destination, Deed::Insert, CommitClock::new(None, every), 1)
+    }
+
+    /// Reads all inputs to their ends, or until the watch breaks, and commits the keys read.
+    pub(super) fn run(mut self, mut pump: Pump) -> Result<Summary, Error> {
+        let outcome = self.take_all(&mut pump).and_then(|()| pump.commit(&mut self));
+        let (committed, taken) = (pump.committed(), pump.taken());
+        if let Err(cause) = outcome {
+            return Err(match pump.in_doubt() {
                 Some(number) => Error::InDoubt { cause: Box::new(cause), number, committed, taken },
                 None => partly(cause, committed),
             });
         }
-        let filter = self.target.info()?;
-        self.target.close().map_err(|cause| partly(cause, self.clock.committed()))?;
+        let destination = pump.into_destination();
+        let filter = destination.info()?;
+        destination.close().map_err(|cause| partly(cause, committed))?;
         Ok(Summary {
             inputs: self.inputs,
-            finished_before: self.finished_before,
+            finished_before: self.tasks.iter().filter(|task| task.state == State::Finished).count() as u64,
             run: self.tally,
             total: self.cursor.total,
             finished: self.cursor.all_read,
@@ -116,158 +107,129 @@ impl<'a> Engine<'a> {
         })
     }
 
-    fn take_all(&mut self, watch: &mut Watch<'_>) -> Result<(), Error> {
+    fn take_all(&mut self, pump: &mut Pump) -> Result<(), Error> {
         let reading =
             Reading { job: self.job.clone(), tasks: self.tasks.clone(), taken: self.cursor.total.keys };
         let mut feed = Feed::start("reading", AHEAD, move |to| reading.run(to))
             .map_err(|source| Error::Thread { source })?;
-        let outcome = self.take(&mut feed, watch);
+        let outcome = pump.run(self, &mut feed);
+        if outcome.is_err() && pump.reading_failed() {
+            // The keys before the error are good. If they cannot be committed, report the first error all the same, and
+            // whether the commit is in doubt.
+            let _ = pump.commit(self);
+        }
         feed.stop();
-        outcome
-    }
-
-    fn take(&mut self, feed: &mut Feed<Message, Error>, watch: &mut Watch<'_>) -> Result<(), Error> {
-        let tasks = self.tasks.clone();
-        let mut reached: Option<Reached<'_>> = None;
-        loop {
-            let next = match feed.next(Instant::now().checked_add(TELL)) {
-                Ok(next) => next,
-                Err(error) => {
-                    // What came before is good. If it cannot be committed, the first error is still the one
-                    // to tell of, and whether the commit is in doubt.
-                    let _ = self.commit(watch);
-                    return Err(error);
-                }
-            };
-            match (next, &mut reached) {
-                (Next::Woken, _) => {}
-                (Next::End, _) => {
-                    self.cursor.all_read = true;
-                    return Ok(());
-                }
-                (Next::Message(Message::Begin(index)), reached) => {
-                    *reached = tasks.get(index).map(|task| Reached { task, bytes: 0 });
-                    if let Some(Reached { task, .. }) = reached {
-                        self.begin(task);
-                    }
-                }
-                (
-                    Next::Message(Message::Keys { batch, records, skipped, read, raw, commit }),
-                    Some(reached),
-                ) => {
-                    reached.bytes = raw.saturating_sub(reached.task.from.base);
-                    self.keys(&batch, records.as_ref(), skipped, reached.task, read, watch)?;
-                    if (commit || self.clock.has_rung()) && !self.target.commits_at_the_end() {
-                        self.commit(watch)?;
-                    }
-                }
-                (Next::Message(Message::End(finished)), Some(Reached { task, .. })) => {
-                    self.cursor.current = None;
-                    self.cursor.finished.insert(task.input.id(), finished);
-                    self.bytes += finished.length.saturating_sub(task.from.base);
-                    if let Some(input) = self.inputs.last_mut() {
-                        input.finished = true;
-                    }
-                    reached = None;
-                }
-                // A message about no input: there is none.
-                (Next::Message(Message::Keys { .. } | Message::End(_)), None) => {}
-            }
-            if self.tell(reached.as_ref(), watch).is_break() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn begin(&mut self, task: &Task) {
-        let current = self.cursor.current.as_ref().filter(|current| current.id() == task.input.id());
-        let tally = current.map_or_else(Tally::default, |current| current.tally);
-        self.inputs.push(InputSummary { path: task.input.path.clone(), tally, finished: false });
-    }
-
-    fn keys(
-        &mut self,
-        batch: &Batch,
-        records: Option<&Batch>,
-        skipped: Tally,
-        task: &Task,
-        read: Position,
-        watch: &mut Watch<'_>,
-    ) -> Result<(), Error> {
-        let keys: Vec<&[u8]> = batch.iter().collect();
-        // An error ends the run, and the target is dropped with everything since the last commit.
-        let inserted = self.target.insert(&keys)?;
-        let (new, refused) = (inserted.new_keys() as u64, inserted.refused());
-        let tally = Tally { keys: keys.len() as u64, new, refused: refused.len() as u64, ..skipped };
-        if let Some(output) = &mut self.output {
-            let records: Option<Vec<&[u8]>> = records.map(|records| records.iter().collect());
-            let all = records.as_ref().unwrap_or(&keys);
-            for (_, record) in all.iter().enumerate().filter(|(index, _)| inserted.is_new(*index)) {
-                output.record(record)?;
-            }
-        }
-        let before = self.inputs.last().map_or(0, |input| input.tally.keys);
-        for (index, cause) in refused {
-            let Some(key) = keys.get(*index) else { continue };
-            if let Some(output) = &mut self.refused {
-                output.record(key)?;
-            }
-            let number = before + *index as u64 + 1;
-            // Whoever wants to stop is asked again at once.
-            let _ = watch(Event::Refused { input: &task.input.path, number, key, cause });
-        }
-        self.clock.take(tally.keys);
-        self.tally.add(&tally);
-        self.cursor.total.add(&tally);
-        let mut of_input = tally;
-        if let Some(input) = self.inputs.last_mut() {
-            input.tally.add(&tally);
-            of_input = input.tally;
-        }
-        let name = task.input.name.clone();
-        self.cursor.current = Some(Current { name, read, tally: of_input, options: self.options });
+        self.cursor.all_read |= outcome?;
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, watch: &mut Watch<'_>) -> Result<(), Error> {
+    /// Begins the summary of an input, unless it has begun.
+    fn begin(&mut self, task: usize) {
+        if let (Some(Task { input, .. }), true) =
+            (self.tasks.get(task), self.inputs.last().is_none_or(|input| input.finished))
+        {
+            let current = self.cursor.current.as_ref().filter(|current| current.id() == input.id());
+            let tally = current.map_or_else(Tally::default, |current| current.tally);
+            self.inputs.push(InputSummary { path: input.path.clone(), tally, finished: false });
+        }
+    }
+
+    pub(super) fn tell(&mut self) -> ControlFlow<()> {
+        let (task, reached) = self.reached.map_or((None, 0), |(task, bytes)| (self.tasks.get(task), bytes));
+        let bytes = (self.bytes + reached).min(self.of_bytes);
+        let input = task.map(|task| &*task.input.path);
+        (self.watch)(Event::Progress(Progress { input, bytes, of_bytes: self.of_bytes, tally: self.tally }))
+    }
+}
+
+impl Work for Engine<'_, '_> {
+    type Place = Read;
+    type Error = Error;
+
+    fn idle(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn until(&self) -> Option<Instant> {
+        Instant::now().checked_add(TELL)
+    }
+
+    fn read(&mut self, _: &[Piece<Read>]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn is_stopped(&mut self, _: &Destination, _: u64) -> bool {
+        self.tell().is_break()
+    }
+
+    fn write(&mut self, item: Item<'_>) -> Result<(), Error> {
+        self.output.as_mut().map_or(Ok(()), |output| output.record(item.record))
+    }
+
+    fn refuse(
+        &mut self,
+        item: Item<'_>,
+        pieces: &[Piece<Read>],
+        index: usize,
+        cause: &crate::Error,
+    ) -> Result<(), Error> {
+        if let Some(output) = &mut self.refused {
+            output.record(item.key)?;
+        }
+        self.begin(pieces.first().map_or(0, |piece| piece.place.task));
+        let Some(input) = self.inputs.last() else { return Ok(()) };
+        let number = input.tally.keys + index as u64 + 1;
+        // A break is ignored here: `is_stopped` calls the watch again at once.
+        let _ = (self.watch)(Event::Refused { input: &input.path, number, key: item.key, cause });
+        Ok(())
+    }
+
+    fn took(&mut self, pieces: &[Piece<Read>], tally: Tally) -> Result<(), Error> {
+        let Some(Piece { place: read, .. }) = pieces.first() else { return Ok(()) };
+        let tally = Tally { keys: tally.keys, new: tally.new, refused: tally.refused, ..read.skipped };
+        self.tally.add(&tally);
+        self.cursor.total.add(&tally);
+        self.begin(read.task);
+        let tasks = self.tasks.clone();
+        let (Some(task), Some(input)) = (tasks.get(read.task), self.inputs.last_mut()) else { return Ok(()) };
+        input.tally.add(&tally);
+        match read.finished {
+            None => {
+                let (name, read, tally) = (task.input.name.clone(), read.position, input.tally);
+                self.cursor.current = Some(Current { name, read, tally });
+            }
+            Some(finished) => {
+                input.finished = true;
+                self.cursor.current = None;
+                self.cursor.finished.insert(task.input.id(), finished);
+                self.bytes += finished.length.saturating_sub(task.from.base);
+            }
+        }
+        let bytes = read.raw.saturating_sub(task.from.base);
+        self.reached = read.finished.is_none().then_some((read.task, bytes));
+        Ok(())
+    }
+
+    fn sync(&mut self, destination: &mut Destination) -> Result<(), Error> {
         if let Some(output) = &mut self.output {
             self.cursor.output = Some(output.commit()?);
         }
         if let Some(refused) = &mut self.refused {
             self.cursor.refused = Some(refused.commit()?);
         }
-        let has_new = self.clock.uncommitted() > 0;
-        let (number, outcome) = match self.target.commit(&self.entry, &self.cursor) {
-            Ok(number) => (number, Ok(())),
-            Err(
-                Error::Filter(FilterError::Unknown { commit, source, .. })
-                | Error::Store(StoreError::Unknown { version: commit, source, .. }),
-            ) if has_new => {
-                self.in_doubt = Some(commit);
-                return Err((*source).into());
-            }
-            Err(Error::Filter(error @ FilterError::AfterCommit { commit, .. })) => {
-                (commit, Err(error.into()))
-            }
-            Err(error) => return Err(error),
-        };
-        self.clock.commit();
-        if has_new {
-            // Whoever wants to stop is asked again at once.
-            let _ = watch(Event::Commit { number, keys: self.clock.committed() });
-        }
-        outcome
+        destination.remember(&self.entry, self.cursor.encode())
     }
 
-    pub(super) fn tell(&self, reached: Option<&Reached<'_>>, watch: &mut Watch<'_>) -> ControlFlow<()> {
-        let bytes = (self.bytes + reached.map_or(0, |reached| reached.bytes)).min(self.of_bytes);
-        let input = reached.map(|reached| &*reached.task.input.path);
-        watch(Event::Progress(Progress { input, bytes, of_bytes: self.of_bytes, tally: self.tally }))
+    fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
+        if is_certain {
+            // A break is ignored here: `is_stopped` calls the watch again at once.
+            let _ = (self.watch)(Event::Commit { number, keys });
+        }
     }
 }
 
 impl Task {
-    /// Bytes of the file to read, with those that are read again to be compared.
+    /// Bytes of the file to read, including those that are read again for comparison.
     const fn bytes(&self) -> u64 {
         match self.state {
             State::Finished => 0,

@@ -1,18 +1,19 @@
-//! What can be wrong with a job. Each message is one line that names the file, the place and the remedy.
+//! The errors of jobs. Each message is one line that names the file, the place and the remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Why a job did not run to its end. Whatever it had committed stays committed, and running it again goes on
-/// from there.
+use crate::keys::Foreign;
+
+/// Why a job did not run to its end. What it had committed stays committed, and the next run goes on from there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The filter refused.
+    /// The filter failed.
     #[error(transparent)]
     Filter(#[from] crate::Error),
 
-    /// The store refused.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] crate::store::Error),
 
@@ -26,18 +27,31 @@ pub enum Error {
         store: PathBuf,
     },
 
+    /// Another process has committed to the store with the same token, but on top of another version.
+    #[error(
+        "{}: another process has committed with this token meanwhile, as version {version}, on another base; \
+         run this again for what that one printed",
+        store.display()
+    )]
+    TokenTaken {
+        /// The store.
+        store: PathBuf,
+        /// The version that it made.
+        version: u64,
+    },
+
     /// The job file cannot be understood.
     #[error("{}{}: {problem}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Job {
         /// The job file.
         path: PathBuf,
-        /// The line that is wrong, counted from 1; `None` if it is the file as a whole.
+        /// The line that is wrong, counted from 1; `None` if the problem is not on one line.
         line: Option<u64>,
         /// What is wrong.
         problem: JobProblem,
     },
 
-    /// An input cannot be read, or not any further.
+    /// An input cannot be read, or not to its end.
     #[error("{}: {problem}", path.display())]
     Input {
         /// The input, or the pattern.
@@ -55,7 +69,7 @@ pub enum Error {
         problem: OutputProblem,
     },
 
-    /// The metadata of the filter has no room for what the job would have to remember.
+    /// The metadata of the filter has no room for the job's cursor.
     #[error(
         "{}: remembering the inputs of job `{job}` needs {needed} bytes of metadata, but there is room for {limit}; \
          {}; let it forget finished inputs that are gone, or a whole job",
@@ -66,9 +80,9 @@ pub enum Error {
         filter: PathBuf,
         /// The job.
         job: String,
-        /// Bytes of metadata that there would be.
+        /// The bytes of metadata that the job needs.
         needed: usize,
-        /// The most there can be.
+        /// The most bytes of metadata that a filter can have.
         limit: usize,
         /// The jobs that the filter remembers, and how many bytes each takes.
         jobs: Vec<(String, usize)>,
@@ -87,7 +101,7 @@ pub enum Error {
         job: String,
     },
 
-    /// There is nothing to forget.
+    /// The filter remembers no job of this name.
     #[error("{}: remembers no job `{job}`; {}", filter.display(), holders(jobs))]
     NoSuchJob {
         /// The filter.
@@ -117,7 +131,7 @@ pub enum Error {
     InDoubt {
         /// What went wrong.
         cause: Box<Error>,
-        /// The number of the commit.
+        /// The number of that commit.
         number: u64,
         /// Keys of this run that are committed for certain.
         committed: u64,
@@ -151,10 +165,10 @@ pub enum JobProblem {
     /// It is longer than a job file may be.
     #[error("longer than {limit} bytes: not a job file; check the path")]
     TooLong {
-        /// Bytes a job file may have.
+        /// The most bytes that a job file may have.
         limit: u64,
     },
-    /// It is not TOML, or a value is of the wrong kind; in the words of the parser.
+    /// It is not TOML, or a value is of the wrong kind; the parser's message.
     #[error("{0}")]
     Toml(String),
     /// A key that no job has.
@@ -162,17 +176,26 @@ pub enum JobProblem {
     UnknownKey {
         /// The key.
         key: String,
-        /// The table it is in; empty for none.
+        /// The table that the key is in; empty if it is in none.
         table: String,
-        /// The nearest key, and where it belongs if that is elsewhere.
+        /// The nearest known key, with its table if that is another one.
         suggestion: String,
+    },
+    /// The `[input]` table gives other rules for keys than those by which inputs were read to their ends.
+    #[error(
+        "other [input] options than those by which {inputs} inputs were read to their ends, so that their keys would stay \
+         what they were; change the options back, or begin the job anew: forget it"
+    )]
+    OtherOptions {
+        /// The number of these inputs.
+        inputs: u64,
     },
     /// A value outside its range.
     #[error("`{key}` must be {expected}")]
     Value {
         /// The key.
         key: &'static str,
-        /// What it may be.
+        /// The values that it may have.
         expected: &'static str,
     },
 }
@@ -191,7 +214,7 @@ pub enum InputProblem {
     /// A pattern that matches nothing.
     #[error("no input matches; check the pattern in the job file")]
     NoMatch,
-    /// Not a pattern, in the words of its parser.
+    /// Not a valid pattern; the parser's message.
     #[error("not a pattern: {0}; write `[*]` for a star as such")]
     Pattern(&'static str),
     /// A directory.
@@ -200,7 +223,7 @@ pub enum InputProblem {
     /// A pipe, socket or device.
     #[error("not a regular file, so that reading could not go on after a crash; copy it to a file first")]
     NotRegular,
-    /// The filter, its journal or its lock, the output, or the job file.
+    /// One of the job's own files: the filter, its journal or its lock, an output, or the job file.
     #[error("belongs to the job itself and cannot be its input; change the paths in the job file")]
     Own,
     /// The system refused.
@@ -211,18 +234,24 @@ pub enum InputProblem {
         /// The system's reason.
         source: io::Error,
     },
+    /// Data in a format that gowk does not read.
+    #[error("is {format} data, which is not read; {}", unpack(*format))]
+    Foreign {
+        /// Its format.
+        format: Foreign,
+    },
     /// Compressed data that end too early.
     #[error(
-        "truncated {format} data: they end within a member at byte {at}; get the whole file and run the job again"
+        "truncated {format} data: they end within a member at byte {at}; get the whole file and run this again"
     )]
     Truncated {
         /// `gzip` or `zstd`.
         format: &'static str,
-        /// Bytes of the file.
+        /// The bytes that the file has.
         at: u64,
     },
     /// Compressed data that cannot be decompressed.
-    #[error("damaged {format} data near byte {at}: {source}; get the file anew and run the job again")]
+    #[error("damaged {format} data near byte {at}: {source}; get the file anew and run this again")]
     Corrupt {
         /// `gzip` or `zstd`.
         format: &'static str,
@@ -239,8 +268,8 @@ pub enum InputProblem {
         /// The first record, shortened.
         header: String,
     },
-    /// A CSV file with another header than the first one of the job. Their records cannot go to one file.
-    #[error("has another header than {}: {header}; read it by a job of its own", first.display())]
+    /// A CSV file with another header than the first file of the job. Their records cannot go into one output.
+    #[error("has another header than {}: {header}; read it by itself", first.display())]
     OtherHeader {
         /// The first file.
         first: PathBuf,
@@ -248,14 +277,50 @@ pub enum InputProblem {
         header: String,
     },
     /// A line that is not a JSON object.
-    #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run the job again")]
+    #[error("invalid JSON on {place}, column {column}: {message}; correct the line and run this again")]
     Json {
         /// The line.
         place: String,
         /// Bytes into the line, from 1.
         column: usize,
-        /// In the words of the parser.
+        /// The parser's message.
         message: String,
+    },
+    /// A CSV record at whose end a quoted field is still open.
+    #[error(
+        "the record that begins on {place} is not whole: a quoted field does not end; look for a missing quote"
+    )]
+    Unclosed {
+        /// The line.
+        place: String,
+    },
+    /// A line, or a key that ends with another separator, that is longer than a key may be.
+    #[error("{unit} {number} is longer than {limit} bytes, the most that a key may have; shorten it")]
+    KeyTooLong {
+        /// `line` or `key`.
+        unit: &'static str,
+        /// Counted from 1.
+        number: u64,
+        /// Bytes that a key may have.
+        limit: usize,
+    },
+    /// A record without a key, although the rules say that each must have one.
+    #[error(
+        "the record on {place} has no single value in {field}; correct it, or let such records be left out"
+    )]
+    NoKey {
+        /// The line.
+        place: String,
+        /// The column or field.
+        field: String,
+    },
+    /// No record of the inputs has a key.
+    #[error("has no {field} in any of its {records} records; check the name of the field")]
+    NoField {
+        /// The column or field.
+        field: String,
+        /// The number of records, all without the field.
+        records: u64,
     },
     /// A CSV record that does not end.
     #[error("the record that begins on {place} is longer than {limit} bytes; look for a missing quote")]
@@ -265,7 +330,7 @@ pub enum InputProblem {
         /// Bytes a record may have.
         limit: usize,
     },
-    /// A CSV record with more fields than any table has.
+    /// A CSV record with more fields than a real table has.
     #[error("the record that begins on {place} has more than {limit} fields; look for a missing end of line")]
     TooManyFields {
         /// The line.
@@ -273,7 +338,7 @@ pub enum InputProblem {
         /// Fields a record may have.
         limit: usize,
     },
-    /// Shorter than what was read of it.
+    /// The input is shorter than the part of it that was read before.
     #[error(
         "{read} bytes were read, but {found} are there now: cut or replaced; \
          restore it, or read it from its start: restart it"
@@ -284,7 +349,7 @@ pub enum InputProblem {
         /// Bytes there are.
         found: u64,
     },
-    /// Not what was read.
+    /// The part of the input that was read before has changed.
     #[error(
         "was replaced or changed within the first {read} bytes, which were read already; \
          restore it, or read it from its start: restart it"
@@ -293,10 +358,10 @@ pub enum InputProblem {
         /// Bytes read.
         read: u64,
     },
-    /// Grown in the middle of a record.
+    /// The input has grown, and the last record read before was not whole.
     #[error("has grown, but ended within a record when it was read; read it from its start: restart it")]
     GrownWithinRecord,
-    /// Read in part, and no longer an input.
+    /// The input was read in part, and is no longer an input of the job.
     #[error(
         "was read up to byte {read} and is no longer among the inputs; put it back, or give it up: restart it"
     )]
@@ -304,7 +369,7 @@ pub enum InputProblem {
         /// Bytes read.
         read: u64,
     },
-    /// Read in part by other rules.
+    /// The input was read in part by other rules.
     #[error(
         "was read up to byte {read} under other [input] options; \
          change them back until it is finished, or read it from its start: restart it"
@@ -313,7 +378,7 @@ pub enum InputProblem {
         /// Bytes read.
         read: u64,
     },
-    /// To be restarted, but not an input.
+    /// The caller asked to restart a file that is not an input.
     #[error("cannot be restarted: not an input of this job; give its path as messages show it")]
     Unknown,
 }
@@ -330,16 +395,16 @@ pub enum OutputProblem {
         /// The system's reason.
         source: io::Error,
     },
-    /// A file of the filter, or one that the filter would take for its own.
+    /// A file of the filter, or a name that the filter uses for its own files.
     #[error("belongs to the filter itself and cannot be the output; choose another name")]
     Own,
-    /// The file is to get the new keys and the refused ones.
+    /// The job names one file for both the new keys and the refused ones.
     #[error("is named as `new_keys` and as `refused`; give each a file of its own")]
     Twice,
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,
-    /// Gone, or shorter than it was.
+    /// The output is gone, or shorter than what was committed of it.
     #[error(
         "{committed} bytes were written, but {found} are there now; put the file back, or begin a new one"
     )]
@@ -349,7 +414,7 @@ pub enum OutputProblem {
         /// Bytes there are.
         found: u64,
     },
-    /// Not what was written.
+    /// The output holds other bytes than those committed.
     #[error(
         "its first {committed} bytes are not what this job wrote; \
          put the file back, or move this one away and begin a new one"
@@ -358,18 +423,26 @@ pub enum OutputProblem {
         /// Bytes committed.
         committed: u64,
     },
-    /// It begins with another record than the header of the inputs.
+    /// The output begins with another record than the header of the inputs.
     #[error("does not begin with the header of the inputs, {header}; move it away and begin a new one")]
     OtherHeader {
         /// The header, shortened.
         header: String,
     },
-    /// The job file names another one than before.
+    /// The job file names another output than before.
     #[error(
         "the job began with another output and is not finished; \
          name that one again, or leave it as it is and begin this one as a new output"
     )]
     Other,
+}
+
+/// The remedy for an input in a foreign format.
+fn unpack(format: Foreign) -> String {
+    match format.unpacker() {
+        Some(command) => format!("unpack it first, as with `{command} FILE > NEW`"),
+        None => "write its column of keys as CSV first, as with `duckdb -csv -c \"select COLUMN from 'FILE'\" > NEW`".to_owned(),
+    }
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -383,11 +456,11 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl Error {
-    pub(super) fn input(path: &std::path::Path, problem: InputProblem) -> Self {
+    pub(super) fn input(path: &Path, problem: InputProblem) -> Self {
         Self::Input { path: path.to_owned(), problem }
     }
 
-    pub(super) fn output(path: &std::path::Path, problem: OutputProblem) -> Self {
+    pub(super) fn output(path: &Path, problem: OutputProblem) -> Self {
         Self::Output { path: path.to_owned(), problem }
     }
 }

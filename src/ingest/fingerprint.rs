@@ -1,4 +1,4 @@
-//! Eight bytes that tell, in constant time, whether a file is still the one that was read.
+//! Eight bytes that show, in constant time, whether a file is still the one that was read.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes looked at from the start, and again from the end.
+/// Bytes hashed at the start of the part read, and again at its end.
 const BLOCK: u64 = 64 * 1024;
 
 /// The hash of a length, the first block and the last.
@@ -14,7 +14,7 @@ const BLOCK: u64 = 64 * 1024;
 pub(super) struct Fingerprint(pub(super) u64);
 
 impl Fingerprint {
-    /// Of the first `length` bytes of the file, which must be there.
+    /// The fingerprint of the first `length` bytes of the file, which must exist.
     pub(super) fn of(file: &File, length: u64) -> io::Result<Self> {
         let mut hash = Xxh3::new();
         hash.update(&length.to_le_bytes());

@@ -12,7 +12,7 @@ use super::error::{Error, InputProblem};
 use super::job::Job;
 use super::own::Own;
 
-/// As in a shell: wildcards match neither slashes nor a leading dot.
+/// Like in a shell, wildcards match neither slashes nor a leading dot.
 const AS_SHELLS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
@@ -23,9 +23,9 @@ pub(super) struct InputId(pub(super) u64);
 /// A file to read, as it was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Input {
-    /// The name by which the cursor knows it: relative to the folder of the job file if it lies in there.
+    /// The name by which the cursor knows the input: relative to the folder of the job file if the input lies in there.
     pub(super) name: PathBuf,
-    /// What to open.
+    /// The path to open.
     pub(super) path: PathBuf,
     pub(super) length: u64,
 }
@@ -82,7 +82,7 @@ fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<Input, Error> {
     Ok(Input { name, path, length: metadata.len() })
 }
 
-/// Without `.` in it, so that a file has one name however it is written.
+/// The path without `.` components, so that each way to write a file's name gives the same one.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
@@ -92,7 +92,7 @@ fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Resu
     if !pattern.contains(['*', '?', '[']) {
         return Err(Error::input(&shown, InputProblem::Missing));
     }
-    // Wildcards in the name of the folder match only themselves.
+    // Wildcard characters in the name of the job's folder match only themselves.
     let whole = match job.base.to_str() {
         Some(base) => Path::new(&Pattern::escape(base)).join(pattern),
         None => shown.clone(),
@@ -108,7 +108,7 @@ fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Resu
         })?;
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
-            // Gone since it was listed.
+            // The file was removed since it was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => continue,
             Err(error) => return Err(refused(&path, "look at", error)),
         };
@@ -153,7 +153,7 @@ mod tests {
             let error = names(&format!("['a.gz', './{own}']")).unwrap_err();
             assert!(error.contains(&format!("/{own}: belongs to the job itself")), "{error}");
         }
-        // What only begins as a temporary file does is an input as any other.
+        // An ordinary input: its name only begins like that of a temporary file.
         std::fs::write(dir.path().join("f-new-keys.txt"), "k").unwrap();
         assert_eq!(names("['f-new*']").unwrap(), ["f-new-keys.txt"]);
         for (paths, problem) in [

@@ -11,9 +11,9 @@ use super::creation::Creation;
 use super::rules::{Format, Rules};
 use crate::{KeyRules, Options};
 
-/// A job file, checked; nothing that it names has been looked at yet.
+/// A job file, checked. The files that it names have not been looked at yet.
 ///
-/// Paths in it are relative to the folder that it is in.
+/// Paths in it are relative to its folder.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub(super) path: PathBuf,
@@ -25,24 +25,24 @@ pub struct Job {
     pub(super) patterns: Vec<String>,
     pub(super) rules: Rules,
     pub(super) every_keys: NonZeroU64,
-    /// Zero: only by keys.
+    /// The time between commits; zero for commits by keys alone.
     pub(super) every: Duration,
-    /// Relative to `base` where it is not absolute.
+    /// The output of new keys, relative to `base` unless it is absolute.
     pub(super) new_keys: Option<PathBuf>,
     /// Whether `new_keys` gets whole records.
     pub(super) records: bool,
-    /// As `new_keys`.
+    /// The output of refused keys, relative to `base` unless it is absolute.
     pub(super) refused: Option<PathBuf>,
 }
 
 impl Job {
-    /// Asks for a filter or store of the job's kind and rules, where it says any.
+    /// Adds the kind and the key rules that the job asks for, if any.
     pub(super) fn asked(&self, options: Options) -> Options {
         let options = self.creation.kind().into_iter().fold(options, Options::kind);
         if self.rules.key.is_plain() { options } else { options.key_rules(self.rules.key) }
     }
 
-    /// The job, taking keys as its filter says.
+    /// The job with the key rules of its filter.
     pub(super) fn following(&self, key: KeyRules) -> Self {
         Self { rules: Rules { key, ..self.rules.clone() }, ..self.clone() }
     }
@@ -62,12 +62,12 @@ impl Job {
         &self.filter
     }
 
-    /// Where keys seen for the first time go, or their records.
+    /// The output of keys seen for the first time, or of their records.
     pub fn output(&self) -> Option<PathBuf> {
         self.new_keys.as_ref().map(|path| self.base.join(path))
     }
 
-    /// The delimiter of CSV, where the output of new keys begins with the header of the inputs.
+    /// The delimiter of CSV, if the output of new keys begins with the header of the inputs; else `None`.
     pub(super) const fn header_delimiter(&self) -> Option<u8> {
         match self.rules.format {
             Format::Csv { header: true, delimiter, .. } if self.records => Some(delimiter),
@@ -75,17 +75,14 @@ impl Job {
         }
     }
 
-    /// Where keys go that the filter has no room for.
+    /// The output of keys that the filter has no room for.
     pub fn refused(&self) -> Option<PathBuf> {
         self.refused.as_ref().map(|path| self.base.join(path))
     }
 
-    /// What ends a key in the outputs.
+    /// The byte that ends a key in the outputs.
     pub(super) const fn separator(&self) -> u8 {
-        match self.rules.format {
-            Format::Lines(separator) => separator,
-            Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
-        }
+        self.rules.format.separator()
     }
 }
 
@@ -111,7 +108,7 @@ mod tests {
         assert_eq!(Job::parse(LEAST, "nightly.toml").unwrap().filter(), Path::new("f"));
     }
 
-    /// The list for suggestions and the structures that serde fills must not part.
+    /// The list for suggestions must name the fields of the structures that serde fills.
     #[test]
     fn every_known_key_is_accepted() {
         let text = r#"

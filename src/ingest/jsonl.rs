@@ -1,4 +1,4 @@
-//! JSON Lines: one top-level field of the object on each line.
+//! JSON Lines: the key is one field of the object on each line, or of an object within it.
 
 use std::fmt;
 
@@ -6,54 +6,59 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::content::Content;
-use super::error::{Error, InputProblem};
-use super::lines::{Found, Skip, line};
+use super::content::{BYTE_ORDER_MARK, Content};
+use super::error::Error;
+use super::lines::{Found, Malformed, Skip, line};
 
 pub(super) struct Jsonl {
-    field: String,
-    /// The key, if it has escapes and so is not a part of the line.
+    path: Vec<String>,
+    /// The key with its escapes resolved, if it has any; a key without escapes is a part of the line.
     key: String,
 }
 
 impl Jsonl {
-    pub(super) const fn new(field: String) -> Self {
-        Self { field, key: String::new() }
+    pub(super) const fn new(path: Vec<String>) -> Self {
+        Self { path, key: String::new() }
     }
 
-    /// The key is the text of a string, or a number, `true` or `false` as it is written. An empty line is skipped, and
-    /// so is one without such a value in the field.
+    /// The next record. Its key is the text of a string, or a number, `true` or `false` as it is written. Skips an
+    /// empty line, and one without such a value in the field.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
         number: u64,
     ) -> Result<Option<Found<'a>>, Error> {
-        let (place, path) = (content.place(number), content.path().to_owned());
+        let is_first = content.offset() == 0;
         let line = match line(content, b'\n')? {
             None => return Ok(None),
-            Some(None) => return Ok(Some(Found::Skipped(Skip::TooLong))),
-            Some(Some(line)) if line.trim_ascii().is_empty() => return Ok(Some(Found::Skipped(Skip::Empty))),
+            Some(None) => return Ok(Some(Found::Skipped { skip: Skip::TooLong, record: b"" })),
             Some(Some(line)) => line,
         };
-        let value = self.value(line).map_err(|error| {
-            // The parser's own line number is always 1.
-            let text = error.to_string();
-            let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
-            Error::input(&path, InputProblem::Json { place, column: error.column(), message })
-        })?;
-        match value {
-            None => Ok(Some(Found::Skipped(Skip::NoField))),
-            Some(Value::Text(text)) => Ok(Some(Found::Key { key: text.as_bytes(), record: line })),
-            Some(Value::Escaped(text)) => {
+        // A byte order mark belongs to the encoding of the file, and not to its first record.
+        let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(line);
+        let skipped = |skip| Ok(Some(Found::Skipped { skip, record: line }));
+        if line.trim_ascii().is_empty() {
+            return skipped(Skip::Blank);
+        }
+        match self.value(line) {
+            Ok(None) => skipped(Skip::NoField),
+            Ok(Some(Value::Text(text))) => Ok(Some(Found::Key { key: text.as_bytes(), record: line })),
+            Ok(Some(Value::Escaped(text))) => {
                 self.key = text;
                 Ok(Some(Found::Key { key: self.key.as_bytes(), record: line }))
+            }
+            Err(error) => {
+                // The parser counts lines from the start of this text: its own line number is cut off.
+                let text = error.to_string();
+                let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
+                skipped(Skip::Malformed(Malformed { line: number, column: error.column(), message }))
             }
         }
     }
 
     fn value<'a>(&self, line: &'a [u8]) -> serde_json::Result<Option<Value<'a>>> {
         let mut parser = serde_json::Deserializer::from_slice(line);
-        let raw = Pick(&self.field).deserialize(&mut parser)?;
+        let raw = Pick(&self.path).deserialize(&mut parser)?;
         parser.end()?;
         let Some(text) = raw.map(RawValue::get) else { return Ok(None) };
         match text.as_bytes() {
@@ -72,8 +77,8 @@ enum Value<'a> {
     Escaped(String),
 }
 
-/// Picks the value of the field of this name; the last one if there are several.
-struct Pick<'a>(&'a str);
+/// Picks the value to which these names lead; the last one if several have these names. There is at least one name.
+struct Pick<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {
     type Value = Option<&'de RawValue>;
@@ -91,15 +96,26 @@ impl<'de> Visitor<'de> for Pick<'_> {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (name, inner) = self.0.split_first().map_or(("", &[][..]), |(name, inner)| (name, inner));
         let mut picked = None;
-        while let Some(is_it) = map.next_key_seed(Is(self.0))? {
+        while let Some(is_it) = map.next_key_seed(Is(name))? {
             if is_it {
-                picked = Some(map.next_value()?);
+                picked = Some(map.next_value::<&RawValue>()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(picked)
+        match picked {
+            Some(object) if !inner.is_empty() => {
+                let text = object.get();
+                if !text.starts_with('{') {
+                    return Ok(None);
+                }
+                let mut parser = serde_json::Deserializer::from_str(text);
+                Pick(inner).deserialize(&mut parser).map_err(serde::de::Error::custom)
+            }
+            picked => Ok(picked),
+        }
     }
 }
 
@@ -145,8 +161,23 @@ mod tests {
 {"url":"first","url":"last"}
 {"\u0075rl":""}"#;
         let expected =
-            ["a", "bé\"\n", "<Empty>", "12.50", "true", "<NoField>", "<NoField>", "<NoField>", "last", ""];
+            ["a", "bé\"\n", "<Blank>", "12.50", "true", "<NoField>", "<NoField>", "<NoField>", "last", ""];
         assert_keys(URL, lines.as_bytes(), &expected);
+    }
+
+    #[test]
+    fn a_field_of_a_field_is_found_and_a_name_may_have_a_dot() {
+        let lines = r#"{"user":{"name":"a","x":{"name":"no"}},"name":"no","user.name":"dot"}
+{"user":"a"}
+{"user":{"name":{"name":1}}}
+{"user":{"n\u0061me":17}}
+{"user":[{"name":1}]}
+{"user":{"name":"first"},"user":{"name":"last"}}"#;
+        let nested = "format = 'jsonl'\nfield = 'user.name'";
+        assert_keys(nested, lines.as_bytes(), &["a", "<NoField>", "<NoField>", "17", "<NoField>", "last"]);
+        let none = "<NoField>";
+        let dotted = "format = 'jsonl'\nfield = 'user\\.name'";
+        assert_keys(dotted, lines.as_bytes(), &["dot", none, none, none, none, none]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The lines of an input, and what a record of any format holds. A line of any length takes bounded memory.
+//! The lines of an input, and the content of records in any format. A line of any length takes bounded memory.
 
 use memchr::memchr;
 
@@ -6,23 +6,52 @@ use super::content::Content;
 use super::error::Error;
 use crate::keys::LONGEST;
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+#[non_exhaustive]
+pub enum Found<'a> {
+    /// A key.
     Key {
+        /// The key.
         key: &'a [u8],
-        /// All of the record, without its end.
+        /// The whole record, without the newline that ends it.
         record: &'a [u8],
     },
-    Skipped(Skip),
+    /// No key.
+    Skipped {
+        /// Why.
+        skip: Skip,
+        /// The whole record; empty if it is too long.
+        record: &'a [u8],
+    },
 }
 
 /// Why a record gives no key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Skip {
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Skip {
+    /// The line is empty, in a format in which that is no record.
+    Blank,
+    /// Its key is empty.
     Empty,
+    /// The record or its key is too long.
     TooLong,
+    /// The record lacks the field, or the field holds no single value.
     NoField,
+    /// The record is malformed.
+    Malformed(Malformed),
+}
+
+/// Why a line is malformed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Malformed {
+    /// The number of the line, counted from 1 where reading began.
+    pub line: u64,
+    /// The byte of the line, counted from 1.
+    pub column: usize,
+    /// The parser's message.
+    pub message: String,
 }
 
 /// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`].

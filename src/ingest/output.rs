@@ -1,7 +1,7 @@
 //! The files of keys seen for the first time, and of keys that the filter had no room for.
 //!
-//! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so that
-//! whole frames are left when the file is cut to this length.
+//! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so
+//! cutting the file to this length leaves whole frames.
 //!
 //! A pipe or a device cannot be cut: after a crash it gets some keys again.
 
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::content::Content;
 use super::csv;
 use super::cursor::{Cursor, Written};
 use super::error::{Error, OutputProblem};
@@ -24,20 +25,20 @@ const BUFFER: usize = 256 * 1024;
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 
-/// What a file is for.
+/// Which keys the file gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     New,
     Refused,
 }
 
-/// Where writing will begin. Finding it changes nothing.
+/// Where a run begins to write. Finding the place changes nothing.
 pub(super) struct Begin {
     path: PathBuf,
     id: InputId,
     regular: bool,
     separator: u8,
-    /// `None`: a new file.
+    /// The committed part, behind which writing begins; `None` for a new file.
     from: Option<Written>,
 }
 
@@ -64,7 +65,7 @@ impl Begin {
             Some(_) if !cursor.all_read => return Err(refused(OutputProblem::Other)),
             _ => None,
         };
-        // After a finished run its keys may be taken away: then the file is empty, or gone.
+        // After a finished run the user may take the output away: then the file is empty, or gone.
         let from = from.filter(|_| found > 0 || !cursor.all_read);
         if regular {
             check(&path, found, from, |length| tail(&File::open(&path)?, length))?;
@@ -73,14 +74,17 @@ impl Begin {
         Ok(Some(Self { path, id, regular, separator: job.separator(), from }))
     }
 
-    /// What the cursor must say, committed, before anything is written.
+    /// The output as a committed cursor must describe it before anything is written.
     pub(super) fn written(&self) -> Written {
         self.from.unwrap_or(Written { path: self.id, length: 0, tail: xxh3_64(b"") })
     }
 
-    /// Fails if there is something, and it begins with another record.
+    /// Fails if the file is not empty and begins with another record.
     pub(super) fn check_header(&self, header: &[u8], delimiter: u8) -> Result<(), Error> {
-        if !self.regular || self.length() == 0 || csv::header(&self.path, delimiter)? == header {
+        if !self.regular || self.length() == 0 {
+            return Ok(());
+        }
+        if csv::is_same_header(&csv::header(&mut Content::open(&self.path, 0)?, delimiter)?, header) {
             return Ok(());
         }
         let header = csv::shown_record(header);
@@ -99,7 +103,8 @@ impl Begin {
     }
 }
 
-/// Fails where a file of `found` bytes is not what was written up to `from`; `tail` hashes what precedes a length.
+/// Fails if a file of `found` bytes does not hold the bytes written up to `from`; `tail` hashes the bytes before a
+/// given length.
 fn check(
     path: &Path,
     found: u64,
@@ -128,7 +133,7 @@ fn tail(file: &File, length: u64) -> io::Result<u64> {
 }
 
 pub(super) struct Output {
-    /// What is written before the first record; `None` if that is done, or there is nothing.
+    /// The header to write before the first record; `None` if it is written, or there is none.
     header: Option<Vec<u8>>,
     path: PathBuf,
     file: File,
@@ -136,7 +141,7 @@ pub(super) struct Output {
     separator: u8,
     buffer: Vec<u8>,
     compress: bool,
-    /// What is being compressed since the last commit.
+    /// The zstd frame begun since the last commit.
     frame: Option<zstd::Encoder<'static, File>>,
     /// Whether anything was written since the last commit.
     dirty: bool,
@@ -144,10 +149,10 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Cuts off what was not committed, or creates the file.
+    /// Cuts off the bytes that were not committed, or creates the file.
     ///
-    /// By now the name may lead to another file than the one that was found, for example after log rotation. So the
-    /// file that was opened is checked again before it is cut, and a shorter one is refused.
+    /// The name may lead to another file by now than when the output was found, for example after log rotation. So
+    /// `open` checks the opened file again before it cuts it, and refuses a shorter one.
     pub(super) fn open(begin: Begin, header: Option<Vec<u8>>) -> Result<Self, Error> {
         let (written, path) = (begin.written(), begin.path);
         let refused = |problem| Error::output(&path, problem);
@@ -194,7 +199,7 @@ impl Output {
         })
     }
 
-    /// Writes a key, or the record that it is of.
+    /// Writes a key, or its record.
     pub(super) fn record(&mut self, record: &[u8]) -> Result<(), Error> {
         if let Some(header) = self.header.take() {
             self.buffer.extend(header);
@@ -205,7 +210,7 @@ impl Output {
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
 
-    /// Makes all keys until now durable, and says what the file holds then.
+    /// Makes all keys until now durable, and describes the file as the cursor will.
     pub(super) fn commit(&mut self) -> Result<Written, Error> {
         if !self.buffer.is_empty() {
             self.drain()?;
@@ -255,8 +260,8 @@ mod tests {
 
     const COMMITTED: &[u8] = b"1\n2\n3\n";
 
-    /// What becomes of an output that was committed and found, when `meanwhile` happens before it is opened; and
-    /// what is under its name then.
+    /// Commits and finds an output, runs `meanwhile`, and opens the output: how that ended, and the content of the file
+    /// of this name afterwards.
     fn opened_after(meanwhile: impl FnOnce(&Path)) -> (Result<(), String>, Option<Vec<u8>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
@@ -280,7 +285,7 @@ mod tests {
         assert_eq!(opened_after(|_| {}), (Ok(()), Some(COMMITTED.to_vec())));
     }
 
-    /// As log rotation moves it.
+    /// Log rotation moves the file like this.
     #[test]
     fn an_output_moved_away_after_it_was_found_is_neither_made_anew_nor_extended() {
         let (outcome, left) = opened_after(|path| std::fs::rename(path, path.with_extension("1")).unwrap());

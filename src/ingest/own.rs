@@ -1,8 +1,8 @@
-//! The files that belong to a job itself. The files of its filter cannot be its output, and none of its files can be
-//! its input.
+//! The files that belong to a job itself. A job's output cannot be a file of its filter, and its input cannot be any of
+//! its own files.
 //!
-//! A file may have several names, and one that is not there yet has no inode. So files that are there are compared by
-//! inode, and all of them by what their names lead to.
+//! A file may have several names, and a file that does not exist yet has no inode. So existing files are compared by
+//! inode, and all files by the paths that their names resolve to.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,10 @@ use crate::Files;
 use crate::store::Store;
 
 pub(super) struct Own {
-    /// `None` where the filter's folder is not there.
+    /// `None` if the filter's folder does not exist.
     filter: Option<Files>,
     inodes: Vec<Inode>,
-    /// The folder of the job's store, if it has one in the place of a filter.
+    /// The folder of the job's store, if it has one instead of a filter.
     store: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ impl Own {
         Self { filter: Files::new(&job.filter).ok(), inodes: Vec::new(), store }
     }
 
-    /// All that a job reads and writes besides its inputs.
+    /// All files that a job reads and writes besides its inputs.
     pub(super) fn of(job: &Job) -> Self {
         let mut own = Self::of_filter(job);
         let files = [Some(job.path.clone()), job.output(), job.refused()];

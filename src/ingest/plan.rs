@@ -1,4 +1,4 @@
-//! What there is to read: the inputs against what the cursor says of them.
+//! The work of a run: compares the inputs with the cursor.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use memchr::memrchr;
 
-use super::content::Position;
+use super::content::{Content, Position};
 use super::csv;
 use super::cursor::{Current, Cursor, Finished};
-use super::decode::Decoder;
-use super::error::{Error, InputProblem};
+use super::decode::Packing;
+use super::error::{Error, InputProblem, JobProblem};
 use super::fingerprint::Fingerprint;
 use super::inputs::Input;
 use super::job::Job;
@@ -23,11 +23,11 @@ use crate::keys::LONGEST;
 pub struct Plan {
     /// The inputs in the order in which they would be read.
     pub inputs: Vec<PlannedInput>,
-    /// Whether the filter is there; else it would be created.
+    /// Whether the filter exists; if not, the run would create it.
     pub filter_exists: bool,
-    /// The output, if there is one, and how many of its bytes stay.
+    /// The output of new keys, if the job has one, and how many of its bytes stay.
     pub output: Option<(PathBuf, u64)>,
-    /// The output of refused keys, if there is one, and how many of its bytes stay.
+    /// The output of refused keys, if the job has one, and how many of its bytes stay.
     pub refused: Option<(PathBuf, u64)>,
 }
 
@@ -39,7 +39,7 @@ pub struct PlannedInput {
     pub path: PathBuf,
     /// Bytes of the file.
     pub length: u64,
-    /// What was read of it.
+    /// How much of it was read.
     pub state: State,
 }
 
@@ -51,12 +51,12 @@ pub enum State {
     New,
     /// All of it.
     Finished,
-    /// All that it held; it has grown since.
+    /// All that it held then; it has grown since.
     Grown {
         /// The byte of the file at which reading goes on.
         from: u64,
     },
-    /// A part, in a run that was stopped.
+    /// A part of it, in a run that was stopped.
     HalfRead {
         /// The byte of the file at which that reading began.
         base: u64,
@@ -73,7 +73,7 @@ pub(super) struct Task {
     pub(super) state: State,
 }
 
-/// All inputs, also those with nothing left to read. The one that was read in part comes first.
+/// All inputs, including those with nothing left to read. The one that was read in part comes first.
 pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
     let current = cursor.current.as_ref().map(Current::id);
     if let Some(current) = &cursor.current
@@ -82,13 +82,14 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
         let read = current.read.base + current.read.offset;
         return Err(Error::input(&job.base.join(&current.name), InputProblem::Gone { read }));
     }
+    check_options(job, cursor)?;
     let mut tasks = Vec::with_capacity(inputs.len());
     for input in inputs {
         let (state, from) = look_at(job, cursor, &input)?;
         if state != State::Finished
-            && let Format::Csv { column, delimiter, .. } = &job.rules.format
+            && let Format::Csv { columns, delimiter, .. } = &job.rules.format
         {
-            csv::column(&input.path, *delimiter, column)?;
+            csv::check(&mut Content::open(&input.path, 0)?, *delimiter, columns)?;
         }
         tasks.push(Task { input, from, state });
     }
@@ -97,25 +98,41 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
     Ok(tasks)
 }
 
-/// What the output of new keys has to begin with: the header that all inputs share which are left to read. `None` where it
-/// begins with no header, or nothing is left to read.
+/// Fails if an input was read by other options than the job's: a run would not read that part again.
+fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
+    if cursor.options == job.rules.hash() {
+        return Ok(());
+    }
+    if let Some(Current { name, read, .. }) = &cursor.current {
+        let read = read.base + read.offset;
+        return Err(Error::input(&job.base.join(name), InputProblem::OtherOptions { read }));
+    }
+    if cursor.finished.is_empty() {
+        return Ok(());
+    }
+    let problem = JobProblem::OtherOptions { inputs: cursor.finished.len() as u64 };
+    Err(Error::Job { path: job.path.clone(), line: None, problem })
+}
+
+/// The header with which the output of new keys has to begin: all inputs left to read share it. `None` if the output
+/// has no header, or nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
     let mut common: Option<(&Task, Vec<u8>)> = None;
     for task in tasks.iter().filter(|task| task.state != State::Finished) {
-        let header = csv::header(&task.input.path, delimiter)?;
+        let header = csv::header(&mut Content::open(&task.input.path, 0)?, delimiter)?;
         match &common {
-            Some((first, expected)) if !header.is_empty() && *expected != header => {
-                let first = first.input.path.clone();
-                let problem = InputProblem::OtherHeader { first, header: csv::shown_record(&header) };
-                return Err(Error::input(&task.input.path, problem));
+            Some((first, known)) if !header.is_empty() => {
+                if let Some(problem) = InputProblem::check_header(&first.input.path, known, &header) {
+                    return Err(Error::input(&task.input.path, problem));
+                }
             }
-            // An empty file has none.
+            // An empty file has no header.
             None if !header.is_empty() => common = Some((task, header)),
             _ => {}
         }
     }
-    Ok(common.map(|(_, header)| header))
+    Ok(common.map(|(_, header)| header.strip_suffix(b"\r").map(<[u8]>::to_vec).unwrap_or(header)))
 }
 
 fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {
@@ -123,13 +140,7 @@ fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position
     if let Some(finished) = finished {
         check(input, finished)?;
     }
-    if let Some(Current { read, options, .. }) =
-        cursor.current.as_ref().filter(|current| current.id() == input.id())
-    {
-        if *options != job.rules.hash() {
-            let read = read.base + read.offset;
-            return Err(Error::input(&input.path, InputProblem::OtherOptions { read }));
-        }
+    if let Some(Current { read, .. }) = cursor.current.as_ref().filter(|current| current.id() == input.id()) {
         return Ok((State::HalfRead { base: read.base, offset: read.offset }, *read));
     }
     match finished {
@@ -146,7 +157,7 @@ fn refused(input: &Input, op: &'static str) -> impl Fn(std::io::Error) -> Error 
     move |source| Error::input(&input.path, InputProblem::Io { op, source })
 }
 
-/// Fails if what was read is no longer there.
+/// Fails if the input no longer holds the bytes that were read.
 fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     let (read, found) = (finished.length, input.length);
     if found < read {
@@ -160,31 +171,27 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input at which reading goes on: where the record begins that was not whole before.
+/// The byte of a grown input at which reading goes on: the start of the first record that was not whole before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {
         return Ok(end);
     }
     let within = || Error::input(&input.path, InputProblem::GrownWithinRecord);
-    let decoder = Decoder::open(&input.path, 0)?;
-    if !decoder.is_plain() {
+    let file = File::open(&input.path).map_err(refused(input, "open"))?;
+    if Packing::of_file(&file).map_err(refused(input, "read"))? != Packing::Plain {
         return Err(within());
     }
-    let file = decoder.file();
     let mut next = [0];
     file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
-    let separator = match job.rules.format {
-        Format::Lines(separator) => separator,
-        Format::Csv { .. } | Format::Jsonl { .. } => b'\n',
-    };
+    let separator = job.rules.format.separator();
     if next == [separator] {
-        // The last record was whole but for its end.
+        // The last record lacked only its end of line.
         return Ok(end + 1);
     }
     match job.rules.format {
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
-        // A quoted field may have any byte in it.
+        // A quoted field may hold any byte, so no byte marks the start of a record.
         Format::Csv { .. } => return Err(within()),
         Format::Lines(_) | Format::Jsonl { .. } => {}
     }

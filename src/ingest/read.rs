@@ -1,7 +1,7 @@
-//! The reading thread, which makes batches of keys of the inputs.
+//! The reading thread, which cuts the inputs into batches of keys.
 //!
-//! Invariant: where a batch ends depends on the job's inputs and options alone, not on how the system cuts what
-//! is read into pieces, nor on where an earlier run was killed.
+//! Invariant: where a batch ends depends on the job's inputs and options alone, not on how many bytes each read
+//! returns, nor on where an earlier run was killed.
 
 use std::sync::Arc;
 
@@ -12,24 +12,29 @@ use super::fingerprint::Fingerprint;
 use super::job::Job;
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
+use super::pump::Piece;
 use super::records::Records;
+use super::rules::Format;
 use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
 
-/// The most keys in a batch: enough that many are in the same region, and few enough that a run stops soon.
+/// The most keys in a batch: enough that many share a region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
-/// Bytes of an input after which a batch ends in any case.
+/// A batch ends at the latest after this many bytes of an input.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// What the reading thread says.
-pub(super) enum Message {
-    /// The task of this index begins.
-    Begin(usize),
-    /// Keys, and their records if these are written; how many records between them were skipped; how far the input is read with them, and how many bytes
-    /// of its file are, which may be more; and whether to commit.
-    Keys { batch: Batch, records: Option<Batch>, skipped: Tally, read: Position, raw: u64, commit: bool },
-    /// The input was read to its end.
-    End(Finished),
+/// Where a piece comes from.
+pub(super) struct Read {
+    /// The index of the task.
+    pub(super) task: usize,
+    /// The records without a key in the piece, by their reason.
+    pub(super) skipped: Tally,
+    /// How far the input is read at the end of the piece.
+    pub(super) position: Position,
+    /// Bytes of the file read so far; the reader may be ahead of the piece.
+    pub(super) raw: u64,
+    /// What the cursor keeps of the input, if the piece ends it.
+    pub(super) finished: Option<Finished>,
 }
 
 pub(super) struct Reading {
@@ -57,8 +62,8 @@ impl From<Error> for End {
 }
 
 impl Reading {
-    /// Reads all inputs to their ends, or until nobody listens.
-    pub(super) fn run(mut self, to: &Sender<Message, Error>) -> Result<(), Error> {
+    /// Reads all inputs to their ends, or until the receiver is gone.
+    pub(super) fn run(mut self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let tasks = self.tasks.clone();
         for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
             match self.task(index, task, to) {
@@ -70,54 +75,62 @@ impl Reading {
         Ok(())
     }
 
-    fn task(&mut self, index: usize, task: &Task, to: &Sender<Message, Error>) -> Result<(), End> {
+    fn task(&mut self, index: usize, task: &Task, to: &Sender<Piece<Read>, Error>) -> Result<(), End> {
         let mut content = Content::open(&task.input.path, task.from.base)?;
         if !content.repeat(task.from, || to.is_stopped())? {
             return Err(End::Stopped);
         }
-        let mut records = Records::new(&self.job.rules, &mut content, task.from)?;
-        to.send(Message::Begin(index))?;
-        let (mut batch, mut skipped, mut begun) = (Batch::default(), Tally::default(), content.offset());
-        let mut kept = self.job.records.then(Batch::default);
+        let mut records = Records::of(&self.job.rules, content, task.from)?;
+        let mut begun = records.offset();
+        let is_csv = matches!(self.job.rules.format, Format::Csv { .. });
+        let new = || Piece::new(Batch::default(), Tally::default());
+        let mut piece = new();
+        piece.records = self.job.records.then(Batch::default);
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
-            let found = records.next(&mut content)?;
+            let found = records.next()?;
             let (is_key, is_end) = (matches!(found, Some(Found::Key { .. })), found.is_none());
             match found {
                 Some(Found::Key { key, record }) => {
-                    batch.push(&self.job.rules.key.normal(key));
-                    kept.iter_mut().for_each(|kept| kept.push(record));
+                    piece.keys.push(&self.job.rules.key.normal(key));
+                    // The output ends all lines alike, whether the inputs end theirs with CR LF or LF.
+                    let record = record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record);
+                    piece.records.iter_mut().for_each(|kept| kept.push(record));
                 }
-                Some(Found::Skipped(Skip::Empty)) => skipped.empty += 1,
-                Some(Found::Skipped(Skip::TooLong)) => skipped.too_long += 1,
-                Some(Found::Skipped(Skip::NoField)) => skipped.no_field += 1,
+                Some(Found::Skipped { skip: Skip::Malformed(malformed), .. }) => {
+                    return Err(End::Failed(records.malformed(malformed)));
+                }
+                Some(Found::Skipped { skip, .. }) => piece.place.skip(&skip),
                 None => {}
             }
             self.taken += u64::from(is_key);
-            let commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
-            let full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
-            let last = is_end && !(batch.is_empty() && skipped == Tally::default());
-            if commit || full || last || !is_end && content.offset() - begun >= BATCH_BYTES {
-                begun = content.offset();
-                let (batch, skipped) = (std::mem::take(&mut batch), std::mem::take(&mut skipped));
-                let (raw, read) = (content.raw(), content.position(records.lines()));
-                let records = kept.as_mut().map(std::mem::take);
-                to.send(Message::Keys { batch, records, skipped, read, raw, commit })?;
+            piece.commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
+            let is_full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
+            if is_end || piece.commit || is_full || records.offset() - begun >= BATCH_BYTES {
+                begun = records.offset();
+                let Piece { keys, records: kept, commit, place: skipped, .. } =
+                    std::mem::replace(&mut piece, new());
+                piece.records = kept.as_ref().map(|_| Batch::default());
+                let finished =
+                    if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
+                let (raw, position) = (records.content().raw(), records.position());
+                let place = Read { task: index, skipped, position, raw, finished };
+                to.send(Piece { records: kept, commit, ..Piece::new(keys, place) })?;
             }
             if is_end {
-                break;
+                return Ok(());
             }
         }
-        let finished = finished(&content, records.ended_within(&content))?;
-        to.send(Message::End(finished))?;
-        Ok(())
     }
 }
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {
     let length = content.raw();
-    let fingerprint = Fingerprint::of(content.file(), length)
+    let fingerprint = content
+        .file()
+        .map_or_else(|| Err(std::io::ErrorKind::Unsupported.into()), |file| Fingerprint::of(file, length));
+    let fingerprint = fingerprint
         .map_err(|source| Error::input(content.path(), InputProblem::Io { op: "read", source }))?;
     Ok(Finished { length, fingerprint, within_record })
 }

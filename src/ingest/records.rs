@@ -1,15 +1,32 @@
-//! From the bytes of an input to keys.
+//! Finds records and their keys in the bytes of an input: lines, CSV and JSON Lines; plain, gzip and zstd.
+
+use std::fmt;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use memchr::memchr;
 
 use super::content::{Content, Position};
-use super::csv::{self, Csv};
-use super::error::Error;
+use super::csv::Csv;
+use super::decode::Decoder;
+use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
-use super::lines::{Found, Skip, line};
+use super::lines::{Found, Malformed, Skip, line};
 use super::rules::{Format, Rules};
 use crate::KeyRules;
+use crate::keys::{self, Batch, LONGEST, Lines};
+
+/// A stream whose compression is known from its first bytes.
+pub struct Input {
+    name: PathBuf,
+    decoder: Decoder,
+}
 
 /// Finds the records of one input.
-pub(super) struct Records {
+pub struct Records {
+    content: Content,
     kind: Kind,
     rules: KeyRules,
     skip_empty: bool,
@@ -23,28 +40,80 @@ enum Kind {
     Jsonl(Jsonl),
 }
 
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("input", &self.content.path()).finish_non_exhaustive()
+    }
+}
+
+impl Input {
+    /// Looks at the first bytes of a stream that messages call `name`. With `plain` the stream is taken as it is, even
+    /// if it begins like a gzip or zstd file. `read` counts the bytes of the stream.
+    pub fn new(
+        name: impl Into<PathBuf>,
+        stream: impl Read + Send + 'static,
+        plain: bool,
+        read: Arc<AtomicU64>,
+    ) -> Result<Self, Error> {
+        let name = name.into();
+        match Decoder::new(stream, plain, read) {
+            Ok(decoder) => Ok(Self { name, decoder }),
+            Err(problem) => Err(Error::Input { path: name, problem }),
+        }
+    }
+
+    /// The keys that end with `separator`, unchanged: lines, if that is a newline. [`Lines`] cuts them without a copy.
+    /// Fails at a key that is longer than [`LONGEST`].
+    pub fn lines(self, separator: u8) -> impl Iterator<Item = Result<Batch, Error>> {
+        let Self { name, decoder } = self;
+        let problems = decoder.problems();
+        let unit = if separator == b'\n' { "line" } else { "key" };
+        let failed = move |error| {
+            let problem = match error {
+                keys::Error::Read(source) => problems(source),
+                keys::Error::TooLong { number } => InputProblem::KeyTooLong { unit, number, limit: LONGEST },
+            };
+            Error::input(&name, problem)
+        };
+        Lines::new(decoder, separator).map(move |batch| batch.map_err(&failed))
+    }
+
+    /// The records. Fails if the first record is a header that lacks a column of the key.
+    pub fn records(self, rules: &Rules) -> Result<Records, Error> {
+        Records::of(rules, Content::of(self.name, self.decoder), Position::default())
+    }
+}
+
 impl Records {
     /// Goes on in an input that was read up to `position`, where `content` stands.
-    pub(super) fn new(rules: &Rules, content: &mut Content, position: Position) -> Result<Self, Error> {
+    pub(super) fn of(rules: &Rules, mut content: Content, position: Position) -> Result<Self, Error> {
         let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),
-            Format::Jsonl { field } => Kind::Jsonl(Jsonl::new(field.clone())),
-            Format::Csv { column, header, delimiter } => {
-                let column = csv::column(content.path(), *delimiter, column)?;
-                Kind::Csv(Box::new(Csv::new(column, *delimiter, *header, content, position)?))
+            Format::Jsonl { path } => Kind::Jsonl(Jsonl::new(path.clone())),
+            Format::Csv { columns, header, delimiter } => {
+                Kind::Csv(Box::new(Csv::new(columns, *delimiter, *header, &mut content, position)?))
             }
         };
         let Rules { key, skip_empty, max_key_length, .. } = *rules;
-        Ok(Self { kind, rules: key, skip_empty, max_key_length, lines: position.lines })
+        Ok(Self { content, kind, rules: key, skip_empty, max_key_length, lines: position.lines })
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next<'a>(&'a mut self, content: &'a mut Content) -> Result<Option<Found<'a>>, Error> {
+    #[expect(clippy::should_implement_trait, reason = "what it returns borrows from it")]
+    pub fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
+        let content = &mut self.content;
         let found = match &mut self.kind {
             Kind::Lines(separator) => {
                 self.lines += 1;
                 let found = |key| Found::Key { key, record: key };
-                line(content, *separator)?.map(|line| line.map_or(Found::Skipped(Skip::TooLong), found))
+                let too_long = Found::Skipped { skip: Skip::TooLong, record: b"" };
+                line(content, *separator)?.map(|line| line.map_or(too_long, found))
             }
             Kind::Jsonl(jsonl) => {
                 self.lines += 1;
@@ -55,24 +124,60 @@ impl Records {
         let Some(Found::Key { key, record }) = found else { return Ok(found) };
         let key = if self.rules.trim { key.trim_ascii() } else { key };
         Ok(Some(if self.skip_empty && key.is_empty() {
-            Found::Skipped(Skip::Empty)
+            Found::Skipped { skip: Skip::Empty, record }
         } else if key.len() > self.max_key_length {
-            Found::Skipped(Skip::TooLong)
+            Found::Skipped { skip: Skip::TooLong, record }
         } else {
             Found::Key { key, record }
         }))
     }
 
-    pub(super) fn lines(&self) -> u64 {
+    /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
+    pub fn may_wait(&self) -> bool {
+        let end = if let Kind::Lines(separator) = self.kind { separator } else { b'\n' };
+        memchr(end, self.content.waiting()).is_none()
+    }
+
+    /// The line on which the last record began, from 1.
+    pub fn line(&self) -> u64 {
         match &self.kind {
-            Kind::Csv(csv) => csv.lines(),
+            Kind::Csv(csv) => csv.line(),
             Kind::Lines(_) | Kind::Jsonl(_) => self.lines,
         }
     }
 
+    /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
+    pub fn header(&self) -> Option<&[u8]> {
+        if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
+    }
+
+    /// Bytes of the content taken so far, after decompression.
+    pub fn offset(&self) -> u64 {
+        self.content.offset()
+    }
+
+    /// The error that names a malformed line.
+    pub fn malformed(&self, Malformed { line, column, message }: Malformed) -> Error {
+        let place = self.content.place(line);
+        Error::input(self.content.path(), InputProblem::Json { place, column, message })
+    }
+
+    /// How far the input is read.
+    pub(super) fn position(&mut self) -> Position {
+        let lines = match &self.kind {
+            Kind::Csv(csv) => csv.lines(),
+            Kind::Lines(_) | Kind::Jsonl(_) => self.lines,
+        };
+        self.content.position(lines)
+    }
+
+    pub(super) const fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// Whether the content, which is at its end, ended within a record.
-    pub(super) fn ended_within(&self, content: &Content) -> bool {
-        let Some(last) = content.last() else { return false };
+    pub(super) fn ended_within(&self) -> bool {
+        let Some(last) = self.content.last() else { return false };
         match self.kind {
             Kind::Lines(separator) => last != separator,
             Kind::Csv(_) | Kind::Jsonl(_) => !matches!(last, b'\n' | b'\r'),
@@ -89,7 +194,7 @@ pub(super) mod tests {
     use crate::ingest::job::Job;
     use crate::keys::LONGEST;
 
-    /// The keys, and why others are missing, from `from` on; and where that ended.
+    /// The keys from `from` on, with the reason in place of a missing key; and the position after each record.
     pub(crate) fn keys(
         input: &str,
         content: &[u8],
@@ -104,16 +209,19 @@ pub(super) mod tests {
             let position = from.unwrap_or_default();
             let mut content = Content::open(&path, position.base)?;
             content.repeat(position, || false)?;
-            let mut records = Records::new(&job.rules, &mut content, position)?;
+            let mut records = Records::of(&job.rules, content, position)?;
             let (mut keys, mut positions) = (Vec::new(), Vec::new());
             loop {
-                let key = match records.next(&mut content)? {
+                let key = match records.next()? {
                     None => return Ok((keys, positions)),
                     Some(Found::Key { key, .. }) => String::from_utf8_lossy(key).into_owned(),
-                    Some(Found::Skipped(skip)) => format!("<{skip:?}>"),
+                    Some(Found::Skipped { skip: Skip::Malformed(malformed), .. }) => {
+                        return Err(records.malformed(malformed));
+                    }
+                    Some(Found::Skipped { skip, .. }) => format!("<{skip:?}>"),
                 };
                 keys.push(key);
-                positions.push(content.position(records.lines()));
+                positions.push(records.position());
             }
         };
         read().map_err(|error: Error| error.to_string().replace(&path.display().to_string(), "a"))
@@ -125,10 +233,10 @@ pub(super) mod tests {
         let path = dir.path().join("a");
         std::fs::write(&path, content).unwrap();
         let job = Job::parse(&format!("[filter]\npath = 'f'\n[input]\npaths = ['a']\n{input}"), "j").unwrap();
-        let mut content = Content::open(&path, 0).unwrap();
-        let mut records = Records::new(&job.rules, &mut content, Position::default()).unwrap();
+        let content = Content::open(&path, 0).unwrap();
+        let mut records = Records::of(&job.rules, content, Position::default()).unwrap();
         let mut found = Vec::new();
-        while let Some(next) = records.next(&mut content).unwrap() {
+        while let Some(next) = records.next().unwrap() {
             if let Found::Key { record, .. } = next {
                 found.push(String::from_utf8_lossy(record).into_owned());
             }
@@ -136,7 +244,7 @@ pub(super) mod tests {
         found
     }
 
-    /// The keys are the same wherever reading is broken off and taken up.
+    /// Checks that the keys are the same wherever reading is broken off and taken up.
     pub(crate) fn assert_keys(input: &str, content: &[u8], expected: &[&str]) {
         let (found, positions) = keys(input, content, None).unwrap();
         assert_eq!(found, expected);

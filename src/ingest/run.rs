@@ -1,9 +1,10 @@
-//! What a run of a job begins with: its inputs, its filter, and the cursor in it.
+//! The start of a run: finds the job's inputs, opens its filter, and reads the cursor in the filter.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cursor::{self, Cursor};
+use super::destination::{self, Destination};
 use super::engine::{Engine, Watch};
 use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
@@ -12,7 +13,6 @@ use super::output::{Begin, Kind, Output};
 use super::own;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
-use super::target::{self, Target};
 use crate::{Metadata, Options};
 
 /// How to run a job.
@@ -44,35 +44,36 @@ impl<'a> Ingest<'a> {
         Self { job, options, restart, forget_missing: false, new_output: false }
     }
 
-    /// How the filter is opened. What the job file says about creating it takes precedence.
+    /// The options for opening the filter. The job file's own options for creating it take precedence.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Reads this input from its start, whatever was read of it before. Its keys stay in the filter.
+    /// Reads this input from its start again. Its keys stay in the filter.
     pub fn restart(mut self, input: impl Into<PathBuf>) -> Self {
         self.restart.push(input.into());
         self
     }
 
-    /// Forgets inputs that were read to their end and are no longer there, to make room in the metadata. If they come
-    /// back, they are read again.
+    /// Forgets inputs that were read to their end and no longer exist, to make room in the metadata. If such an input
+    /// comes back, it is read again.
     pub fn forget_missing(mut self, forget: bool) -> Self {
         self.forget_missing = forget;
         self
     }
 
-    /// Begins a new output, whatever was written before.
+    /// Begins new outputs, and forgets what was written to the old ones. A run fails if an output file still has bytes
+    /// in it.
     pub fn new_output(mut self, anew: bool) -> Self {
         self.new_output = anew;
         self
     }
 
-    /// What [`run`](Self::run) would do. Nothing is changed, except that a filter whose writer died is recovered.
+    /// What [`run`](Self::run) would do. Changes nothing, but recovers a filter whose writer died.
     pub fn plan(&self) -> Result<Plan, Error> {
         own::check_outputs(self.job)?;
-        let found = target::metadata(self.job, &self.options)?;
+        let found = destination::metadata(self.job, &self.options)?;
         let filter_exists = found.is_some();
         let (metadata, rules) = found.unwrap_or((Metadata::default(), self.job.rules.key));
         let inputs = inputs::all(self.job)?;
@@ -92,21 +93,21 @@ impl<'a> Ingest<'a> {
         })
     }
 
-    /// Reads all that is new in the inputs, until the end, or until `watch` breaks: then what was read is
-    /// committed.
+    /// Reads all that is new in the inputs, until the end or until `watch` breaks, and commits it.
     ///
-    /// After an error what was committed stays committed, and running again goes on from there. An error after a
-    /// commit is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
+    /// After an error the commits made so far stay, and the next run goes on from the last one. An error after a commit
+    /// is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
-        // Most mistakes show here, before the filter is waited for or created.
+        // Finds most mistakes before it waits for the filter or creates one.
         own::check_outputs(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
-        let target = Target::open(self.job, &self.options)?;
-        let (metadata, job) = (target.metadata()?, &self.job.following(target.key_rules(self.job)?));
+        let target = Destination::open(self.job, &self.options)?;
+        let rules = destination::known(self.job, target.key_rules()?)?;
+        let (metadata, job) = (target.metadata()?, &self.job.following(rules));
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
@@ -114,7 +115,7 @@ impl<'a> Ingest<'a> {
         let [new, refused] = match self.outputs(&cursor) {
             Ok(begins) => begins,
             Err(error) => {
-                // Another run of the job may have written to them since this one looked into the store.
+                // Another run of the job may have written to the outputs since this one looked into the store.
                 target.check_not_overtaken(&entry)?;
                 return Err(error);
             }
@@ -122,9 +123,10 @@ impl<'a> Ingest<'a> {
         let tasks: Arc<[Task]> = plan::tasks(job, &cursor, inputs)?.into();
         let header = self.check_header(&tasks, new.as_ref())?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
-        // Without work nothing is written, so there is nothing new to remember of an output that was taken away.
+        // A run without work writes nothing, so the cursor need not follow an output that the user took away.
         let is_writing = has_work || self.new_output;
-        let before = (cursor.output, cursor.refused);
+        let before = (cursor.output, cursor.refused, cursor.options);
+        cursor.options = job.rules.hash();
         if is_writing {
             cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
             cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
@@ -132,23 +134,25 @@ impl<'a> Ingest<'a> {
         check_room(self.job, &metadata, &cursor, &tasks)?;
         let paths = [&new, &refused].into_iter().flatten().map(Begin::path);
         let _kept_from_others = target.claim(&entry, paths)?;
-        // They are there after any run, with or without work.
+        // Creates the outputs in any case, so they exist after any run.
         let open = |begin: Option<Begin>, header| begin.map(|begin| Output::open(begin, header)).transpose();
         let outputs = [open(new, header)?, open(refused, None)?];
         let outputs = if is_writing { outputs } else { [None, None] };
-        let is_claimed = is_known && before == (cursor.output, cursor.refused);
-        let mut engine = Engine::new(job, target, cursor, outputs, tasks);
-        // The first word is given as soon as the filter is ours.
-        let _ = engine.tell(None, watch);
+        let is_claimed = is_known && before == (cursor.output, cursor.refused, cursor.options);
+        let mut pump = Engine::pump(job, target);
+        let mut engine = Engine::new(job, cursor, outputs, tasks, watch);
+        // Tells the first progress as soon as this run has the filter.
+        let _ = engine.tell();
         if !is_claimed {
             engine.cursor.all_read = false;
-            engine.commit(watch)?;
+            pump.commit(&mut engine)?;
         }
         engine.cursor.all_read = !has_work;
-        engine.run(watch)
+        engine.run(pump)
     }
 
-    /// The header that the output of new keys has to begin with, if any; fails if it begins with something else.
+    /// The header that the output of new keys has to begin with, if any; fails if the output begins with another
+    /// record.
     fn check_header(&self, tasks: &[Task], output: Option<&Begin>) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
         if let (Some(header), Some(delimiter), Some(output)) = (&header, self.job.header_delimiter(), output)
@@ -158,13 +162,13 @@ impl<'a> Ingest<'a> {
         Ok(header)
     }
 
-    /// Where the outputs of new and of refused keys begin.
+    /// Where the run begins to write new keys and refused keys.
     fn outputs(&self, cursor: &Cursor) -> Result<[Option<Begin>; 2], Error> {
         let find = |kind| Begin::find(self.job, kind, cursor, self.new_output);
         Ok([find(Kind::New)?, find(Kind::Refused)?])
     }
 
-    /// The cursor as the job is to see it, and whether there was one.
+    /// The cursor with which the run begins, and whether the filter has one.
     fn cursor(&self, metadata: &Metadata, inputs: &[Input]) -> Result<(Cursor, bool), Error> {
         let stored = metadata.get(&cursor::entry(&self.job.name));
         let unreadable = || Error::Cursor { filter: self.job.filter.clone(), job: self.job.name.clone() };
@@ -181,10 +185,10 @@ impl<'a> Ingest<'a> {
         Ok((cursor, stored.is_some()))
     }
 
-    /// Forgets all that the filter remembers of a job, this one or another, so that its next run begins anew. The keys
-    /// stay in the filter.
+    /// Makes the filter forget a job, this one or another, so that the job's next run begins anew. The keys stay in the
+    /// filter.
     pub fn forget(&self, job: &str) -> Result<(), Error> {
-        target::forget(self.job, &self.options, job)
+        destination::forget(self.job, &self.options, job)
     }
 }
 
@@ -207,7 +211,7 @@ fn restart(job: &Job, cursor: &mut Cursor, inputs: &[Input], path: &Path) -> Res
     Err(Error::input(path, InputProblem::Unknown))
 }
 
-/// Fails if remembering all inputs as finished would take more room than there is.
+/// Fails if the metadata has too little room for a cursor with all inputs finished.
 fn check_room(job: &Job, metadata: &Metadata, cursor: &Cursor, tasks: &[Task]) -> Result<(), Error> {
     let entry = cursor::entry(&job.name);
     let mut others = metadata.clone();

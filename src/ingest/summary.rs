@@ -1,25 +1,26 @@
-//! What a job has done.
+//! The events, the progress and the summary of a job.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::lines::Skip;
 use crate::{Error, Info};
 
-/// Records and what became of them.
+/// Counts of records, by what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Tally {
     /// Keys taken.
     pub keys: u64,
-    /// Of these, keys not seen before.
+    /// Those of the keys that were not seen before.
     pub new: u64,
-    /// Of the new keys, those that the filter has no room for. They are in the outputs, and not in the filter.
+    /// Those of the new keys that the filter has no room for. They are in the outputs, and not in the filter.
     pub refused: u64,
     /// Records skipped because their key is empty.
     pub empty: u64,
     /// Records skipped because their key is too long.
     pub too_long: u64,
-    /// Records skipped because the field is not in them, or does not hold a single value.
+    /// Records skipped because they lack the field, or because it does not hold a single value.
     pub no_field: u64,
 }
 
@@ -39,6 +40,15 @@ impl Tally {
         self.keys + self.skipped()
     }
 
+    /// Counts a record without a key. A malformed one counts as one that lacks the field.
+    pub(super) const fn skip(&mut self, skip: &Skip) {
+        match skip {
+            Skip::Blank | Skip::Empty => self.empty += 1,
+            Skip::TooLong => self.too_long += 1,
+            Skip::NoField | Skip::Malformed(_) => self.no_field += 1,
+        }
+    }
+
     pub(super) fn add(&mut self, more: &Self) {
         self.keys += more.keys;
         self.new += more.new;
@@ -49,34 +59,34 @@ impl Tally {
     }
 }
 
-/// What happened while a job ran.
+/// An event of a running job.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Something was read, or a fifth of a second went by.
+    /// The run took keys, or waited a fifth of a second for them.
     Progress(Progress<'a>),
     /// All keys until now are durable and visible.
     Commit {
-        /// The filter's number of the commit.
+        /// The number of the commit.
         number: u64,
         /// Keys taken from the inputs so far in this run.
         keys: u64,
     },
-    /// The filter has no room for a key. The run goes on with the next one, and does not try this one again.
+    /// The filter has no room for a key. The run goes on with the next key; no run tries this key again.
     Refused {
         /// The input.
         input: &'a Path,
-        /// The key's number among those taken from the input, from 1; of an input that has grown, among those that
-        /// were added.
+        /// The key's number among those taken from the input, counted from 1. If the input has grown, only the keys
+        /// added are counted.
         number: u64,
         /// The key.
         key: &'a [u8],
-        /// Why.
+        /// Why there is no room.
         cause: &'a Error,
     },
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
@@ -84,41 +94,41 @@ pub struct Progress<'a> {
     pub input: Option<&'a Path>,
     /// Bytes of the inputs, as they are on the disk, that this run has read.
     pub bytes: u64,
-    /// Bytes that it has to read, as the inputs were when it began.
+    /// Bytes that the run has to read, by the lengths of the inputs at its start.
     pub of_bytes: u64,
     /// The records found by this run.
     pub tally: Tally,
 }
 
-/// One input that a run has read from.
+/// An input that a run has read from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InputSummary {
     /// The input.
     pub path: PathBuf,
-    /// The records found in it, with those of earlier runs that were stopped within it.
+    /// The records found in the input, including those found by earlier runs that stopped within it.
     pub tally: Tally,
     /// Whether it was read to its end.
     pub finished: bool,
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
-    /// The inputs it has read from.
+    /// The inputs that the run has read from.
     pub inputs: Vec<InputSummary>,
     /// Inputs that earlier runs had read to their end, and that have not grown since.
     pub finished_before: u64,
-    /// What this run has found.
+    /// The records that this run has found.
     pub run: Tally,
-    /// What the job has found in all its runs.
+    /// The records that all runs of the job have found.
     pub total: Tally,
     /// Whether all inputs are read to their end; false if the run was stopped.
     pub finished: bool,
     /// How long the run took.
     pub duration: Duration,
-    /// The filter afterwards.
+    /// The filter after the run.
     pub filter: Info,
     /// The most bytes that a key was allowed to have.
     pub max_key_length: usize,

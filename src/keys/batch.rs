@@ -1,6 +1,6 @@
 //! Keys one after the other.
 
-/// Keys one after the other, in two allocations however many they are.
+/// Keys one after the other, in two allocations for any number of keys.
 ///
 /// ```
 /// let mut batch = gowk::keys::Batch::default();
@@ -10,9 +10,9 @@
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
-    /// One byte lies between each two keys: the separator of the stream that they were cut out of.
+    /// The keys, with one byte between each two: the separator of the stream that they were cut out of.
     pub(super) bytes: Vec<u8>,
-    /// Where in `bytes` each key ends.
+    /// The end of each key in `bytes`.
     pub(super) ends: Vec<usize>,
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Says when a commit is due: after so many keys, or so much time since the last one.
+/// Says when a commit is due: after a number of keys, or when some time has passed since the last commit.
 #[derive(Clone, Debug)]
 pub struct CommitClock {
     every_keys: Option<NonZeroU64>,
@@ -14,17 +14,17 @@ pub struct CommitClock {
 }
 
 impl CommitClock {
-    /// A clock that starts now. `None` in the place of a number of keys, or of a time, sets no such limit.
+    /// A clock that starts now. `None` instead of a number of keys, or of a time, sets no such limit.
     pub fn new(every_keys: Option<NonZeroU64>, every: Option<Duration>) -> Self {
         Self { every_keys, every, taken: 0, committed: 0, last: Instant::now() }
     }
 
-    /// Notes that so many more keys were taken.
+    /// Notes that `keys` more keys were taken.
     pub const fn take(&mut self, keys: u64) {
         self.taken += keys;
     }
 
-    /// Notes that all keys taken are committed, now.
+    /// Notes that all keys taken are committed now.
     pub fn commit(&mut self) {
         self.committed = self.taken;
         self.last = Instant::now();
@@ -35,17 +35,17 @@ impl CommitClock {
         self.taken
     }
 
-    /// How many of them are committed.
+    /// Keys taken and committed.
     pub const fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// How many of them are not.
+    /// Keys taken and not committed yet.
     pub const fn uncommitted(&self) -> u64 {
         self.taken - self.committed
     }
 
-    /// Keys that can be taken until a commit is due by their number; 0 if it is due.
+    /// Keys that can be taken before their number makes a commit due; 0 if it is due.
     pub const fn keys_left(&self) -> u64 {
         match self.every_keys {
             Some(every) => every.get().saturating_sub(self.uncommitted()),
@@ -53,17 +53,17 @@ impl CommitClock {
         }
     }
 
-    /// When a commit becomes due by time; `None` if never, as while nothing is uncommitted.
+    /// When a commit becomes due by time; `None` if there is no time limit, or no key to commit.
     pub fn deadline(&self) -> Option<Instant> {
         self.every.filter(|_| self.uncommitted() > 0).and_then(|every| self.last.checked_add(every))
     }
 
-    /// Whether the time since the last commit has passed, also if no key was taken since.
+    /// Whether the time set has passed since the last commit, even if no key was taken since.
     pub fn has_rung(&self) -> bool {
         self.every.is_some_and(|every| self.last.elapsed() >= every)
     }
 
-    /// Whether there are keys to commit, and enough of them or for long enough.
+    /// Whether a commit is due: there are keys to commit, and they are enough or have waited long enough.
     pub fn is_due(&self) -> bool {
         self.uncommitted() > 0 && (self.keys_left() == 0 || self.has_rung())
     }
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((clock.is_due(), clock.deadline(), clock.keys_left()), (false, None, 3));
         clock.take(2);
         assert_eq!((clock.is_due(), clock.keys_left(), clock.uncommitted()), (false, 1, 2));
-        // The end of that time is past what a clock can show.
+        // The deadline lies beyond the range of `Instant`.
         assert_eq!(clock.deadline(), None);
         clock.take(1);
         assert!(clock.is_due());

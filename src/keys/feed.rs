@@ -1,10 +1,10 @@
-//! A thread that reads, and a bounded queue of what it has read.
+//! A thread that reads, and a bounded queue of the messages that it sends.
 //!
 //! Invariants:
 //!
-//! 1. The last event of the thread says how its reading ended, by a panic too. So whoever waits for messages never
-//!    waits for ever, although wakers keep the queue open.
-//! 2. Messages are taken in the order in which they were sent, and the end comes behind all of them.
+//! 1. The last event of the thread says how its reading ended, even if by a panic. So a receiver never waits for ever,
+//!    although wakers keep the queue open.
+//! 2. Messages are received in the order in which they were sent, and the end comes after all of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,30 +15,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// A thread that reads, and the queue of what it has read: messages `M`, most often of a
-/// [`Batch`](super::Batch) each, until the end or an error `E`.
+/// A thread that reads, and the queue of its messages `M`, most often one [`Batch`](super::Batch) each, until the end
+/// or an error `E`.
 ///
-/// A feed that is dropped no longer listens: the thread is told so when it sends next, and nobody waits for it, as
-/// it may be reading a terminal. [`stop`](Self::stop) waits.
+/// After the feed is dropped, the thread's next send fails. Dropping does not wait for the thread, because it may be
+/// reading a terminal. [`stop`](Self::stop) waits.
 #[derive(Debug)]
 pub struct Feed<M, E> {
     events: Receiver<Event<M, E>>,
-    /// Taken from the queue, but not yet handed out.
+    /// Events taken from the queue, but not yet handed out.
     ready: VecDeque<Event<M, E>>,
     waker: SyncSender<Event<M, E>>,
     stopped: Arc<AtomicBool>,
-    /// `None` without a thread, and after the end.
+    /// `None` if the feed has no thread, and after the end.
     thread: Option<JoinHandle<()>>,
 }
 
-/// What there is to do.
+/// The next thing to do for the receiver of a [`Feed`].
 #[derive(Debug)]
 pub enum Next<M> {
-    /// Something was read.
+    /// A message of the reading thread.
     Message(M),
-    /// The time has come, or somebody woke whoever waits.
+    /// The given time has come, or a waker was called.
     Woken,
-    /// Nothing more will come.
+    /// The end: no more messages will come.
     End,
 }
 
@@ -49,7 +49,7 @@ pub struct Sender<M, E> {
     stopped: Arc<AtomicBool>,
 }
 
-/// Nobody takes messages any more.
+/// The error of a sender whose feed receives no more messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;
 
@@ -68,17 +68,17 @@ impl<M, E> Sender<M, E> {
         self.to.send(Event::Message(message)).map_err(|_| Stopped)
     }
 
-    /// Whether nobody takes messages any more. Ask before work that takes long and sends nothing.
+    /// Whether the feed receives no more messages. Ask before long work that sends nothing.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 }
 
 impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
-    /// Starts a thread called `name` that reads and sends, at most `ahead` messages more than were taken.
+    /// Starts a thread called `name` that reads and sends, at most `ahead` messages ahead of the receiver.
     ///
-    /// `read` returns at its end, with an error, or when sending tells it that nobody listens. Fails if the system
-    /// gives no thread.
+    /// `read` returns at its end, with an error, or when a send fails with [`Stopped`]. Fails if the system cannot
+    /// start a thread.
     pub fn start(
         name: &str,
         ahead: usize,
@@ -88,7 +88,7 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
         let sender = Sender { to: feed.waker.clone(), stopped: feed.stopped.clone() };
         let run = move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| read(&sender)));
-            // Whoever listened may be gone by now.
+            // The receiver may be gone by now.
             let _ = match outcome {
                 Ok(Ok(())) => sender.to.send(Event::End),
                 Ok(Err(error)) => sender.to.send(Event::Failed(error)),
@@ -102,18 +102,18 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
         Ok(feed)
     }
 
-    /// A feed of these messages, without a thread.
+    /// A feed of these messages. It has no thread.
     pub fn of(messages: impl IntoIterator<Item = M>) -> Self {
         let mut feed = Self::new(1);
         feed.ready.extend(messages.into_iter().map(Event::Message).chain([Event::End]));
         feed
     }
 
-    /// A function that ends the waiting in [`next`](Self::next), from any thread.
+    /// A function that ends a wait in [`next`](Self::next). Any thread may call it.
     pub fn waker(&self) -> impl Fn() + Clone + Send + Sync + 'static {
         let waker = self.waker.clone();
         move || {
-            // Where there is no room, there is something to take, and nobody waits.
+            // If the queue is full, the receiver has messages to take and does not wait.
             let _ = waker.try_send(Event::Woken);
         }
     }
@@ -126,9 +126,9 @@ impl<M, E> Feed<M, E> {
         Self { events, ready: VecDeque::new(), waker, stopped, thread: None }
     }
 
-    /// What there is to do, if there is anything.
+    /// The next thing to do; `None` if there is nothing yet.
     ///
-    /// Fails with the error of the reading thread, behind all messages before it. Panics as that thread did.
+    /// Fails with the error of the reading thread, after all messages before it. Panics if that thread has panicked.
     pub fn try_next(&mut self) -> Result<Option<Next<M>>, E> {
         match self.ready.pop_front().map_or_else(|| self.events.try_recv(), Ok) {
             Ok(event) => self.told(event).map(Some),
@@ -137,7 +137,7 @@ impl<M, E> Feed<M, E> {
         }
     }
 
-    /// Waits until there is something to do, or for [`Next::Woken`] until the time given. Fails as
+    /// Waits until there is something to do; at the time `until` this is [`Next::Woken`]. Fails as
     /// [`try_next`](Self::try_next) does.
     pub fn next(&mut self, until: Option<Instant>) -> Result<Next<M>, E> {
         if let Some(next) = self.try_next()? {
@@ -156,8 +156,8 @@ impl<M, E> Feed<M, E> {
         self.told(event)
     }
 
-    /// Further messages that are there already, at most so many. The more keys a filter takes at a time, the more
-    /// of them are in the same region, and the more of its threads have work.
+    /// Further messages that are in the queue already, at most `most`. The more keys a filter takes at a time, the more
+    /// of them share a region, and the more of its threads have work.
     pub fn ready(&mut self, most: usize) -> Vec<M> {
         let mut messages = Vec::new();
         while messages.len() < most {
@@ -173,7 +173,7 @@ impl<M, E> Feed<M, E> {
         messages
     }
 
-    /// Takes no more messages, and waits until the thread has ended. Panics as that thread did.
+    /// Receives no more messages, and waits until the thread has ended. Panics if that thread has panicked.
     pub fn stop(mut self) {
         let thread = self.thread.take();
         drop(self);
@@ -187,7 +187,7 @@ impl<M, E> Feed<M, E> {
             Event::End | Event::Failed(_) => {}
             Event::Panicked => join(self.thread.take()),
         }
-        // Whoever asks again gets the end again.
+        // A later call gets the end again.
         self.ready.push_front(Event::End);
         match event {
             Event::Failed(error) => Err(error),
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(tells.try_recv(), Ok(true));
     }
 
-    /// Wakers keep the queue open: without a last event, whoever waits would wait for ever.
+    /// Wakers keep the queue open: without a last event, the receiver would wait for ever.
     #[test]
     fn a_panic_of_the_reader_is_one_of_whoever_waits() {
         let feed = || {

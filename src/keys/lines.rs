@@ -1,4 +1,4 @@
-//! From a stream of bytes to keys.
+//! Cuts a stream of bytes into keys.
 
 use std::io::{self, Read};
 
@@ -6,16 +6,16 @@ use memchr::{memchr_iter, memrchr};
 
 use super::{Batch, LONGEST};
 
-/// Bytes asked of the stream at a time: what a pipe holds.
+/// Bytes asked of the stream at a time: the capacity of a pipe on Linux.
 const CHUNK: usize = 64 * 1024;
 
 /// The keys of a stream, handed out in batches as soon as they are whole.
 ///
-/// A key ends at the separator, and the last one may also end with the stream. Everything else belongs to the key,
-/// a CR before a newline too. Two separators in a row have an empty key between them.
+/// A key ends at the separator, and the last one may also end with the stream. All other bytes belong to the key, even
+/// a CR before a newline. Two separators in a row have an empty key between them.
 ///
-/// Takes time in proportion to the length of the stream, however it is cut into pieces, and memory in proportion to
-/// its longest key. After an error nothing more comes.
+/// Takes time in proportion to the length of the stream, however short the pieces in which it comes, and memory in
+/// proportion to its longest key. After an error the iterator ends.
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
@@ -47,14 +47,14 @@ impl<R: Read> Lines<R> {
         Self { stream, separator, pending: Vec::new(), taken: 0, ended: false }
     }
 
-    /// Whole keys; none if those that are read are not whole.
+    /// The whole keys among the bytes read so far, possibly none.
     fn cut(&mut self) -> Result<Batch, Error> {
         let fresh = self.pending.len();
         self.ended = read_more(&mut self.stream, &mut self.pending).map_err(Error::Read)? == 0;
         let whole = match memrchr(self.separator, &self.pending[fresh..]) {
             _ if self.ended => self.pending.len(),
             Some(last) => fresh + last + 1,
-            // What waits stays where it is: copied at each piece, a long key would take quadratic time.
+            // The pending bytes stay where they are: if each piece copied them, a long key would take quadratic time.
             None if self.pending.len() <= LONGEST => return Ok(Batch::default()),
             None => return Err(Error::TooLong { number: self.taken + 1 }),
         };
@@ -108,7 +108,7 @@ fn read_more(stream: &mut impl Read, into: &mut Vec<u8>) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Gives its bytes in pieces of the length chosen.
+    /// Gives its bytes in pieces of the given length.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The keys, and the error if there is one behind them.
+    /// The keys, and the error that ended them, if any.
     fn keys(stream: &[u8], piece: usize, separator: u8) -> (Vec<Vec<u8>>, Option<Error>) {
         let (mut keys, mut error) = (Vec::new(), None);
         for batch in Lines::new(Pieces(stream, piece), separator) {
@@ -178,10 +178,10 @@ mod tests {
         }
     }
 
-    /// Notes how much had to be moved for the stream's buffer to be where it is.
+    /// Counts the bytes that the cutter moved within its buffer.
     struct Watched<'a> {
         pieces: Pieces<'a>,
-        /// Where the bytes that wait begin, and how many they are.
+        /// The beginning of the pending bytes, and their number.
         waiting: (usize, usize),
         moved: &'a mut usize,
     }

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::system::{Map, MapMut};
 
 impl Reader {
-    /// Copies a filter into memory, with [`Options::new`]: see [`Options::read_in_memory`].
+    /// Copies a filter into memory, with the default options: see [`Options::read_in_memory`].
     pub fn open_in_memory(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read_in_memory(path)
     }
@@ -22,10 +22,10 @@ impl Options {
     /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
     ///
     /// Takes as much memory as the file is long, in huge pages where the system has them; all pages are verified
-    /// meanwhile. The file is left alone afterwards: later commits are not seen, and it may be removed. Clones of
-    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`],
-    /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in
-    /// between.
+    /// meanwhile. The reader does not use the file afterwards: it does not see later commits, and the file may be
+    /// removed. Clones of the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with
+    /// [`Error::Damaged`], with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits
+    /// keep coming in while it copies.
     ///
     /// [`Error::Busy`]: crate::Error::Busy
     /// [`Error::Damaged`]: crate::Error::Damaged

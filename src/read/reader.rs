@@ -1,5 +1,5 @@
-//! Lookups from any number of processes and threads, beside a writer or without one: always in a current view of
-//! the file. How a view is looked into: `settled.rs`.
+//! The reader of a filter, for any number of processes and threads, beside a writer or without one. Every lookup is
+//! made in a current view of the file. How a lookup reads a view: `seqlock.rs`.
 
 use std::fmt;
 use std::path::Path;
@@ -13,32 +13,32 @@ use arc_swap::ArcSwap;
 use super::lookup::Lookup;
 use super::recent;
 use super::ring::BLOCK;
-use super::view::View;
+use super::view::{View, ViewInUse};
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
+#[cfg(feature = "store")]
+use crate::format::Identity;
 use crate::format::frame::HEADER;
-use crate::format::{Identity, Metadata, Superblock};
+use crate::format::{Metadata, Superblock};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::{Files, on_threads};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
-/// How long a call waits for a settled view in all.
+/// The longest time that a call waits for a moment at which nothing is being applied.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
-/// It sees each commit when that commit returns, and follows the filter when it doubles; and within a second when
-/// another file takes its name ([`refresh`](Self::refresh)). Opening one is cheap:
-/// the superblocks and the checksums of pages are verified, the latter as they are touched
-/// ([`Verify`](crate::Verify)); nothing else is read.
+/// It sees each commit when that commit returns, and follows the filter when it doubles. When another file takes the
+/// filter's name, it follows within a second ([`refresh`](Self::refresh)). Opening one is cheap: it verifies the
+/// superblocks at once, and the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
-/// Each thread keeps the mapping that it last looked something up in, as sharing it would slow every lookup down: until
-/// it looks up anything in another one, ends, or drops the last clone of the reader. A thread that does none of these
-/// keeps a filter mapped that all others have dropped, or a generation that has doubled since, and the file's space on
-/// the disk with it, should the file be removed. [`release_thread`](Self::release_thread) lets it go.
+/// The file stays mapped and open until the last clone is dropped, and an old generation until the first call after the
+/// filter has doubled. (On systems other than Linux, a thread keeps the map that it last looked something up in until its
+/// next lookup or its end.)
 #[derive(Clone)]
 pub struct Reader {
     number: u64,
@@ -58,18 +58,18 @@ struct Shared {
     number: u64,
     files: Files,
     options: Options,
-    /// The hash function when the reader was opened, for which callers hold hashes.
+    /// The hash function when the reader was opened; callers may hold hashes made by it.
     hasher: KeyHasher,
-    view: ArcSwap<View>,
+    view: ArcSwap<ViewInUse>,
     reopening: Mutex<()>,
 }
 
 impl Reader {
-    /// Opens a filter for reading, with [`Options::new`].
+    /// Opens a filter for reading, with the default options.
     ///
-    /// Recovers the file first if its last writer died, which needs permission to write; a process without it
-    /// replays the journal into memory of its own. Fails with [`Error::NotFound`] where there is no filter,
-    /// and with whatever is wrong with the file.
+    /// Recovers the file first if its last writer died, which needs permission to write; a process without it replays
+    /// the journal into memory of its own. Fails with [`Error::NotFound`] if there is no filter, and with the error of
+    /// a file that cannot be used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read(path)
     }
@@ -82,7 +82,7 @@ impl Reader {
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
         let hasher = view.hasher();
-        let view = Arc::new(view);
+        let view = Arc::new(ViewInUse::new(view));
         if options.follow {
             view.watch_name();
         }
@@ -95,18 +95,12 @@ impl Reader {
     pub(super) fn moved_to(&self, view: View) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let Shared { files, options, hasher, .. } = &*self.shared;
-        let view = ArcSwap::from_pointee(view.of_reader(number));
+        let view = ArcSwap::from_pointee(ViewInUse::new(view.of_reader(number)));
         let (files, options, hasher) = (files.clone(), options.clone(), *hasher);
         Self {
             number,
             shared: Arc::new(Shared { number, files, options, hasher, view, reopening: Mutex::new(()) }),
         }
-    }
-
-    /// Lets go of the mapping that the calling thread keeps for its next lookup, of whatever reader. A thread that
-    /// may not look anything up for long should call it. Its next lookup takes a little longer.
-    pub fn release_thread() {
-        recent::let_go(|_| true);
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
@@ -179,8 +173,8 @@ impl Reader {
         })
     }
 
-    /// Copies of all keys as of the last commit: those inserted, less those removed. In a set these are the keys that were
-    /// stored; a key that was found already, which may be a false positive, is not counted.
+    /// The number of copies of all keys as of the last commit: those inserted, less those removed. In a set these are
+    /// the keys that were stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
     }
@@ -196,11 +190,12 @@ impl Reader {
     }
 
     /// The current view of the file.
-    pub(crate) fn view(&self) -> Result<Arc<View>> {
+    pub(crate) fn view(&self) -> Result<Arc<ViewInUse>> {
         self.current(Instant::now())
     }
 
-    /// What the filter is by now.
+    /// The filter's identity now.
+    #[cfg(feature = "store")]
     pub(crate) fn identity(&self) -> Result<Identity> {
         Ok(self.view()?.superblock.identity)
     }
@@ -211,14 +206,15 @@ impl Reader {
     }
 
     /// Looks whether the filter's name leads to another file by now, as after `mv new.gowk live.gowk`, and goes on with
-    /// that one; returns whether it did. Where the name leads to no file, the reader goes on with the one it has. Does
+    /// that file; returns whether it did. If the name leads to no file, the reader keeps the one that it has. Does
     /// nothing for a copy in memory.
     ///
-    /// Every batch begins so. Single lookups follow without it, within a second, as long as a thread of this
-    /// process can look at the name: one is started with the first reader, unless the system refuses. Commits and
+    /// Every batch calls it first. Single lookups follow without it, within a second: a thread of this process, started
+    /// with the first reader, looks at the names. They do not follow if the system refuses that thread. Commits and
     /// doublings are seen at once in any case.
     ///
-    /// Fails with whatever is wrong with the other file; lookups do so too until the name leads to a good one.
+    /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
+    /// leads to a good file.
     pub fn refresh(&self) -> Result<bool> {
         let view = self.shared.view.load_full();
         if !self.shared.options.follow || !view.is_elsewhere(&self.shared.files)? {
@@ -229,7 +225,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Answers from the view that this thread keeps, if it keeps one.
+    /// The answer from the view that this thread keeps; `None` if it keeps none.
     fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
         let view = recent::take()?;
         let answer = answer(&view);
@@ -237,13 +233,13 @@ impl Reader {
         answer
     }
 
-    /// Answers from a current view, opening the file anew as often as it takes.
+    /// The answer from a current view; opens the file anew until there is an answer, for at most [`DEADLINE`].
     fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
         let start = Instant::now();
         loop {
             let view = self.current(start)?;
             if let Some(answer) = answer(&view) {
-                self.remember(view);
+                self.remember(&view);
                 return answer;
             }
             self.reopen(&view)?;
@@ -255,14 +251,14 @@ impl Reader {
     }
 
     /// Keeps the view for this thread's next lookup, unless `quick` does not check enough for it.
-    fn remember(&self, view: Arc<View>) {
+    fn remember(&self, view: &ViewInUse) {
         if !view.is_plain() || view.hasher() != self.shared.hasher {
             return;
         }
-        recent::keep(view);
+        recent::keep(view.to_keep());
     }
 
-    fn current(&self, start: Instant) -> Result<Arc<View>> {
+    fn current(&self, start: Instant) -> Result<Arc<ViewInUse>> {
         loop {
             let view = self.shared.view.load_full();
             if view.is_current(&self.shared.files)? {
@@ -280,16 +276,16 @@ impl Reader {
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
+    pub(super) fn reopen(&self, seen: &Arc<ViewInUse>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
-            let view = Arc::new(view);
+            let view = Arc::new(ViewInUse::new(view));
             if self.shared.options.follow {
                 view.watch_name();
             }
             self.shared.view.store(view);
-            // For threads that keep it.
+            // Tells threads that keep the old view.
             seen.leave();
         }
         Ok(())
@@ -299,7 +295,7 @@ impl Reader {
 impl Lookup for Reader {
     type Error = Error;
 
-    // Inlined always: it compiles to little code, and as a call a lookup takes a seventh longer.
+    // Always inlined: it compiles to little code, and as a call it would make a lookup a seventh slower.
     #[inline(always)]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
         if let Some(view) = recent::take() {
@@ -350,18 +346,18 @@ impl Lookup for Reader {
 }
 
 impl Options {
-    /// Options for a new filter that can be merged with another: of the same kind, seed and hash, slots, shard and regions at
-    /// creation, with the same limits and the same rule of growth. Doublings of the other are not repeated.
+    /// Options for a new filter that can be merged with another: with the same kind, seed and hash, slots, shard,
+    /// regions at creation, limits and rule of growth. The doublings of the other are not repeated.
     ///
-    /// Fails with whatever is wrong with a file that has taken the other's place.
+    /// Fails with the error of a file that has taken the other's place, if it cannot be opened.
     pub fn like(other: &Reader) -> Result<Self> {
         let view = other.view()?;
         let Superblock { identity, policy, metadata, .. } = &view.superblock;
         Ok(Self::new().designed_as(identity, policy, metadata.key_rules()))
     }
 
-    /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is not of the
-    /// kind that these options ask for.
+    /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is of
+    /// another kind than these options ask for.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self)
     }

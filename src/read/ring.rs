@@ -1,8 +1,8 @@
 //! Many lookups at once: while one is answered, the cache lines of the next are on their way.
 //!
 //! A lookup touches two cache lines at random places, and waiting for memory is nearly all it costs. A ring of
-//! steps keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times. If whole blocks were prefetched and
-//! then answered, nothing would be under way at the end of each, and lookups would take 1.4 times as long.
+//! [`STEP`]s keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times. If whole blocks were prefetched and
+//! then answered, no lookup would be under way at the end of each block, and lookups would take 1.4 times as long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,16 +15,15 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
-/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the
-/// instructions behind it. If hashing lies between them, few others are issued meanwhile: prefetched one by one,
-/// lookups in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at
-/// times.
+/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the instructions
+/// behind it. If keys are hashed in between, few other prefetches are issued meanwhile: prefetched one by one, lookups
+/// in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at times.
 const STEP: usize = 8;
-/// Lookups under one look at the apply epoch.
+/// Lookups between two looks at the apply epoch.
 pub(super) const BLOCK: usize = 4096;
 
-/// If a block takes longer than this for each lookup, it had to wait for pages. This is some tens of times what a
-/// lookup in memory takes, and a fraction of a disk's.
+/// If a block takes longer than this for each lookup, it had to wait for pages. A lookup in memory takes a few
+/// hundredths of this time, and a read from a disk takes many times as long.
 const WAITED: Duration = Duration::from_micros(2);
 
 /// A lookup whose cache lines are on their way.
@@ -37,7 +36,7 @@ struct Underway<W> {
 }
 
 impl<W: Width> Underway<W> {
-    /// In the place of a lookup that has not begun.
+    /// Fills the place of a lookup that has not begun.
     const NOTHING: Self =
         Self { region: RegionId(0), first: BucketId(0), second: BucketId(0), query: Slot::UNIVERSAL };
 }
@@ -49,8 +48,8 @@ impl<W> Underway<W> {
 }
 
 impl View {
-    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of those that must be looked up one
-    /// by one, as they were absent while something was being applied, are on a damaged page, or belong to another shard.
+    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of the keys that must be looked up one
+    /// by one: they were absent while something was being applied, lie on a damaged page, or belong to another shard.
     pub(super) fn contains_block<T>(
         &self,
         items: &[T],
@@ -69,7 +68,7 @@ impl View {
         if let Some(start) = start {
             self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
         }
-        if !self.was_settled(epoch) {
+        if !self.is_consistent(epoch) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
             uncertain = absent.map(|(index, _)| index).collect();
         }
@@ -145,7 +144,7 @@ impl View {
 
     #[inline]
     fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
-        // There is no region of that number where the key belongs to another shard, which is found out one by one.
+        // A key of another shard gets a region number that does not exist; the lookup of that key alone reports it.
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }

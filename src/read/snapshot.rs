@@ -1,5 +1,5 @@
-//! A filter as of one commit, for whoever reads all of it. It is read beside a writer; if a commit came in meanwhile, what was
-//! read may be of two commits, and the work begins anew.
+//! A filter as of one commit, for operations that read all of it. They run beside a writer; if a commit comes in
+//! meanwhile, the bytes read may belong to two commits, and the work begins anew.
 
 use std::ops::Range;
 use std::slice;
@@ -9,30 +9,30 @@ use std::time::{Duration, Instant};
 
 use super::patience::Patience;
 use super::reader::{DEADLINE, Reader};
-use super::view::View;
+use super::view::{View, ViewInUse};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::{Identity, Metadata, Policy};
 
-/// Attempts torn by commits before the work is given up, if the time is over too.
+/// The work is given up after this many attempts were torn by commits, if the time is over too.
 const TORN_ATTEMPTS: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a reader sees at one commit, as long as no other commit comes in.
+/// The filter as a reader sees it at one commit, as long as no other commit comes in.
 pub(crate) struct Snapshot<'a> {
     reader: &'a Reader,
-    view: Arc<View>,
+    view: Arc<ViewInUse>,
     copy: LiveCopy,
     metadata: Metadata,
 }
 
 impl<'a> Snapshot<'a> {
-    /// The view in place of a snapshot if a commit was being applied all the time.
-    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<View>>> {
+    /// Begins a snapshot. Returns the view instead if a commit was being applied all the time.
+    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<ViewInUse>>> {
         let view = reader.view()?;
-        Ok(match view.settled_live_copy() {
+        Ok(match view.await_live_copy() {
             Some(copy) => copy.map(|(copy, metadata)| Ok(Self { reader, view, copy, metadata }))?,
             None => Err(view),
         })
@@ -76,7 +76,7 @@ impl<'a> Snapshot<'a> {
         for number in regions {
             let region = RegionId(number as u32);
             self.view.comes_to(region);
-            let Some(found) = self.view.settled_region(region, &mut words) else {
+            let Some(found) = self.view.consistent_region(region, &mut words) else {
                 return Err(self.view.busy("copied"));
             };
             for (sum, found) in sums.iter_mut().zip(found) {
@@ -87,7 +87,7 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// Fails if a commit has come in since the snapshot began; [`Reader::at_one_commit`] begins anew then.
+    /// Fails if a commit has come in since the snapshot began; [`Reader::at_one_commit`] then begins anew.
     pub(crate) fn check(&self) -> Result<()> {
         let after = self.view.live_copy();
         let same = matches!(after, Some(Ok((after, _))) if after == self.copy)
@@ -97,8 +97,8 @@ impl<'a> Snapshot<'a> {
 }
 
 impl Reader {
-    /// What `work` makes of the filter as of one commit. It begins anew if another commit came in meanwhile, and fails with
-    /// [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
+    /// Runs `work` on the filter as of one commit. The work begins anew if another commit comes in meanwhile, and fails
+    /// with [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
     pub(crate) fn at_one_commit<T>(
         &self,
         op: &'static str,
@@ -123,10 +123,10 @@ impl Reader {
                     let outcome = work(&snapshots);
                     let torn = snapshots.iter().find(|snapshot| snapshot.check().is_err());
                     let torn = match (&outcome, torn) {
-                        // What was read may be of two commits.
+                        // The bytes read may belong to two commits.
                         (Ok(_) | Err(Error::Damaged { .. }), Some(torn)) => Some(torn),
                         (Err(Error::Busy { .. }), torn) => torn.or(snapshots.first()),
-                        // Any other failure does not come from what was read.
+                        // No other failure can come from mixed commits.
                         _ => None,
                     };
                     let Some(torn) = torn else { return outcome };
@@ -145,8 +145,11 @@ impl Reader {
     }
 }
 
-/// A snapshot of each reader; or the first reader that got none, with its view.
-fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, (&Reader, Arc<View>)>> {
+/// A reader that got no snapshot, and its view.
+type Torn<'a> = (&'a Reader, Arc<ViewInUse>);
+
+/// One snapshot for each reader; or the first reader that got none, with its view.
+fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> {
     let mut snapshots = Vec::with_capacity(readers.len());
     for reader in readers {
         match Snapshot::begin(reader)? {
@@ -157,7 +160,7 @@ fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, (&Reader, A
     Ok(Ok(snapshots))
 }
 
-/// The attempts at one work. They go on for as long as lookups wait, and until [`TORN_ATTEMPTS`] were torn.
+/// The attempts at one piece of work. They go on for as long as lookups wait, and until [`TORN_ATTEMPTS`] were torn.
 struct Attempts {
     start: Instant,
     torn: u32,
@@ -169,7 +172,7 @@ impl Attempts {
         Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
     }
 
-    /// Waits before the next attempt; false if there were enough.
+    /// Waits before the next attempt; false if there were enough attempts.
     fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
         if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_ATTEMPTS) {
@@ -181,7 +184,7 @@ impl Attempts {
     }
 }
 
-/// Why an attempt has made nothing.
+/// Why an attempt has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum InVain {
     /// A commit was being applied all the time, so its writer may be stopped or dead.
@@ -192,7 +195,7 @@ enum InVain {
 
 impl View {
     /// Like [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
-    pub(super) fn settled_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
+    pub(super) fn await_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {
             let copy = self.live_copy();

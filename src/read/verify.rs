@@ -1,30 +1,33 @@
-//! Reading a whole file and saying what is wrong with it.
+//! Reads a whole file and reports the damage in it; verifies all pages ahead of many lookups.
 
 use super::reader::Reader;
 use super::view::{Source, View};
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
-use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PAGES_PER_REGION, Page, PageId, Superblock, tally};
+use crate::format::{
+    BUCKETS_PER_PAGE, DamagedPage, Identity, PAGES_PER_REGION, Page, PageId, Superblock, tally,
+};
+use crate::system::on_threads;
 
-/// What [`Reader::verify`] found.
+/// The findings of [`Reader::verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// Data pages read.
     pub pages: u64,
-    /// Those that do not match their checksum, ascending.
+    /// The pages that do not match their checksum, ascending.
     pub damaged: Vec<DamagedPage>,
-    /// Those that match their checksum but hold what no writer stores, ascending.
+    /// The pages that match their checksum but hold slots that no writer stores, ascending.
     pub malformed: Vec<DamagedPage>,
-    /// One of the two superblocks is damaged; the other serves.
+    /// Whether one of the two superblocks is damaged; the other is used.
     pub superblock_damaged: bool,
-    /// Entries found are not those that the filter counts, although every page is intact.
+    /// Whether the counters differ from the entries found, although every page is intact.
     pub counts_differ: bool,
-    /// No writer has the file, but its live area is of another commit than its superblock, which shows that a write was
-    /// lost; or a block of it cannot be read. The superblock counts.
+    /// Whether the live area is wrong: no writer has the file, but the live area names another commit than the
+    /// superblock, which shows that a write was lost; or a block of it cannot be read. Readers take the superblock.
     pub live_differs: bool,
-    /// Slots in use of each region, but for those in damaged pages.
+    /// The slots in use in each region, without those in damaged pages.
     pub used_slots: Vec<u32>,
 }
 
@@ -38,22 +41,22 @@ impl Report {
 }
 
 impl Reader {
-    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page that the
-    /// medium cannot give back, or whose checksum it cannot, is damaged too.
+    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page is damaged,
+    /// too, if the medium cannot give back the page or its checksum.
     ///
-    /// `progress` is told the pages read, and all there are. Beside a busy writer each page is judged at a
-    /// moment when nothing is being applied to it; the counters are compared only if no commit came between.
-    /// Fails only where the file cannot be read at all, or with [`Error::Busy`].
+    /// `progress` gets the number of pages read, and of all pages. Beside a busy writer each page is checked at a
+    /// moment when nothing is being applied to it; the counters are compared only if no commit came in between. Fails
+    /// only if the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
-        let geometry = view.superblock.identity.geometry;
-        let before = view.settled_live_copy();
+        let Identity { geometry, kind, .. } = view.superblock.identity;
+        let before = view.await_live_copy();
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
         let mut found = Counts::default();
         let mut words = [0; BUCKETS_PER_REGION as usize];
         for region in (0..geometry.regions()).map(|region| RegionId(region as u32)) {
             view.comes_to(region);
-            let Some(outcomes) = view.settled_region(region, &mut words) else {
+            let Some(outcomes) = view.consistent_region(region, &mut words) else {
                 return Err(Error::Busy { path: self.path().to_owned(), op: "verified" });
             };
             let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
@@ -62,7 +65,7 @@ impl Reader {
                 let place = DamagedPage { page: report.pages, region: region.0.into() };
                 if outcome.is_err() {
                     report.damaged.push(place);
-                } else if !with_width!(geometry.slots, W => tally::<W>(page, &mut found)) {
+                } else if !with_width!(geometry.slots, W => tally::<W>(page, kind, &mut found)) {
                     report.malformed.push(place);
                 }
                 report.pages += 1;
@@ -70,8 +73,8 @@ impl Reader {
             }
             report.used_slots.push((found.used() - used) as u32);
         }
-        report.live_differs =
-            view.outdated().is_some() || view.medium().is_some_and(|medium| !medium.reads_live());
+        report.live_differs = view.outdated().is_some()
+            || view.source().is_some_and(|source| !view.medium(&source).reads_live());
         if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy())
             && before.commit == after.commit
             && report.damaged.is_empty()
@@ -83,19 +86,23 @@ impl Reader {
 }
 
 impl View {
-    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. For each
-    /// it gives the checksum, or what is wrong with the page: one that the medium cannot give back is damaged.
-    /// `None` if the file must be opened anew first.
-    pub(super) fn settled_region(&self, region: RegionId, into: &mut Region) -> Option<OfPages<Result<u32>>> {
+    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. Returns for
+    /// each page its checksum or an error; a page that the medium cannot give back is damaged. `None` if the file must
+    /// be opened anew first.
+    pub(super) fn consistent_region(
+        &self,
+        region: RegionId,
+        into: &mut Region,
+    ) -> Option<OfPages<Result<u32>>> {
         let first = self.read_region(region, into);
         let mut outcomes = [const { Ok(0) }; PAGES_PER_REGION as usize];
         let (pages, _) = into.as_chunks_mut();
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
-            // A page that matches its checksum is right, whatever is going on.
+            // A page that matches its checksum is right, even while a commit is applied.
             *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
-                None => self.settled(region, || self.read_from_medium(id, page), Result::is_ok)?,
+                None => self.read_consistent(region, || self.read_from_medium(id, page), Result::is_ok)?,
             };
         }
         Some(outcomes)
@@ -103,7 +110,7 @@ impl View {
 
     fn read_region(&self, region: RegionId, into: &mut Region) -> OfPages<Option<u32>> {
         let ids = (0..PAGES_PER_REGION).map(|number| PageId::new(region, number));
-        let (Some(medium), false) = (self.medium(), ids.clone().any(|id| self.is_replaced(id))) else {
+        let (Some(source), false) = (self.source(), ids.clone().any(|id| self.is_replaced(id))) else {
             let (pages, _) = into.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
             let mut sums = [None; PAGES_PER_REGION as usize];
             for ((id, page), sum) in ids.zip(pages).zip(&mut sums) {
@@ -111,19 +118,18 @@ impl View {
             }
             return sums;
         };
-        medium.region(region, into)
+        self.medium(&source).region(region, into)
     }
 
-    fn medium(&self) -> Option<Medium<'_>> {
-        let Source { file, disk } = self.source.as_ref()?;
-        Some(Medium { file, disk: &**disk, geometry: self.superblock.identity.geometry })
+    fn medium<'a>(&self, Source { file, disk }: &'a Source) -> Medium<'a> {
+        Medium { file, disk: &**disk, geometry: self.superblock.identity.geometry }
     }
 
     /// A page and its checksum; `None` if they cannot be read. Pages that a private replay has changed come from
     /// memory.
     fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
-        match self.medium() {
-            Some(medium) if !self.is_replaced(id) => medium.page(id, into),
+        match self.source() {
+            Some(source) if !self.is_replaced(id) => self.medium(&source).page(id, into),
             _ => Some(self.contents().read_with_sum(id, into)),
         }
     }
@@ -133,7 +139,7 @@ impl View {
         sum.ok_or_else(|| self.pages.damaged(id))
     }
 
-    /// Whether the live area of an idle file is of another commit than `superblock`.
+    /// Whether the live area of an idle file names another commit than `superblock`.
     pub(super) fn differs_from(&self, superblock: &Superblock) -> bool {
         let differs = |copy: LiveCopy| copy.commit != superblock.commit;
         !self.is_replayed()
@@ -141,16 +147,73 @@ impl View {
             && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
     }
 
-    /// The epoch and the newest superblock of an idle file whose live area is of another commit than that; else
-    /// `None`.
+    /// The epoch and the newest superblock of an idle file, if its live area names another commit than that superblock;
+    /// else `None`.
     pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
-        let Source { file, .. } = self.source.as_ref()?;
-        // Whoever brings a newer superblock changes the epoch before.
+        let source = self.source()?;
+        // A process that writes a newer superblock changes the epoch before.
         let epoch = self.pages.map.epoch();
-        let newest = read_superblocks(file, self.pages.path())
+        let newest = read_superblocks(&source.file, self.pages.path())
             .and_then(|raw| raw.check(self.pages.path()))
             .ok()?
             .newest;
-        (self.differs_from(&newest) && self.pages.map.was_settled(epoch)).then_some((epoch, newest))
+        (self.differs_from(&newest) && self.pages.map.is_consistent(epoch)).then_some((epoch, newest))
+    }
+
+    /// Verifies all pages in their order, if lookups of `keys` keys would verify most of them one by one anyway: read
+    /// in order, they come faster from the disk and from memory. Leaves a page that does not match its checksum to the
+    /// lookups: it may be damaged, or a writer may be changing it.
+    ///
+    /// This is done once after the opening, on two threads at least: one alone does not read as fast as memory gives.
+    pub(super) fn verify_ahead(&self, keys: usize, threads: usize) {
+        let pages = self.superblock.identity.geometry.pages();
+        let contents = self.contents();
+        // Once most pages are verified, the others may be damaged ones. They are not tried again.
+        let left = contents.unverified();
+        if left <= pages / 2 || (keys as u64) < left || contents.paging.larger_than_memory {
+            return;
+        }
+        let part = pages.div_ceil(threads.max(2) as u64).max(1);
+        let parts = (0..pages).step_by(part as usize).map(|from| from..pages.min(from + part)).collect();
+        on_threads(parts, |part: std::ops::Range<u64>| {
+            for id in part.map(PageId) {
+                contents.prefetch_page(PageId(id.0 + 1));
+                let _ = contents.verify(id);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::PAGE;
+    use crate::options::Options;
+    use crate::system::Files;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn all_pages_are_verified_for_many_keys_and_none_for_few_and_damage_is_left_to_lookups() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut writer = Options::new().capacity(500_000).open(&path).unwrap();
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        let view = || View::open(&Files::new(&path).unwrap(), &Options::new()).unwrap();
+        let geometry = view().superblock.identity.geometry;
+        let pages = geometry.pages();
+        for threads in 1..=5 {
+            let view = view();
+            view.verify_ahead(pages as usize - 1, threads);
+            assert_eq!(view.contents().unverified(), pages);
+            view.verify_ahead(pages as usize, threads);
+            assert_eq!(view.contents().unverified(), 0);
+        }
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(b"damage", geometry.data() + 7 * PAGE).unwrap();
+        let view = view();
+        view.verify_ahead(pages as usize, 2);
+        assert_eq!(view.contents().unverified(), 1);
+        assert!(!view.contents().is_intact(PageId(7)));
     }
 }

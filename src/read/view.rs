@@ -2,14 +2,15 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
-//! 1. What can be seen is durable: a writer applies only what its journal holds for certain, and a reader that
+//! 1. Readers see only durable commits: a writer applies a commit only after its journal is synced, and a reader that
 //!    finds no writer recovers first.
-//! 2. While a file says that it is superseded, the name is looked at before every answer.
+//! 2. While a file says that it is superseded, the reader looks at the name before every answer.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
@@ -32,30 +33,30 @@ pub(crate) struct View {
     pub(crate) superblock: Superblock,
     /// The file's pages and, through the same map, its live area.
     pub(super) pages: Pages,
-    /// Where pages are read by system calls; `None` for a copy in memory.
-    pub(super) source: Option<Source>,
-    /// Set if the file is idle and its live area is of another commit than its superblock. As long as the epoch is
-    /// this one, the superblock counts.
+    /// Where pages are read by system calls; `None` for a copy in memory, and once the view was released.
+    source: Mutex<Option<Arc<Source>>>,
+    /// Set if the file is idle and its live area names another commit than its superblock. While the epoch is this one,
+    /// readers take the superblock.
     outdated_at: Option<u64>,
-    /// Pages and live copy to be read in place of the file's, if the journal had to be replayed privately.
+    /// Pages and live copy to read instead of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
-    /// The name was found to lead to another file.
+    /// Whether a look at the name has found another file, or the view was given up.
     left: AtomicBool,
     pub(super) other_superblock_damaged: bool,
-    /// The file, if it is on a file system on which the map may stay behind it.
+    /// The file, if it is on an overlay file system, where the map may show an older file.
     layered: Option<File>,
 }
 
-/// What lookups have found out about a view, for those that follow.
+/// Findings of lookups about a view, for the lookups that follow.
 #[derive(Debug)]
 pub(super) struct Shortcut {
     /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
     /// before. It is one number, as each further condition would cost registers.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
-    /// The last epoch found calm.
-    pub(super) calm: AtomicU64,
+    /// The last even epoch at which a lookup found no flag set.
+    pub(super) epoch: AtomicU64,
     /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
@@ -65,24 +66,54 @@ impl Shortcut {
         Self {
             of_keys: AtomicU64::new(0),
             of_hashes: AtomicU64::new(0),
-            calm: AtomicU64::new(u64::MAX),
+            epoch: AtomicU64::new(u64::MAX),
             offsets: OFFSET_T6,
         }
     }
 }
 
-/// An open file, and how it is read.
+/// An open file, and the disk through which it is read.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// A copy-on-write mapping with the journal's transactions in it. It is right as long as nobody changes the file.
+/// A view as its users hold it. A thread that keeps a view for its next lookup (`recent.rs`) is not a user. Dropping
+/// the last user gives up the map and the file, even while idle threads still keep the view.
+#[derive(Debug)]
+pub(crate) struct ViewInUse(Arc<View>);
+
+impl ViewInUse {
+    pub(super) fn new(view: View) -> Self {
+        Self(Arc::new(view))
+    }
+
+    /// The view, for a thread to keep for its next lookup.
+    pub(super) fn to_keep(&self) -> Arc<View> {
+        self.0.clone()
+    }
+}
+
+impl Deref for ViewInUse {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.0
+    }
+}
+
+impl Drop for ViewInUse {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// A copy-on-write mapping with the journal's transactions in it. It is valid while nobody changes the file.
 #[derive(Debug)]
 struct Replayed {
     pages: Pages,
-    /// The pages that are not those of the file, ascending.
+    /// The pages that differ from those of the file, ascending.
     changed: Vec<PageId>,
     epoch: u64,
     copy: LiveCopy,
@@ -97,7 +128,7 @@ impl View {
             inode,
             reader: 0,
             pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into())?,
-            source: None,
+            source: Mutex::new(None),
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -113,7 +144,7 @@ impl View {
             view.replayed = Some(view.replay(files, options, &file)?);
             drop(locks);
         }
-        view.source = Some(Source { file, disk: options.disk.clone() });
+        view.source = Mutex::new(Some(Arc::new(Source { file, disk: options.disk.clone() })));
         if view.differs_from(&view.superblock)
             && let Some((epoch, newest)) = view.outdated()
             && newest.commit == view.superblock.commit
@@ -133,7 +164,7 @@ impl View {
             reader: 0,
             superblock,
             pages: self.pages.moved_to(memory, Verify::Never)?,
-            source: None,
+            source: Mutex::new(None),
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -157,7 +188,8 @@ impl View {
         let epoch = self.pages.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
-            // Protects: what lookups are about to answer. A file opened only for reading may be synced too.
+            // Protects: the answers of lookups, which a power cut must not undo. A file opened only for reading may be
+            // synced too.
             match options.disk.sync(&journal) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome.at(&files.journal, "sync")?,
@@ -189,7 +221,19 @@ impl View {
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
-    /// Has every later lookup open the file anew that the name leads to now.
+    /// Where pages are read by system calls, if there.
+    pub(super) fn source(&self) -> Option<Arc<Source>> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives up the file and the memory under a view that nobody uses any more.
+    fn release(&self) {
+        self.leave();
+        drop(self.source.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.pages.map.release();
+    }
+
+    /// Makes every later lookup open the file that the name leads to then.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
         self.shortcut.of_keys.store(0, Ordering::SeqCst);
@@ -201,20 +245,20 @@ impl View {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Whether the name leads to another file than this one. Where it leads to none, the view goes on. A copy in memory
-    /// goes by no name.
+    /// Whether the name leads to another file than this one. False if it leads to no file, and for a copy in memory,
+    /// which has no name.
     pub(super) fn is_elsewhere(&self, files: &Files) -> Result<bool> {
-        Ok(self.source.is_some() && files.inode()?.is_some_and(|found| found != self.inode))
+        Ok(self.source().is_some() && files.inode()?.is_some_and(|found| found != self.inode))
     }
 
-    /// Whether the view still shows what it should; if not, the file is to be opened anew.
+    /// Whether the view is current; if not, the file must be opened anew.
     #[inline]
     pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
         if self.is_left() {
             return Ok(false);
         }
         if let Some(replayed) = &self.replayed {
-            // The poisoned flag need not be looked at: whoever sets or clears it steps the epoch.
+            // The poisoned flag need not be looked at: setting or clearing it steps the epoch.
             let is_left =
                 self.pages.map.epoch() != replayed.epoch || self.pages.map.is_idle() || self.is_left_behind();
             return Ok(!is_left && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)));
@@ -228,7 +272,7 @@ impl View {
         Ok(!self.pages.map.poisoned() && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)))
     }
 
-    /// Whether the file has gone on without the map.
+    /// Whether the map shows an older file than the descriptor.
     ///
     /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. Reads from
     /// a descriptor then give the copy, and a map made before still shows the original. As no epoch ever goes back,
@@ -241,14 +285,14 @@ impl View {
         read.is_ok() && u64::from_le_bytes(epoch) > self.pages.map.epoch()
     }
 
-    /// Whether all that was read since `epoch` was loaded is of one commit.
+    /// Whether everything read since `epoch` was loaded belongs to one commit.
     ///
     /// For a private replay the epoch must be that of the replay. Pages that it has not changed are read from the
     /// file, so a lookup that began before a recovery might mix two commits.
     #[inline]
-    pub(super) fn was_settled(&self, epoch: u64) -> bool {
+    pub(super) fn is_consistent(&self, epoch: u64) -> bool {
         match &self.replayed {
-            None => self.pages.map.was_settled(epoch),
+            None => self.pages.map.is_consistent(epoch),
             Some(replayed) => self.pages.map.is_still(replayed.epoch),
         }
     }
@@ -283,7 +327,7 @@ impl View {
         self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
     }
 
-    /// Has pages read in ahead of a reading of all regions in order, which has come to `region`.
+    /// Asks for pages ahead, for a reading of all regions in order that has come to `region`.
     pub(super) fn comes_to(&self, region: RegionId) {
         self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }
@@ -297,8 +341,8 @@ impl View {
         Some(self.checked(copy))
     }
 
-    /// As [`live_copy`](Self::live_copy), also while the next commit is being applied. `None` if its writer is so
-    /// slow to store the copy that it may have died.
+    /// Like [`live_copy`](Self::live_copy), but also while the next commit is being applied. `None` if the writer takes
+    /// so long to store the copy that it may have died.
     pub(super) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {

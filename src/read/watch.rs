@@ -1,28 +1,30 @@
-//! A thread that looks at the names of the files that readers have open, and tells a view when its name has come to
-//! lead to another file, as after `mv new.gowk live.gowk`.
+//! A thread that looks at the names of the files that readers have open, and tells a view when its name leads to
+//! another file, as after `mv new.gowk live.gowk`.
 //!
-//! A lookup cannot afford to look at a name, and not even at a clock. So the thread closes the shortcut of such a view,
-//! and the next lookup finds out why. There is one thread in a process, as long as there are readers of files; where it
-//! cannot be started, batches and [`Reader::refresh`](super::Reader::refresh) still look at the name.
+//! A lookup cannot afford to look at a name, or even at a clock. So the thread closes the shortcut of such a view, and
+//! the next lookup takes a slower way and finds the view left. A process has one such thread while it has readers of
+//! files. If the thread cannot be started, batches and [`Reader::refresh`](super::Reader::refresh) still look at the
+//! name.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::view::View;
+use super::view::ViewInUse;
 use crate::system::{Inode, inode_of};
 
 /// How often the names are looked at.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often the list is tried before a view goes without. It is held for some microseconds; but for ever in a process
-/// that was forked just then.
+/// Attempts to lock the list before a view goes unwatched. The lock is held for some microseconds; but a child forked
+/// in that time finds it locked for ever.
 const TRIES: u32 = 100;
 
 static NAMES: Mutex<Names> = Mutex::new(Names { process: 0, watched: Vec::new() });
 
 struct Names {
-    /// The process whose thread looks at them; 0 if there is none. A fork has the list, and not the thread.
+    /// The process whose thread looks at the names; 0 if there is none. A forked child inherits the list but not the
+    /// thread.
     process: u32,
     watched: Vec<Watched>,
 }
@@ -31,14 +33,14 @@ struct Names {
 struct Watched {
     name: Arc<Path>,
     inode: Inode,
-    view: Weak<View>,
+    view: Weak<ViewInUse>,
 }
 
-impl View {
-    /// Has the name of the view's file looked at until the view is gone, for lookups that cannot do so. A copy in memory
-    /// goes by no name.
+impl ViewInUse {
+    /// Makes the thread look at the name of the view's file until the view is gone. Does nothing for a copy in memory,
+    /// which has no name.
     pub(super) fn watch_name(self: &Arc<Self>) {
-        if self.source.is_some() {
+        if self.source().is_some() {
             let view = Arc::downgrade(self);
             watch(Watched { name: self.pages.path().clone(), inode: self.inode, view });
         }
@@ -79,11 +81,11 @@ fn look_until_none_is_left() {
             names.process = 0;
             return;
         }
-        // Names may be slow to look at, as on a network.
+        // Looking at a name may be slow, as on a network.
         let watched = names.watched.clone();
         drop(names);
         for Watched { name, inode, view } in watched {
-            // The view is held for a moment, and only here: else its last reader could find the file still mapped.
+            // The view is held only for this moment: after its last reader is dropped, the file must not stay mapped.
             if inode_of(&name).is_ok_and(|found| found.is_some_and(|found| found != inode))
                 && let Some(view) = view.upgrade()
             {

@@ -1,10 +1,10 @@
-//! Many keys at a time into the shards of a store: what users call. How they are taken: `update.rs`.
+//! Many keys at a time into the shards of a store: the methods that users call. `update.rs` does the work.
 
 use super::error::{Error, Result};
 use super::update::{Deed, Update};
 use crate::{Batches, Error as FilterError, Key, KeyHash, Kind};
 
-/// Works on as many threads as [`Options::threads`](crate::Options::threads) says, each with a shard of its own.
+/// Works on up to [`Options::threads`](crate::Options::threads) threads, each with a shard of its own.
 impl Batches for Update {
     type Error = Error;
 

@@ -1,7 +1,7 @@
 //! Creating a store (`format-spec/STORE.md`, section 6).
 //!
-//! Crash cases: a folder without `store.toml` is no store. What an unfinished creation leaves is the same whoever
-//! began it, so the next one goes on from there. Of several at once, the one that links `store.toml` wins.
+//! Crash cases: a folder without `store.toml` is not a store. Every creation leaves the same files when it is cut
+//! short, so the next one goes on from there. Of several at once, the one that links `store.toml` wins.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::error::IoContext;
 use crate::system::new_uuid;
 
 impl Store {
-    /// Creates a store of so many shards, 1 to 65536, in a folder that is not there or empty. The options are those of
-    /// one filter that holds all keys; [`Options::max_file_size`] is that of each shard's file.
+    /// Creates a store of `shards` shards, 1 to 65536, in a folder that does not exist or is empty. The options are
+    /// those of one filter that holds all keys, except that [`Options::max_file_size`] limits each shard's file.
     ///
-    /// All shards are empty, and have no files. Fails with [`Error::Exists`] where something is in the way.
+    /// All shards are empty, and have no files. Fails with [`Error::Exists`] if the folder is not empty.
     pub fn create(path: impl AsRef<Path>, shards: u32, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         Self::create_described(path, Description::design(path, shards, options)?, options)
@@ -39,7 +39,7 @@ impl Store {
             let published = publish(&*store.storage, name, &draft, text.as_bytes(), &mut || Ok(true));
             published.map_err(|unpublished| match unpublished {
                 Unpublished::Failed(error) => error,
-                // Whoever creates it again finds out.
+                // Creating the store again shows whether it is there.
                 Unpublished::Unknown(error) => error.into(),
             })
         };
@@ -52,7 +52,7 @@ impl Store {
         store.storage.settle(VERSIONS)?;
         let path = store.path_of(DESCRIPTION);
         let text = store.description.encode(&path)?;
-        // What a reader would refuse is not published.
+        // Do not publish a text that a reader would refuse.
         Description::decode(&path, text.as_bytes())?;
         if !put(DESCRIPTION, Name { base: 0, uuid: store.description.uuid }, &text)? {
             return Err(Error::Exists { path: store.root });

@@ -1,4 +1,4 @@
-//! `store.toml`: what a store is, written once, when it is created (`format-spec/STORE.md`, section 4).
+//! `store.toml`: the description of a store, written once, when it is created (`format-spec/STORE.md`, section 4).
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use super::text::{self, from_hex, hex};
 use crate::cuckoo::{KeyHasher, Seed};
 use crate::{Growth, HashKind, KeyHash, KeyRules, Kind, Options, SlotsPerBucket};
 
-/// Shards that a store has at most.
+/// The most shards that a store may have.
 pub(super) const MAX_SHARDS: u32 = 65_536;
 
-/// What a store is: fixed when it is created.
+/// The properties of a store, fixed when it is created.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Description {
-    /// The store's own number, random.
+    /// A random number that identifies the store.
     pub uuid: [u8; 16],
     /// How many shards divide all keys: 1 to 65536.
     pub shards: u32,
-    /// What all shards are.
+    /// The kind of all shards.
     pub kind: Kind,
-    /// What the tool and jobs make of a key before it counts.
+    /// How the tool and jobs change a key before they hash it.
     pub key_rules: KeyRules,
     /// Who hashes the keys.
     pub hash: HashKind,
@@ -36,9 +36,9 @@ pub struct Description {
     pub capacity: u64,
     /// Whether shards double themselves.
     pub growth: Growth,
-    /// The bytes that the file of a shard may have at most; `None` for no limit.
+    /// The most bytes that the file of a shard may have; `None` for no limit.
     pub max_file_size: Option<u64>,
-    /// The expected rate beyond which a shard does not double; `None` for no limit.
+    /// The highest expected rate that a doubled shard may have when it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
     /// Whether the store was made by dividing a filter: see [`Store::create_from`](super::Store::create_from).
     pub divided: bool,
@@ -69,7 +69,7 @@ struct Raw {
 }
 
 impl Description {
-    /// A new store of so many shards, which together hold what one filter of these options would.
+    /// A new store of `shards` shards, which together hold as many keys as one filter of these options would.
     pub(super) fn design(path: &Path, shards: u32, options: &Options) -> Result<Self> {
         if shards == 0 || shards > MAX_SHARDS {
             let (found, expected) = (shards.to_string(), "from 1 to 65536");
@@ -91,7 +91,7 @@ impl Description {
             max_false_positive_rate: (policy.max_rate != 0.0).then_some(policy.max_rate),
             divided: false,
         };
-        // All that can be wrong with a shard is told now.
+        // Fails now if the options of a shard are wrong.
         description.options(0).design(path)?;
         Ok(description)
     }
@@ -119,7 +119,7 @@ impl Description {
         text::decode::<Raw>(path, bytes)?.check(path)
     }
 
-    /// How the filter of a shard is created that has none yet.
+    /// The options for creating the first file of a shard.
     pub(super) fn options(&self, shard: u32) -> Options {
         let capacity = self.capacity.div_ceil(u64::from(self.shards)).max(1);
         let options =
@@ -218,7 +218,7 @@ impl Raw {
             max_false_positive_rate: self.max_rate,
             divided: self.divided.is_some(),
         };
-        // So that no shard is found to be impossible when its first key comes.
+        // Fails now if a shard could not be created when its first key comes.
         match description.options(0).design(path) {
             Ok(_) => Ok(description),
             Err(crate::Error::Option { option, found, .. }) => {

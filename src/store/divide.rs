@@ -1,4 +1,4 @@
-//! A store out of one filter: its regions cut apart, into one file a shard.
+//! Making a store out of one filter: its regions are cut apart, into one file for each shard.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use crate::system::new_uuid;
 use crate::{Options, Reader};
 
 impl Store {
-    /// Creates a store of so many shards that answers as `filter` does, false positives included: see
-    /// [`Reader::divide_to`]. The filter must be a whole one, not a shard.
+    /// Creates a store of `shards` shards that answers as `filter` does, false positives included: see
+    /// [`Reader::divide_to`]. The filter must take every key: it must not be a shard.
     ///
-    /// If this fails, or its process ends, after the folder was made, [`open`](Self::open) refuses the store by
-    /// [`Error::Unfinished`]; calling this again goes on. A filter that cannot be divided so is refused before anything is
-    /// made.
+    /// If this fails, or its process ends, after the folder was made, [`open`](Self::open) fails with
+    /// [`Error::Unfinished`]; calling this again goes on. A filter that cannot be divided in this way is refused before
+    /// anything is made.
     pub fn create_from(
         path: impl AsRef<Path>,
         shards: u32,
@@ -37,7 +37,7 @@ impl Store {
         filter.check_divisible(shards.into())?;
         let mut like = Options::like(filter)?;
         like.disk = options.disk.clone();
-        // Each file keeps its part of the filter's limit. No shard will ever be created anew.
+        // Each file has its part of the filter's limit. No shard will ever be created anew.
         let description = Description::design(path, shards, &like)?;
         let description = Description { max_file_size: None, divided: true, ..description };
         let store = match Self::create_described(path, description, options) {
@@ -68,7 +68,7 @@ impl Store {
         let change = Change { base, operation: "divide".to_owned(), token: None, sealed };
         match self.commit(&change)? {
             Committed::New(_) => Ok(()),
-            // Without a token, and with a file for each shard, a commit is new.
+            // A commit without a token that changes every shard makes a new version.
             Committed::Already(_) | Committed::Unchanged => Ok(()),
         }
     }
@@ -79,7 +79,7 @@ impl Store {
         for suffix in ["-journal", "-lock"] {
             let mut beside = path.as_os_str().to_owned();
             beside.push(suffix);
-            // If it stays, it does no harm, and a vacuum removes it.
+            // A file that stays does no harm, and a vacuum removes it.
             let _ = self.options.disk.remove(Path::new(&beside));
         }
         let name = Name { base, uuid: info.uuid };

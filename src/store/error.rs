@@ -325,6 +325,36 @@ impl Error {
         }
     }
 
+    /// The file or folder that it names; `None` where it names none.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::NotFound { path, .. }
+            | Self::NotAStore { path, .. }
+            | Self::Exists { path, .. }
+            | Self::Unfinished { path, .. }
+            | Self::NoLinks { path, .. }
+            | Self::NoVersions { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Format { path, .. }
+            | Self::Text { path, .. }
+            | Self::Field { path, .. }
+            | Self::NoSuchVersion { path, .. }
+            | Self::Conflict { path, .. }
+            | Self::Expired { path, .. }
+            | Self::MissingFile { path, .. }
+            | Self::Vacuumed { path, .. }
+            | Self::WrongFile { path, .. }
+            | Self::DamagedRun { path, .. }
+            | Self::Pending { path, .. }
+            | Self::Misfit { path, .. }
+            | Self::Invalid { path, .. }
+            | Self::Unknown { path, .. }
+            | Self::MissingVersion { path, .. }
+            | Self::Busy { path, .. } => Some(path),
+            Self::Filter(error) => error.path(),
+        }
+    }
+
     /// Why a link failed. File systems without hard links have several ways to say so; EPERM is the one of POSIX. EACCES
     /// is about rights.
     pub(super) fn of_link(path: &Path, source: std::io::Error) -> Self {

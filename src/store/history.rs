@@ -1,6 +1,6 @@
 //! The versions of a store: the newest, those before it, and the one on which a token was based.
 //!
-//! There is no pointer to the newest version that would have to be kept true: it is the one with the highest number.
+//! No pointer leads to the newest version: it is the one with the highest number.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::version::{FIRST, Version};
 use crate::Options;
 use crate::error::{Error as FilterError, IoContext};
 
-/// How often the newest version is looked for again, where it was removed before it could be read.
+/// How often to look for the newest version again if it was removed before it could be read.
 const ATTEMPTS: u32 = 100;
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
@@ -28,7 +28,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     Ok(store)
 }
 
-/// The same, also of a store into which the filter that it is made of has not come.
+/// Like `open`, but also opens a store whose creation out of a filter is not finished.
 pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let root = match path.canonicalize() {
         Err(error) if is_absent(&error) => return Err(Error::NotFound { path: path.to_owned() }),
@@ -55,7 +55,7 @@ fn needs_no_sync(error: &FilterError) -> bool {
 }
 
 impl Store {
-    /// Whether the store is made out of a filter, whose keys have not come into it.
+    /// Whether the store is being made out of a filter whose keys are not in it yet.
     pub(super) fn is_unfinished(&self) -> Result<bool> {
         Ok(self.description.divided && self.newest_number(FIRST)? == Some(FIRST))
     }
@@ -68,8 +68,8 @@ impl Store {
         Ok(numbers)
     }
 
-    /// The highest number of a version, if that is `from` or higher. A network file system may show a listing of a while
-    /// ago, so the numbers above it are asked for by name.
+    /// The highest number of a version, if that is `from` or higher. A network file system may show an old listing, so
+    /// the numbers above its highest are looked up by name.
     pub(super) fn newest_number(&self, from: u64) -> Result<Option<u64>> {
         let Some(mut newest) = self.listed(from)?.pop() else { return Ok(None) };
         while self.storage.length(&version(newest.saturating_add(1)))?.is_some() {
@@ -78,21 +78,21 @@ impl Store {
         Ok(Some(newest))
     }
 
-    /// The version of this number; `None` if it is not there.
+    /// The version of this number; `None` if it does not exist.
     pub(super) fn load(&self, number: u64) -> Result<Option<Version>> {
         let name = version(number);
         let Some(bytes) = self.storage.get(&name)? else { return Ok(None) };
         Version::decode(&self.path_of(&name), &bytes, number, &self.description).map(Some)
     }
 
-    /// The newest version. Fails with [`Error::NoVersions`] if there is none, and with whatever is wrong with the file
-    /// of the newest one.
+    /// The newest version. Fails with [`Error::NoVersions`] if there is none, and with [`Error::Damaged`] or another
+    /// error of its file if that cannot be read.
     pub fn newest(&self) -> Result<Version> {
         for _ in 0..ATTEMPTS {
             let Some(number) = self.newest_number(FIRST)? else { continue };
-            // Otherwise a vacuum has removed it, and then there is a newer one.
+            // If it is gone, a vacuum has removed it, and there is a newer one.
             let Some(version) = self.load(number)? else { continue };
-            // Protects: the name of the version. What is done on its account must not find it undone by a power cut.
+            // Protects: the name of the version. A power cut must not remove it after something was based on it.
             match self.storage.settle(VERSIONS) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome?,
@@ -120,18 +120,18 @@ impl Store {
         Ok(Error::NoSuchVersion { path: self.root.clone(), number, newest })
     }
 
-    /// All versions that there are, the oldest first.
+    /// All versions that exist, the oldest first.
     pub fn log(&self) -> Result<Vec<Version>> {
         let versions = self.listed(FIRST)?.into_iter().filter_map(|number| self.load(number).transpose());
         versions.collect()
     }
 
-    /// The store as it was before the commit with this application's token of this number: the version on which that
-    /// commit was based, or the newest if it was not made.
+    /// The version before the commit with this application's token of this number: the one that the commit was based
+    /// on; if it was not made, the newest.
     ///
-    /// A retry that judges by this version gets the first attempt's answers. If the number was left out
-    /// by the application, this is the version before its next token. The version before its last token is always there;
-    /// fails with [`Error::NoSuchVersion`] if one before an earlier token was vacuumed.
+    /// A retry that reads this version gets the first attempt's answers. If the application skipped the number, this is
+    /// the version before its next token. The version before its last token always exists; fails with
+    /// [`Error::NoSuchVersion`] if one before an earlier token was vacuumed.
     pub fn before(&self, application: &str, number: u64) -> Result<Version> {
         let at_or_after =
             |version: &Version| version.tokens.get(application).filter(|done| done.number >= number).cloned();
@@ -147,7 +147,7 @@ impl Store {
             if let Some(base) = self.load(done.base)? {
                 return Ok(base);
             }
-            // If a commit with a later token came meanwhile, a vacuum may have taken the base of this one.
+            // If a commit with a later token came meanwhile, a vacuum may have removed the base of this one.
             let now = self.newest()?;
             if now.number == newest.number {
                 return Err(self.no_such_version(done.base)?);

@@ -8,17 +8,17 @@ use super::error::Result;
 use crate::system::on_threads;
 use crate::{Key, KeyHash};
 
-/// Hashes sorted by shard, those of a shard in the order of their keys; with the index of each key.
+/// Hashes sorted by shard, each with the index of its key. Within a shard they are in the order of their keys.
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) hashes: Vec<KeyHash>,
     pub(super) indices: Vec<u32>,
-    /// The shards that have any, ascending, each with the place of its hashes.
+    /// The shards that have hashes, ascending, each with the range of its hashes.
     pub(super) shards: Vec<(u32, Range<usize>)>,
 }
 
 impl Partition {
-    /// The place of a shard's hashes.
+    /// The range of a shard's hashes.
     fn of(&self, shard: u32) -> Range<usize> {
         let found = self.shards.binary_search_by_key(&shard, |(shard, _)| *shard);
         found.ok().and_then(|at| self.shards.get(at)).map_or(0..0, |(_, range)| range.clone())
@@ -71,8 +71,8 @@ impl Store {
     }
 }
 
-/// Does `work` for each of `all` on so many threads, each taking the next one when it is done with one. Gives the
-/// outcomes in no order, or the first error.
+/// Does `work` for each of `all` on a number of threads, each of which takes the next item when it has done one.
+/// Returns the outcomes in no order, or the first error.
 pub(super) fn divided<T: Send, R: Send>(
     all: Vec<T>,
     threads: usize,

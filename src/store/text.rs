@@ -11,14 +11,14 @@ use super::error::{Error, Result};
 /// The format of `store.toml` and of version files.
 pub(super) const FORMAT: u64 = 1;
 
-/// Bytes that `store.toml` and version files may have.
+/// The most bytes that `store.toml` and version files may have.
 pub(super) const LONGEST: u64 = 1 << 28;
-/// What stands before the checksum in the last line.
+/// The part of the last line before the checksum.
 const SEAL: &str = "# crc32 = ";
-/// The last line: that, eight hexadecimal digits, and its end.
+/// The bytes of the last line: [`SEAL`], eight hexadecimal digits, and a newline.
 const SEAL_LENGTH: usize = SEAL.len() + 8 + 1;
 
-/// Hexadecimal digits, as the uuids of stores and filters are written.
+/// The hexadecimal digits of a uuid, as names and texts of stores have them.
 pub(super) fn hex(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
@@ -37,8 +37,8 @@ pub(super) fn encode(path: &Path, value: &impl Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// The value that a text holds: [`Error::Damaged`] unless its checksum is right, [`Error::Format`] if its format is
-/// not this one.
+/// The value that a text holds. Fails with [`Error::Damaged`] if its checksum is wrong, and with [`Error::Format`] if
+/// it has another format.
 pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
     let damaged = || Error::Damaged { path: path.to_owned() };
     let at = bytes.len().checked_sub(SEAL_LENGTH).ok_or_else(damaged)?;

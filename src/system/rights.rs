@@ -19,7 +19,7 @@ pub(crate) struct Rights {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// As the system encodes it; `None` if the file has only a mode.
+    /// The access control list, as the system encodes it; `None` if the file has only a mode.
     acl: Option<Acl>,
 }
 

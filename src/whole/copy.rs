@@ -24,11 +24,11 @@ impl Reader {
         self.copy(destination.as_ref(), false, progress)
     }
 
-    /// Copies the filter, as [`copy_to`](Self::copy_to) does, over the filter at the destination, or to where there is
-    /// none. Readers of that filter go on with the copy at once; until then they see the old one, whole.
+    /// Copies the filter, as [`copy_to`](Self::copy_to) does, and replaces the filter at the destination, if there is
+    /// one. Readers of that filter see the old filter until the copy is whole, and then go on with the copy at once.
     ///
-    /// Fails with [`Error::Locked`] while a writer has that filter, and with whatever is wrong with its file: only a
-    /// filter is replaced.
+    /// Fails with [`Error::Locked`] while a writer has that filter, and with the error of a file that is not a filter
+    /// or cannot be used: only a filter is replaced.
     pub fn copy_over(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.copy(destination.as_ref(), true, progress)
     }

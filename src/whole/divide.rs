@@ -15,21 +15,22 @@ use crate::read::{Reader, Snapshot};
 use crate::system::{Disk, Files, Rights, new_uuid};
 use crate::write::Writer;
 
-/// How a filter is cut apart.
+/// The way to cut a filter apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cut {
     parts: u64,
-    /// How often each region is split before.
+    /// How often each region is split first.
     doublings: u32,
     /// Regions of each part.
     regions: u64,
-    /// The generation of each part: it has doubled so often, as far as its regions can be halved again.
+    /// The generation of each part: the filter's doublings and those above, as far as the part's regions can be halved
+    /// again.
     generation: u32,
 }
 
 impl Cut {
-    /// The way to cut the filter at `path`. Fails where no number of doublings makes equal parts, or where the regions
-    /// would be too many.
+    /// The way to cut the filter at `path`. Fails if no number of doublings makes equal parts, or if there would be too
+    /// many regions.
     fn of(path: &Path, geometry: Geometry, parts: u64) -> Result<Self> {
         let regions = geometry.regions();
         let cut = Self::new(geometry, parts).ok_or_else(|| Error::Indivisible {
@@ -44,7 +45,7 @@ impl Cut {
         Ok(cut)
     }
 
-    /// `None` where no number of doublings makes equal parts.
+    /// `None` if no number of doublings makes equal parts.
     fn new(geometry: Geometry, parts: u64) -> Option<Self> {
         let regions = geometry.regions();
         // No more doublings than the format has room for: further ones would shift bits out, and 0 regions can be
@@ -65,7 +66,7 @@ impl Cut {
 }
 
 impl Reader {
-    /// Fails as [`divide_to`](Self::divide_to) would where the filter cannot be divided into so many parts.
+    /// Fails as [`divide_to`](Self::divide_to) would if the filter cannot be divided into `parts` parts.
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
         Cut::of(self.path(), self.identity()?.geometry, parts).map(drop)
@@ -73,14 +74,14 @@ impl Reader {
 
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
     ///
-    /// Of a whole filter, the first destination gets shard 0 of k; of shard s of S, it gets shard `s * k` of `S * k`.
-    /// Together they answer as the filter does, false positives included. k must divide the filter's regions, or do so
-    /// after some doublings; the shards are doubled so often then, and no more. Seed, limits and metadata are those of
-    /// the filter. Entries are counted anew for each shard. Inserts and removals so far are divided in proportion to
-    /// them; where inserts stored nothing, each shard has at least one of those, so that removals stay refused.
+    /// With k destinations, the first gets shard 0 of k, if the filter takes every key; if it is shard s of S, the
+    /// first gets shard `s * k` of `S * k`. Together the shards answer as the filter does, false positives included. k
+    /// must divide the filter's number of regions, or do so after some doublings; the shards are then doubled just as
+    /// often. Seed, limits and metadata are those of the filter; capacity and size limit are divided by k. Entries are
+    /// counted anew for each shard. The counters of inserts and removals are divided in proportion to the entries.
     ///
-    /// `progress` is told the regions written, and all there are. The disk's room for all shards is asked for first.
-    /// Nothing has its name before everything is written; then one shard after the other gets its name. Fails with
+    /// `progress` gets the number of regions written, and of all regions. The call first checks that the disk has room
+    /// for all shards. No shard has its name before all are written; then one after the other gets its name. Fails with
     /// [`Error::Indivisible`], and as [`copy_to`](Self::copy_to) does.
     pub fn divide_to<P: AsRef<Path>>(
         &self,
@@ -140,7 +141,7 @@ fn write_part(
 ) -> Result<(UnpublishedFile, Counts)> {
     let mut counts = Counts::default();
     let geometry = identity.geometry;
-    // A region of the whole in which a part ends is read for the next part too.
+    // If a part ends within a region of the filter, the next part reads that region again.
     let (first, end) = (part * cut.regions, (part + 1) * cut.regions);
     let parents = first >> cut.doublings..end.div_ceil(1 << cut.doublings);
     // While the next part is written, a thread syncs the end of this one.
@@ -158,10 +159,10 @@ fn write_part(
             }))
         })
     })?;
-    Ok((file, counts))
+    Ok((file, counts.in_a(identity.kind)))
 }
 
-/// Fails unless the file systems of all destinations have room for the files there.
+/// Fails if the file system of a destination lacks room for the files there.
 fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: &dyn Disk) -> Result<()> {
     let mut by_device: BTreeMap<u64, (&Files, u64)> = BTreeMap::new();
     for (files, geometry) in files {
@@ -177,14 +178,13 @@ fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: 
     Ok(())
 }
 
-/// What each part was asked to be: capacity and the limit of its file are those of all, divided.
+/// The policy of each part: capacity and the limit of the file's size are divided by the number of parts.
 const fn divided_policy(policy: Policy, parts: u64) -> Policy {
     let Policy { capacity, max_file_size, .. } = policy;
     Policy { capacity: capacity.div_ceil(parts), max_file_size: max_file_size.div_ceil(parts), ..policy }
 }
 
-/// Counters of what happened, which no scan finds: each part gets its share by the entries that it has, and all shares
-/// add up.
+/// The counters that no scan can find: each part gets a share in proportion to its entries, and the shares add up.
 struct Totals {
     all: Counts,
     /// Entries of the parts so far.
@@ -214,15 +214,15 @@ mod tests {
     use super::*;
     use crate::cuckoo::SlotsPerBucket;
 
-    /// A geometry of so many regions that has doubled as often as these allow.
+    /// Geometries of this many regions, one for each generation that the number allows.
     fn of(regions: u64, shard: Shard) -> impl Iterator<Item = Geometry> {
         (0..=regions.trailing_zeros()).map(move |generation| {
             Geometry::new(SlotsPerBucket::Four, regions >> generation, generation, shard).unwrap()
         })
     }
 
-    /// How often the regions have to double, in wide numbers: until they have all twos of `parts`, if they have its
-    /// odd factor.
+    /// How often the regions have to double, computed with wide numbers: until `parts` divides them. `None` if the odd
+    /// factor of `parts` does not.
     fn doublings(regions: u64, parts: u64) -> Option<u32> {
         let missing = parts.trailing_zeros().saturating_sub(regions.trailing_zeros());
         let odd = parts >> parts.trailing_zeros();

@@ -14,17 +14,17 @@ use crate::system::{Files, Rights, new_uuid};
 use crate::write::Writer;
 
 impl Reader {
-    /// Joins shards, given in their order, into one filter at `destination`, where there must be none.
+    /// Joins shards, given in their order, into one filter at `destination`, where no file may exist.
     ///
-    /// They are all shards there are, or k of S from a multiple of k on: the outcome is a whole filter, or shard
-    /// `first / k` of `S / k`. It answers as each of them does on its keys, false positives included. They need the
-    /// same seed and the same slots. Of those with fewer regions, which must be fewer by a power of two, the outcome
-    /// has what they would be after the missing doublings. Each is read as of one commit of its own. The metadata is
-    /// that of all, which must not contradict each other; counts, capacities and limits of the file add up; the
-    /// other limits are those of the first.
+    /// Give either all shards, for a filter that takes every key, or k of S shards from a multiple of k on, for shard
+    /// `first / k` of `S / k`. The outcome answers for each key as its shard does, false positives included. The shards
+    /// need the same kind, seed, hash and slots, and numbers of regions whose quotients are powers of two; those with
+    /// fewer regions are doubled in the outcome. Each shard is read as of one commit of its own. The outcome has the
+    /// metadata of all shards, which must not contradict each other. Counters, capacities and size limits add up; the
+    /// other limits are those of the first shard.
     ///
-    /// `progress` is told the regions written, and all there are. Fails with [`Error::Unlike`], which says what
-    /// differs, and as [`copy_to`](Self::copy_to) does.
+    /// `progress` gets the number of regions written, and of all regions. Fails with [`Error::Unlike`], which names the
+    /// difference, and as [`copy_to`](Self::copy_to) does.
     pub fn join_to(
         shards: &[Self],
         destination: impl AsRef<Path>,
@@ -81,7 +81,7 @@ fn joined(
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
         }
-        Ok((file, counts))
+        Ok((file, counts.in_a(identity.kind)))
     };
     Writer::create_filled(files, &options, policy, metadata, fill)
 }
@@ -133,14 +133,14 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
     if all > shard.most_regions() {
         return Err(too_many());
     }
-    // The most doublings that any of them has behind it, as far as the regions can be halved so often.
+    // The highest generation of any part, as far as the regions can be halved that often.
     let generation = generation.min(all.trailing_zeros());
     let joined =
         Geometry::new(geometry.slots, all >> generation, generation, shard).map_err(|_| too_many())?;
     Ok((joined, all_doublings))
 }
 
-/// All entries of the parts, none of which may have two values.
+/// The metadata of all parts. Fails if an entry has two different values.
 fn joined_metadata(parts: &[Snapshot<'_>]) -> Result<Metadata> {
     let mut joined: Vec<(&str, &[u8], &Path)> = Vec::new();
     let mut metadata = Metadata::default();
@@ -172,7 +172,8 @@ fn joined_metadata(parts: &[Snapshot<'_>]) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// What the joined filter was asked to be: capacities and limits of files add up; without a limit in one there is none.
+/// The policy of the joined filter: capacities and size limits add up. If one part has no size limit, the joined filter
+/// has none.
 fn joined_policy(parts: &[Snapshot<'_>], first: Policy) -> Policy {
     let policies = || parts.iter().map(Snapshot::policy);
     let capacity = policies().fold(0, |sum, policy| policy.capacity.saturating_add(sum));

@@ -1,5 +1,6 @@
-//! Merging: all that another filter holds, stored in this one without keys. One pass over both streams them into a new
-//! file, as a doubling does, and the open transaction goes on there. `format-spec/README.md`, section 8.7.
+//! Merging: storing everything that another filter holds in this one, without keys. One pass over both filters streams
+//! them into a new file, as a doubling does, and the open transaction goes on there. `format-spec/README.md`, section
+//! 8.7.
 
 use crate::cuckoo::{
     BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, split, take_region,
@@ -13,17 +14,19 @@ use crate::read::{Reader, Snapshot};
 use crate::write::{Target, Writer};
 
 impl Writer {
-    /// Stores all that another filter holds, without its keys: the union of two sets, the sum of two counting filters. Both
-    /// must have the same kind, seed and hash, slots per bucket and shard, and numbers of regions that are a power of two
-    /// apart. A filter created with [`Options::like`](crate::Options::like) the other one is so.
+    /// Stores everything that another filter holds: the union of two sets, or the sum of two counting filters. This
+    /// needs no keys. Both filters must have the same kind, seed and hash, slots per bucket, shard and key rules, and
+    /// the quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) creates
+    /// such a filter.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
     /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
-    /// has more regions, or if there is no room. The other one is read as of one commit; of its metadata nothing is
-    /// taken.
+    /// has more regions, or if there is no room. The other one is read as of one commit; its metadata is not taken
+    /// over.
     ///
-    /// Fails with [`Error::Unlike`], which says what differs; with [`Error::Full`] and [`Error::Growth`] as
-    /// [`insert`](Self::insert) does, and with what is wrong with either file. Nothing has changed then.
+    /// Fails with [`Error::Unlike`], which names the difference; with [`Error::Full`] and [`Error::Growth`] as
+    /// [`insert`](Self::insert) does, and with the error of a damaged page or a failed read of either file. Nothing has
+    /// changed then.
     pub fn merge(&mut self, other: &Reader) -> Result<()> {
         self.merge_with(other, &mut |_, _| {})
     }
@@ -37,7 +40,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The merged file, what is in it, and the copies that were stored. The transaction is not changed.
+    /// The merged file, its counters, and the number of copies that were stored. The transaction is not changed.
     fn merged(
         &mut self,
         theirs: &Snapshot<'_>,
@@ -54,14 +57,14 @@ impl Writer {
         let mut geometry = ours.geometry;
         let mut crowded = None;
         loop {
-            // To as many regions as the other has, and then as often as there is no room.
+            // Doubles to as many regions as the other has, and then once for each pass that finds no room.
             while geometry.regions() < regions || crowded.is_some() {
                 geometry = self.doubled_for(theirs.counts(), regions, geometry, crowded.take())?;
             }
             let max_kicks = self.options().max_kicks;
             let identity = Identity { geometry, ..ours };
             let merged = Pass { theirs, target: self.source()?, identity, max_kicks }.run(progress);
-            // If a commit came in between, what the pass came to says nothing.
+            // If a commit came in between, the outcome of the pass means nothing.
             theirs.check()?;
             match merged? {
                 Merged::Whole(whole) => {
@@ -84,7 +87,7 @@ impl Writer {
     ) -> Result<Geometry> {
         let (ours, our_counts, policy) = self.facts()?;
         let (path, ours) = (self.path().to_owned(), ours.geometry.regions());
-        // Both as if doubled to this many regions: the most that there can be to store.
+        // Both filters as if doubled to this many regions: an upper bound of the entries to store.
         let doubled = |counts: &Counts, regions: u64| {
             (0..(geometry.regions() / regions.min(geometry.regions())).ilog2())
                 .fold(*counts, |counts, _| counts.doubled())
@@ -104,7 +107,7 @@ impl Writer {
     }
 }
 
-/// What keeps another filter from being merged into ours.
+/// The property by which another filter cannot be merged into ours; `None` if it can.
 fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     let (a, b) = (theirs.geometry, ours.geometry);
     let (more, fewer) = (a.regions().max(b.regions()), a.regions().min(b.regions()));
@@ -127,7 +130,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     }
 }
 
-/// How one pass over both filters ended.
+/// The outcome of one pass over both filters.
 enum Merged {
     /// With the copies stored.
     Whole(Box<(UnpublishedFile, Counts, u64)>),
@@ -138,7 +141,7 @@ enum Merged {
 struct Pass<'a> {
     theirs: &'a Snapshot<'a>,
     target: Target<'a, &'a Overlay>,
-    /// Of the new file.
+    /// The identity of the new file.
     identity: Identity,
     max_kicks: u32,
 }
@@ -174,7 +177,10 @@ impl Pass<'_> {
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => Ok(Merged::Whole(Box::new((file?, state.found, state.stored)))),
+            (file, None) => {
+                let found = state.found.in_a(identity.kind);
+                Ok(Merged::Whole(Box::new((file?, found, state.stored))))
+            }
         }
     }
 
@@ -186,8 +192,8 @@ impl Pass<'_> {
         self.target.identity().geometry.regions()
     }
 
-    /// Merges the region `index` of `regions`, or those that it becomes in the new file. Each filter's region is read
-    /// where it has so many, and split from there on.
+    /// Merges region `index` of `regions`, or the regions that it becomes in the new file. A filter that has this many
+    /// regions is read here, and its region is split on the way further down.
     fn descend<W: Width>(
         &self,
         regions: u64,
@@ -241,7 +247,7 @@ impl Pass<'_> {
     }
 }
 
-/// What a pass has come to.
+/// The progress of a pass.
 struct State {
     found: Counts,
     /// Copies stored.

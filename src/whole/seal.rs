@@ -1,7 +1,8 @@
 //! Filters that one process fills for itself and then seals, as the shards of a store are: without lock file, locks and
 //! journal, and so on file systems that have no locks.
 //!
-//! Crash cases: until it is sealed, such a filter is a temporary file, which nobody reads. Who dies with one leaves it.
+//! Crash cases: until it is sealed, such a filter is a temporary file, which nobody reads. A process that dies leaves
+//! it behind.
 
 use std::path::Path;
 
@@ -16,10 +17,10 @@ use crate::system::{Files, random};
 use crate::write::{Contents, Writer};
 
 impl Options {
-    /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. It begins with all that
-    /// `source` holds, if that is given; else it is empty.
+    /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. The filter begins as a
+    /// copy of `source`, if given; else it is empty.
     ///
-    /// Nobody may choose the same path at the same time. The writer cannot be committed or rolled back.
+    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back.
     pub(crate) fn draft(&self, path: &Path, uuid: [u8; 16], source: Option<&Reader>) -> Result<Writer> {
         let files = Files::new(path)?.private();
         let Some(source) = source else {
@@ -41,8 +42,8 @@ impl Options {
 }
 
 impl Writer {
-    /// Makes what a [draft](Options::draft) holds a sealed file under its path, synced, and describes it. The caller
-    /// syncs the folder. If this fails, nothing has that name.
+    /// Turns a [draft](Options::draft) into a sealed file under its path, synced, and returns its description. The
+    /// caller syncs the folder. If this fails, no file has that name.
     pub(crate) fn seal(self) -> Result<Info> {
         let files = self.files().clone();
         let Contents { mut file, counts, metadata, policy } = self.into_contents()?;
@@ -53,7 +54,7 @@ impl Writer {
         let copy = LiveCopy { commit, counts, metadata: metadata.encode(&files.data)? };
         let salt = random(&files.data)?;
         file.seal_idle(&Superblock { id: 2, identity, policy, commit, salt, counts, metadata }, &copy)?;
-        // Protects: all of the file, before it has a name that a version may name.
+        // Protects: the whole file, before it has a name that a version of a store may contain.
         file.sync()?;
         file.rename(true)?;
         file.into_sealed();

@@ -11,13 +11,13 @@ use crate::system::{REGIONS_AHEAD, on_threads};
 use crate::write::{Target, Writer};
 
 impl Writer {
-    /// Halves the filter now: undoes one doubling, keeping every key. [`Info::shrunk`](crate::Info::shrunk) tells what the
-    /// filter would be then.
+    /// Halves the filter now: undoes one doubling, keeping every key. [`Info::shrunk`](crate::Info::shrunk) describes
+    /// the filter after it.
     ///
-    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for the new
-    /// file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not doubled or
-    /// its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
-    /// [`checkpoint`](Self::checkpoint), as a journal cannot go on through a shrinking, and fails as that does.
+    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for
+    /// the new file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not
+    /// doubled or its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
+    /// [`checkpoint`](Self::checkpoint), as the new file cannot continue the journal, and fails as that does.
     pub fn shrink(&mut self) -> Result<()> {
         self.shrink_with(&mut |_, _| {})
     }
@@ -34,7 +34,8 @@ impl Writer {
         if load > 1.0 {
             return Err(refused(ShrinkRefusal::Load { load }));
         }
-        // To the new file, the journal would be that of a later generation, which is refused if it holds a commit.
+        // The journal is of a later generation than the new file, which would be refused beside it if the journal held
+        // a commit.
         self.checkpoint()?;
         let (file, found, full) = self.halve(Identity { geometry, ..identity }, progress)?;
         let file = match (file, full) {
@@ -47,7 +48,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The new file, what was found in it, and the region that has no room.
+    /// The new file, its counters, and the region that has no room, if there is one.
     fn halve(
         &mut self,
         identity: Identity,
@@ -90,26 +91,26 @@ impl Writer {
             }
             Ok(())
         });
-        Ok((file, found, full))
+        Ok((file, found.in_a(identity.kind), full))
     }
 }
 
-/// Regions that each of several threads makes at a time: 2 MiB.
+/// Regions that each of several threads makes at a time: 32, or 2 MiB.
 const PIECE: u64 = 32;
-/// More would only wait for the one that writes.
+/// The most threads. More of them would only wait for the one that writes.
 const MOST_THREADS: usize = 16;
 
 /// Some regions of the new file.
 struct Half {
     made: Vec<Box<Region>>,
-    /// What is in them.
+    /// The counters of these regions.
     counts: Counts,
-    /// The next one, if its entries do not fit.
+    /// The next region, if its entries do not fit.
     full: Option<RegionId>,
 }
 
 impl Half {
-    /// Makes each of these regions of two.
+    /// Makes each of these regions out of two.
     fn make<W: Width>(source: Target<'_, &Overlay>, regions: Range<u64>, max_kicks: u32) -> Result<Self> {
         let mut half = Self { made: Vec::new(), counts: Counts::default(), full: None };
         let (mut search, mut right) = (Search::new(), Box::new([0; BUCKETS_PER_REGION as usize]));

@@ -1,27 +1,27 @@
-//! Many keys at a time: what users call. How they are taken: `partition.rs`.
+//! Many keys at a time: the methods that users call. `partition.rs` does the work.
 
 use std::path::Path;
 
 use super::inserted::Inserted;
-use super::partition::{Buffers, Manner, Mode};
+use super::partition::{Buffers, Manner, Mode, Told};
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
 #[cfg(doc)]
 use crate::options::Options;
 
-/// Keys of a batch partitioned at a time, which bounds the memory that takes.
+/// Keys of a batch that are partitioned at a time. This bounds the memory.
 const BLOCK: usize = 1 << 22;
 
-/// Keys of an iterator that are hashed, and then taken, at a time.
+/// Keys of an iterator that are hashed at a time, and then inserted or removed.
 const CHUNK: usize = 1 << 20;
 
 /// Changes of many keys at once, several times as fast as one by one: to a filter through its [`Writer`], to a store
 /// through its [`Update`](crate::store::Update).
 ///
-/// Equal keys are taken in their order, others in any. An error ends the call; what was changed before it still belongs to
-/// the transaction or the update. A key that finds no room is no error: it is reported in [`Inserted`], and the other keys
-/// are taken.
+/// Equal keys are taken in their order, others in any. An error ends the call; changes made before it still belong to
+/// the transaction or the update. A key that finds no room does not end the call: it is reported in [`Inserted`], and
+/// the other keys are taken.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -47,8 +47,8 @@ pub trait Batches {
     /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each that is new, in
     /// any order. Returns the keys for which there was no room, by their index and in that order, with the reason.
     ///
-    /// The other calls are made of this one. It is for callers who must know after an error which keys were inserted before
-    /// it: `new` was called for those of them that are new.
+    /// The other calls use this one. It is for callers who must know after an error which keys were inserted before it:
+    /// `new` was called for those of them that are new.
     fn insert_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -63,8 +63,8 @@ pub trait Batches {
         removed: impl FnMut(usize),
     ) -> Result<(), Self::Error>;
 
-    /// Inserts all keys as [`Writer::insert`] does, on as many threads as [`Options::threads`] says. Of equal keys in the
-    /// batch, the first may be new.
+    /// Inserts all keys as [`Writer::insert`] does, on up to [`Options::threads`] threads. Of equal keys in the batch,
+    /// only the first can be new.
     ///
     /// Takes some 32 bytes a key for up to four million keys at a time. If a filter doubles on the way, keys behind the one
     /// that had no room may be inserted already.
@@ -74,8 +74,8 @@ pub trait Batches {
         Ok(inserted.with_refused(refused))
     }
 
-    /// Removes one copy of each key as [`Writer::remove`] does, on as many threads as [`Options::threads`] says. Returns
-    /// one answer a key: whether a copy was removed.
+    /// Removes one copy of each key as [`Writer::remove`] does, on up to [`Options::threads`] threads. Returns one
+    /// answer a key: whether a copy was removed.
     fn remove_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Vec<bool>, Self::Error> {
         let mut removed = vec![false; keys.len()];
         self.remove_each(keys, |index| removed.get_mut(index).into_iter().for_each(|place| *place = true))?;
@@ -95,7 +95,7 @@ pub trait Batches {
         Ok(inserted)
     }
 
-    /// Removes one copy of each key of an iterator, and otherwise as [`insert_all`](Self::insert_all); returns how many
+    /// Removes one copy of each key of an iterator, in the way of [`insert_all`](Self::insert_all); returns how many
     /// copies were removed.
     fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64, Self::Error> {
         let mut removed = 0;
@@ -136,8 +136,15 @@ impl Batches for Writer {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        let mode = Mode::Insert(self.state()?.transaction.kind());
+        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::New);
         self.take_all(keys, mode, new)
+    }
+
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
+        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::Seen);
+        let mut inserted = Inserted::all_new(keys.len());
+        let refused = self.take_all(keys, mode, |index| inserted.set_seen(index))?;
+        Ok(inserted.with_refused(refused))
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
@@ -147,7 +154,7 @@ impl Batches for Writer {
 }
 
 impl Writer {
-    /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    /// Takes all keys, and tells `done` the indices of those that `mode` says, or that were removed.
     fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -200,16 +207,16 @@ impl Writer {
         // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
         for index in indices {
             let hash = hash(index)?;
-            match self.insert(hash) {
-                Ok(true) => done(index),
-                Ok(false) => {}
+            let is_new = match self.insert(hash) {
+                Ok(is_new) => is_new,
                 Err(error) if error.refuses_one_key() => {
-                    if !self.contains(hash)? {
-                        done(index);
-                    }
                     refuse(index, error);
+                    !self.contains(hash)?
                 }
                 Err(error) => return Err(error),
+            };
+            if matches!(mode, Mode::Insert(_, told) if told.tells(is_new)) {
+                done(index);
             }
         }
         Ok(())

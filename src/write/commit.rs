@@ -4,10 +4,10 @@
 //!
 //! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
 //! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
-//! 3. After a failed sync, or a failed write while applying, nobody knows what the disk holds. The writer is
-//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A
-//!    sync is never repeated. The error says what is known: [`Error::Unknown`] before the commit is durable for
-//!    certain, [`Error::AfterCommit`] from then on, and any other error where nothing of it can be found.
+//! 3. After a failed sync, or a failed write while applying, it is unknown what the disk holds. The writer is
+//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A sync is
+//!    never repeated. The error says what is known: [`Error::Unknown`] if the commit may or may not be durable,
+//!    [`Error::AfterCommit`] if it is durable, and any other error if no trace of it is left.
 //!
 //! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
 //! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
@@ -23,18 +23,18 @@ use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
 use crate::system::{Files, Held, Inode, Rights, random};
 
-/// What a writer has, until it is closed or poisoned.
+/// The state of a writer, until it is closed or poisoned.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) transaction: Transaction,
-    /// What rolling back returns to.
+    /// The state that a rollback returns to.
     pub(super) committed: Committed,
     pub(super) policy: Policy,
     /// `None` until recovery or the first commit has opened it.
     pub(super) journal: Option<Journal>,
     /// `None` for a draft, which nobody else can open.
     pub(super) lock: Option<Held>,
-    /// Whether a rollback has given the filter up before its first commit.
+    /// Whether a rollback has given up the filter before its first commit.
     pub(super) given_up: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Committed {
     pub(super) commit: u64,
     pub(super) counts: Counts,
     pub(super) metadata: Metadata,
-    /// What a new filter was created as, for rolling back before its first commit.
+    /// The identity at creation, for a rollback before the first commit.
     pub(super) identity: Identity,
 }
 
@@ -51,13 +51,12 @@ pub(super) struct Committed {
 pub(super) enum CommitFailure {
     /// Nothing happened; the transaction is whole.
     Clean(Error),
-    /// What the disk holds is unknown.
+    /// It is unknown what the disk holds.
     Poison(Error),
 }
 
 impl CommitFailure {
-    /// A failure to open the journal. Nothing relies on the journal yet, but a sync that failed must not be tried
-    /// again.
+    /// A failure to open the journal. Nothing relies on the journal yet, but a failed sync must not be repeated.
     fn before_append(error: Error) -> Self {
         match error {
             Error::Io { op: "sync", .. } => Self::Poison(error),
@@ -92,13 +91,13 @@ impl WriterState {
         let Transaction { work, metadata, .. } = &self.transaction;
         let in_file = match work {
             Work::Published(_, pending) => !pending.is_empty(),
-            // A new filter, or one that has doubled.
+            // A new filter, or one that was rebuilt.
             Work::Unpublished(file, _) => !self.given_up || file.identity != self.committed.identity,
         };
         in_file || self.transaction.counts() != self.committed.counts || *metadata != self.committed.metadata
     }
 
-    /// Commits. Returns what is left of the writer, `None` if it is poisoned, and how the commit went.
+    /// Commits. Returns the writer's state, `None` if it is poisoned, and the outcome of the commit.
     pub(super) fn commit(
         mut self: Box<Self>,
         files: &Files,
@@ -125,8 +124,8 @@ impl WriterState {
         }
     }
 
-    /// Fails if another file has the filter's name. A publication would replace that file, and a journaled commit
-    /// would be found by nobody.
+    /// Fails if another file has the filter's name. A publication would replace that file, and nobody would find a
+    /// journaled commit.
     fn check_name(&self, files: &Files) -> Result<()> {
         let Some(published) = self.transaction.work.published() else { return Ok(()) };
         let own = Inode::of(&published.file.metadata().at(&files.data, "look at")?);
@@ -150,7 +149,7 @@ impl WriterState {
         }
     }
 
-    /// Writes all that was committed into the published file, if there is one, and empties the journal.
+    /// Makes all commits part of the published file, if there is one, and empties the journal.
     pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
         let (Work::Published(published, _) | Work::Unpublished(_, Some(published))) =
             &mut self.transaction.work
@@ -198,7 +197,7 @@ impl WriterState {
                 CommitFailure::Poison(unknown(error))
             });
         }
-        // Protects: the whole transaction, before anything of it reaches the data file.
+        // Protects: the whole transaction, before any part of it reaches the data file.
         journal.sync(files, &*disk).map_err(|error| CommitFailure::Poison(unknown(error)))?;
         let after = Error::after_commit(&files.data, next.commit);
         let after = |error| CommitFailure::Poison(after(error));
@@ -249,12 +248,12 @@ impl WriterState {
                 self.transaction.work = Work::Published(Box::new(published), Pending::default());
                 (Some(self), Ok(()))
             }
-            // The old file stays superseded: readers go by the name, whatever it leads to.
+            // The old file stays superseded: its readers follow the name to whichever file it leads to.
             Err(error) => (None, Err(error)),
         }
     }
 
-    /// All that a publication does before the rename.
+    /// The steps of a publication before the rename.
     fn prepare(&mut self, files: &Files, next: &Committed) -> Result<Superblock, CommitFailure> {
         let Work::Unpublished(file, old) = &mut self.transaction.work else {
             return Err(CommitFailure::Clean(Error::Poisoned { path: files.data.clone() }));
@@ -302,7 +301,7 @@ impl WriterState {
     }
 }
 
-/// Empties the journal for an unpublished file that is about to have the name; creates it where there is none.
+/// Empties the journal for an unpublished file that is about to get the name; creates it if there is none.
 fn continued(
     journal: Option<Journal>,
     files: &Files,

@@ -18,31 +18,32 @@ use crate::options::Options;
 use crate::system::{Files, Held, Rights};
 
 impl Options {
-    /// Opens the filter for writing, or creates it where there is none.
+    /// Opens the filter for writing, or creates it if there is none.
     ///
-    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer
-    /// has the filter, and with whatever is wrong with the file or the options.
+    /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer has the
+    /// filter, with [`Error::Option`], [`Error::Kind`], [`Error::KeyRules`] or [`Error::Rate`] if the options are wrong
+    /// or do not fit the filter, and with the error of a file that cannot be used.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::open_or_create(path.as_ref(), self)
     }
 
-    /// Opens the filter for writing; [`Error::NotFound`] where there is none.
+    /// Opens the filter for writing; [`Error::NotFound`] if there is none.
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::open_existing(path.as_ref(), self)
     }
 
-    /// Creates the filter; [`Error::Exists`] where there is one, unless its replacement is forced.
+    /// Creates the filter; [`Error::Exists`] if there is one, unless [`force`](Self::force) is set.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::create(path.as_ref(), self, self.force)
     }
 }
 
 impl Writer {
-    /// Opens an existing filter for writing, with [`Options::new`]; [`Error::NotFound`] where there is none. To create it
-    /// then, use [`Options::open`].
+    /// Opens an existing filter for writing, with the default options; [`Error::NotFound`] if there is none.
+    /// [`Options::open`] creates it in that case.
     ///
-    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the filter,
-    /// and with whatever is wrong with the file.
+    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the
+    /// filter, and with the error of a file that cannot be used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open_existing(path)
     }
@@ -104,13 +105,14 @@ impl Writer {
         if files.inode()?.is_some() {
             return Err(Error::Exists { path: files.data });
         }
-        // Checked before a lock file is made for nothing, and again when the file is allocated.
+        // Checked here so that no lock file is made in vain, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
         let fill = |files: &Files| empty(files, None);
         Self::create_filled(files, options, policy, options.first_metadata(), fill)
     }
 
-    /// Creates a filter whose first commit publishes the file that `fill` makes, with the counts of what is in it.
+    /// Creates a filter whose first commit publishes the file that `fill` makes; `fill` also returns the file's
+    /// counters.
     pub(crate) fn create_filled(
         files: Files,
         options: &Options,

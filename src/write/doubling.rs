@@ -8,8 +8,8 @@ use crate::file::{Flush, Overlay, UnpublishedFile};
 use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
-/// Streams `source`, which holds what `counts` says, into a new file of twice as many regions, and returns what that
-/// holds. The source is not changed.
+/// Streams `source`, whose counters are `counts`, into a new file of twice as many regions, and returns the counters of
+/// that. The source is not changed.
 pub(super) fn double(
     source: Target<'_, &Overlay>,
     counts: &Counts,
@@ -42,5 +42,5 @@ pub(super) fn double(
         }
         Ok(())
     })?;
-    Ok((file, doubled))
+    Ok((file, doubled.in_a(identity.kind)))
 }

@@ -1,12 +1,13 @@
-//! What became of the keys of a batch.
+//! The outcome of inserting a batch of keys.
 
 use std::fmt;
 
 use crate::error::Error;
 
-/// What became of keys that were inserted together: which of them are new, and which found no room.
+/// The outcome of inserting keys together: which of them are new, and which found no room.
 ///
-/// Takes one bit a key. The same is returned for slices, iterators, filters and stores. Who does not look at it is warned:
+/// Takes one bit of memory a key. Inserts of slices and of iterators return it, into filters and into stores. The
+/// compiler warns if it is not used:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -41,9 +42,25 @@ pub struct Inserted {
 const WORD: usize = u64::BITS as usize;
 
 impl Inserted {
-    /// Of so many keys, none of them new.
+    /// The outcome for `keys` keys, none of them new.
     pub(crate) fn of(keys: usize) -> Self {
         Self { keys, new: vec![0; keys.div_ceil(WORD)], refused: Vec::new() }
+    }
+
+    /// Of so many keys, all of them new.
+    pub(crate) fn all_new(keys: usize) -> Self {
+        let mut new = vec![u64::MAX; keys.div_ceil(WORD)];
+        if let (Some(last), 1..) = (new.last_mut(), keys % WORD) {
+            *last = (1 << (keys % WORD)) - 1;
+        }
+        Self { keys, new, refused: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn set_seen(&mut self, index: usize) {
+        if let Some(word) = self.new.get_mut(index / WORD) {
+            *word &= !(1 << (index % WORD));
+        }
     }
 
     #[inline]
@@ -53,12 +70,12 @@ impl Inserted {
         }
     }
 
-    /// With those refused, in the order of their indices.
+    /// Adds the refused keys, in the order of their indices.
     pub(crate) fn with_refused(self, refused: Vec<(usize, Error)>) -> Self {
         Self { refused, ..self }
     }
 
-    /// Adds what became of the keys that follow.
+    /// Appends the outcome for the keys that follow.
     pub(crate) fn append(&mut self, next: Self) {
         let before = self.keys;
         self.keys += next.keys;
@@ -80,8 +97,8 @@ impl Inserted {
         self.keys
     }
 
-    /// How many keys are new: were not there before. A key that was refused is among them each time that it comes, unless
-    /// copies of it were there.
+    /// How many keys are new, which means that they were not there before. A refused key counts as new each time,
+    /// unless copies of it were there.
     pub fn new_keys(&self) -> usize {
         self.new.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -107,7 +124,7 @@ impl Inserted {
         self.refused
     }
 
-    /// How many keys are new, where all found room; else why the first of the others did not.
+    /// How many keys are new, if all found room; else the reason for which the first one did not.
     pub fn complete(self) -> Result<usize, Error> {
         let new = self.new_keys();
         self.refused.into_iter().next().map_or(Ok(new), |(_, error)| Err(error))
@@ -129,7 +146,7 @@ impl fmt::Debug for Inserted {
 mod tests {
     use super::*;
 
-    /// Parts of every length, one after the other, give what one batch gives.
+    /// Parts of every length, appended to each other, equal the outcome of one batch.
     #[test]
     fn parts_add_up() {
         let is_new = |index: usize| index.is_multiple_of(3) || index % 7 == 5;

@@ -1,9 +1,8 @@
 //! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
 //!
-//! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the
-//! outcome is the same as if the keys were taken one after the other, on one thread or on many. If a region has no
-//! room, its remaining keys are left for later, and those of other regions are still taken before the filter
-//! doubles.
+//! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the outcome is
+//! the same as if the keys were taken one after the other, on any number of threads. If a region has no room, its
+//! remaining keys are left for later, and those of other regions are still taken before the filter doubles.
 
 use std::path::Path;
 
@@ -20,11 +19,11 @@ use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
 const AHEAD: usize = 16;
-/// With at least so many keys for a region of a published file, unpacking it first is cheaper than finding each
-/// changed bucket.
+/// With at least this many keys for a region of a published file, unpacking the region first is cheaper than finding
+/// each changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
-/// Changes that cost as much as unpacking a region and packing it again. Three batches of that kind cost as much as a copy of
-/// the file (`shadow.rs`).
+/// The number of single changes that cost as much as unpacking a region and packing it again. Three batches that unpack
+/// every region cost as much as a copy of the file (`shadow.rs`).
 const UNPACKED: usize = 27;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
@@ -35,7 +34,7 @@ const REGIONS_TOGETHER: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 struct Item {
     pub(super) region: RegionId,
-    /// Which key of the batch it is.
+    /// The key's index in the batch.
     pub(super) index: u32,
     fingerprint: u32,
     first: BucketId,
@@ -54,10 +53,10 @@ impl Item {
     }
 }
 
-/// Memory for a batch. It is kept from batch to batch, as allocating it anew each time costs more than sorting.
+/// Memory for a batch. It is kept from batch to batch, as allocating it each time costs more than sorting.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// For each thread that hashes, the items for each thread that takes keys.
+    /// For each hashing thread, the items for each thread that inserts or removes.
     hashed: Vec<Vec<Vec<Item>>>,
     parts: Vec<Part>,
 }
@@ -67,20 +66,20 @@ pub(super) struct Buffers {
 struct Part {
     /// Two buffers to sort with.
     sorted: [Vec<Item>; 2],
-    /// The indices of the keys that are new, or were removed.
+    /// The indices of the keys that are to be told.
     done: Vec<u32>,
 }
 
-/// Bytes that are kept from batch to batch.
+/// The most bytes that are kept from batch to batch.
 const KEPT: usize = 32 << 20;
 
 impl Buffers {
-    /// The indices of the last batch's keys that are new, or were removed; also after an error.
+    /// The indices of the last batch's keys that are to be told; also after an error.
     pub(super) fn done(&self) -> impl Iterator<Item = u32> {
         self.parts.iter().flat_map(|part| &part.done).copied()
     }
 
-    /// What is worth being kept: all of it, unless that is too much.
+    /// These buffers, or empty ones if they take more than [`KEPT`].
     pub(super) fn kept(self) -> Self {
         let sorted = self.parts.iter().flat_map(|part| &part.sorted);
         let items = self.hashed.iter().flatten().chain(sorted).map(Vec::capacity);
@@ -117,16 +116,32 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
     }
 }
 
-/// What happens to each key of a batch.
+/// The operation on each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// It is inserted, as the filter's kind says.
-    Insert(Kind),
-    /// One copy of it is removed.
+    /// Insert it, as the filter's kind says.
+    Insert(Kind, Told),
+    /// Remove one copy of it.
     Remove,
 }
 
-/// How the keys of a batch are taken.
+/// The keys of an insert whose indices are told. To tell an index takes some 2 ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    /// Those that were not there before.
+    New,
+    /// The others, as they are few where a filter is being filled.
+    Seen,
+}
+
+impl Told {
+    /// Whether a key is told that is new, or not.
+    pub(super) fn tells(self, is_new: bool) -> bool {
+        is_new == (self == Self::New)
+    }
+}
+
+/// How to take the keys of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub(crate) mode: Mode,
@@ -134,14 +149,14 @@ pub(super) struct Manner {
     pub(super) threads: usize,
 }
 
-/// What became of the keys of a batch, by their indices.
+/// The outcome of a batch; keys are given by their indices.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// What they change in the counters.
+    /// The changes of the counters.
     pub(super) delta: Delta,
     /// Keys inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as [`UNPACKED`].
     pub(super) changes: usize,
-    /// Keys not taken, as their region has no room.
+    /// Keys that were not taken, because their region has no room.
     pub(super) left: Vec<u32>,
 }
 
@@ -164,16 +179,23 @@ impl Outcomes {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
-            let found = match manner.mode {
-                Mode::Insert(kind) => match region::try_insert(buckets, place)? {
+            let (found, told) = match manner.mode {
+                Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
                     Tried::Stored => {
                         self.delta.stored::<W>();
                         self.changes += 1;
-                        done.push(item.index);
+                        if told == Told::New {
+                            done.push(item.index);
+                        }
                         continue;
                     }
-                    Tried::Matches if kind == Kind::Set => continue,
-                    tried => tried == Tried::Matches,
+                    Tried::Matches if kind == Kind::Set => {
+                        if told == Told::Seen {
+                            done.push(item.index);
+                        }
+                        continue;
+                    }
+                    tried => (tried == Tried::Matches, told),
                 },
                 Mode::Remove => {
                     if let Some(removed) = region::remove(buckets, place)? {
@@ -191,7 +213,7 @@ impl Outcomes {
             }
             self.delta.inserted(&inserted);
             self.changes += 1;
-            if !found {
+            if told.tells(!found) {
                 done.push(item.index);
             }
         }
@@ -199,7 +221,7 @@ impl Outcomes {
     }
 }
 
-/// How the keys of a batch are divided among threads: each has some regions to itself.
+/// How the keys of a batch are divided among threads: each thread has some regions to itself.
 #[derive(Clone, Copy)]
 struct Division {
     parts: usize,
@@ -218,8 +240,8 @@ impl Division {
     }
 }
 
-/// Hashes the keys of `indices` by `hash` into `buffers`, on as many threads as `manner` says. It changes nothing
-/// else, as `hash` calls the user's code, which may panic.
+/// Hashes the keys of `indices` by `hash` into `buffers`, on the number of threads in `manner`. Changes nothing else,
+/// as `hash` calls the user's code, which may panic.
 pub(super) fn hash_all<W: Width>(
     geometry: Geometry,
     path: &Path,
@@ -249,8 +271,8 @@ pub(super) fn hash_all<W: Width>(
     outcomes.into_iter().collect()
 }
 
-/// Takes the keys that [`hash_all`] has put into `buffers`. Returns what became of them, and the first error: after
-/// one, a thread leaves out the rest of its keys.
+/// Takes the keys that [`hash_all`] has put into `buffers`. Returns the outcome and the first error; after an error, a
+/// thread skips the rest of its keys.
 pub(super) fn take_hashed<W: Width>(
     target: Target<'_, &mut Overlay>,
     regions: u64,
@@ -378,7 +400,7 @@ mod tests {
         }
         let report = reader.verify(&mut |_, _| {}).unwrap();
         assert!(report.is_clean(), "{report:?}");
-        // Whoever opens it next has what was committed before.
+        // The next writer finds everything that was committed before.
         Options::new().open_existing(&path).unwrap().insert(b"next").unwrap();
     }
 }

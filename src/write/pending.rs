@@ -1,10 +1,9 @@
-//! The open transaction's changes. Buckets changed one by one are kept in a hash table, so that a change costs one
-//! access to memory more. Those changed by batches are kept by region and page. Once all of them are many, they are kept
-//! in a copy of the file (`shadow.rs`).
+//! The open transaction's changes. Buckets changed one by one are kept in a hash table, so that a change costs only one
+//! more access to memory. Buckets changed by batches are kept by region and page. Once there are many of either, all
+//! changes are kept in a copy of the file (`shadow.rs`).
 //!
-//! Changes made one by one are put into pages only when they are needed there, in order, so that each page is
-//! filled while it is in the cache. Finding the page for each change at once would take three accesses, each of
-//! which waits for the one before.
+//! Changes made one by one are sorted into pages only when they are needed there, so that each page is filled while it
+//! is in the cache. Finding the page at each change would take three accesses, each of which waits for the one before.
 
 use std::convert::Infallible;
 
@@ -18,25 +17,25 @@ use crate::system::Words;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     overlay: Overlay,
-    /// The words of buckets changed since, by the bucket's number in the file. Where the overlay has a word for the
-    /// same bucket, it is out of date.
+    /// The words of buckets changed since, by the bucket's number in the file. If the overlay has a word for the same
+    /// bucket, that word is out of date.
     single: Table,
     /// Changes by batches, as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
     batched: usize,
-    /// All buckets, if so many were changed that they have a copy; then neither of the others has anything.
+    /// A copy of all buckets, if many were changed; the other two are empty then.
     shadow: Option<Shadow>,
-    /// A copy cannot be had.
+    /// Whether making a copy has failed.
     cannot_copy: bool,
 }
 
-/// Where a batch puts its changes.
-pub(super) enum Place<'a> {
+/// The place for the changes of a batch.
+pub(super) enum BatchTarget<'a> {
     Overlay(&'a mut Overlay),
     Shadow(&'a Shadow),
 }
 
-/// A region as the transaction sees it, if all pages were verified and all changes were made one by one: then nothing
-/// can fail.
+/// A region as the transaction sees it, if all pages were verified and all changes were made one by one. Loads and
+/// stores cannot fail then.
 pub(super) enum Direct<'a> {
     InTable(TableRegion<'a>),
     InShadow(ShadowRegion<'a>),
@@ -54,7 +53,7 @@ impl<W: Width> Buckets<W> for TableRegion<'_> {
 
     #[inline]
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
-        // The file's word is loaded in any case: it comes at the same time as the table's.
+        // The file's word is loaded in any case, so that both cache misses overlap.
         let word = self.words.word(id.0.into());
         Ok(Bucket::new(self.changes.get_or(number(self.region, id), word)))
     }
@@ -102,17 +101,17 @@ impl Pending {
         &mut self.overlay
     }
 
-    /// Where a batch is to change `published`.
-    pub(super) fn for_batch(&mut self, published: &PublishedFile) -> Place<'_> {
+    /// The place for the changes of a batch to `published`.
+    pub(super) fn for_batch(&mut self, published: &PublishedFile) -> BatchTarget<'_> {
         self.copy_if_worth(published);
         self.sort_single();
         match &self.shadow {
-            Some(shadow) => Place::Shadow(shadow),
-            None => Place::Overlay(&mut self.overlay),
+            Some(shadow) => BatchTarget::Shadow(shadow),
+            None => BatchTarget::Overlay(&mut self.overlay),
         }
     }
 
-    /// Notes that a batch has made so many changes.
+    /// Counts the changes of a batch.
     pub(super) const fn batched(&mut self, changes: usize) {
         self.batched += changes;
     }
@@ -147,7 +146,7 @@ impl Pending {
         *self = Self { single, ..Self::default() };
     }
 
-    /// The region to be changed directly, if all changes so far were made one by one and every page was verified, or if
+    /// The region for direct changes, if all changes so far were made one by one and every page was verified, or if
     /// there is a copy.
     #[inline]
     pub(super) fn direct<'a>(
@@ -166,7 +165,7 @@ impl Pending {
         }
     }
 
-    /// Keeps the changes in a copy of the file from now on, if they are many and it can be had.
+    /// Makes a copy of the file for the changes, if they are many and there is memory for it.
     #[inline]
     fn copy_if_worth(&mut self, published: &PublishedFile) {
         if self.shadow.is_none() && Shadow::is_worth(self.single.len() + self.batched, published) {
@@ -230,7 +229,7 @@ mod tests {
                 if sorted_every != 0 && step % sorted_every == 0 {
                     pending.sorted(published);
                 }
-                // As the shortcut does, and as the long way does.
+                // Like the shortcut, or like the long way.
                 let direct = if step % 4 != 0 { pending.direct(published, region) } else { None };
                 let new = Bucket::<Four>::new(step);
                 let old = match direct {
@@ -295,7 +294,7 @@ mod tests {
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.write_all_at(b"damage", geometry.data() + 5 * PAGE).unwrap();
         let mut writer = Options::new().open_existing(&path).unwrap();
-        // Those that fail are of keys in the damaged page.
+        // Only inserts of keys in the damaged page fail.
         let inserted =
             (0..100_000_u64).filter(|key| writer.insert(key.to_le_bytes()).is_ok_and(|new| new)).count();
         assert!((99_000..100_000).contains(&inserted), "{inserted}");

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::Growth;
 use crate::options::check_rate;
 
-/// How far a filter may grow, and whether it does so by itself.
+/// Whether a filter grows by itself, and how far it may.
 ///
 /// ```no_run
 /// let mut writer = gowk::Options::new().open_existing("seen.gowk")?;
@@ -17,9 +17,10 @@ use crate::options::check_rate;
 pub struct Limits {
     /// Whether the filter doubles itself.
     pub growth: Growth,
-    /// The bytes the file may have at most; `None` for no limit.
+    /// The most bytes that the file may have; `None` for no limit.
     pub max_file_size: Option<u64>,
-    /// The expected rate beyond which it does not double, above 0 and below 1; `None` for no limit.
+    /// The highest expected rate that a doubled filter may have when it is full again, above 0 and below 1; `None` for
+    /// no limit.
     pub max_false_positive_rate: Option<f64>,
 }
 
@@ -34,11 +35,11 @@ impl Writer {
         })
     }
 
-    /// Changes how far the filter may grow: at once, whatever becomes of the open transaction. A filter that is not
-    /// committed yet gets the limits with its first commit. Readers that are open already show the old ones.
+    /// Changes how far the filter may grow. This takes effect at once, and a rollback does not undo it. A filter that
+    /// is not committed yet gets the limits with its first commit. Readers that are open already show the old limits.
     ///
-    /// Fails with [`Error::Option`] where a limit is out of range or below what the file has already, and otherwise
-    /// as [`checkpoint`](Self::checkpoint) does.
+    /// Fails with [`Error::Option`] if a limit is out of range, or the size limit is below the file's length, and
+    /// otherwise as [`checkpoint`](Self::checkpoint) does.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         let Limits { growth, max_file_size, max_false_positive_rate } = limits;
         max_false_positive_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))?;

@@ -1,5 +1,5 @@
-//! What a [`Writer`] offers to what rebuilds its filter: the open transaction as a source to read from, and the transaction
-//! going on in the file that was made of it. Doubling, shrinking and merging do so.
+//! The methods of [`Writer`] for operations that rebuild its filter: doubling, shrinking and merging. Such an operation
+//! reads the open transaction as a source, and then lets the transaction go on in the file that it has made.
 
 #[cfg(feature = "store")]
 use super::commit::{Committed, WriterState};
@@ -14,12 +14,15 @@ use crate::cuckoo::Counts;
 use crate::error::Error;
 use crate::error::Result;
 use crate::file::{Overlay, UnpublishedFile};
-use crate::format::{Identity, Metadata, Policy};
+#[cfg(feature = "store")]
+use crate::format::Metadata;
+use crate::format::{Identity, Policy};
 use crate::options::Options;
+#[cfg(feature = "store")]
 use crate::system::Files;
 
 impl Writer {
-    /// All that the open transaction sees.
+    /// Everything that the open transaction sees.
     pub(crate) fn source(&mut self) -> Result<Target<'_, &Overlay>> {
         let target = self.state_mut()?.transaction.work.target_mut();
         Ok(target.with(|pending, file| &*pending.sorted(file)))
@@ -35,7 +38,8 @@ impl Writer {
         &self.options
     }
 
-    /// The transaction goes on in `file`, which holds what `found` says: the counters that a scan can find. The totals stay.
+    /// Continues the transaction in `file`. `found` has the counters that a scan of the file finds; the totals stay,
+    /// but `inserted` is added.
     pub(crate) fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, inserted: u64) {
         if let Some(mut open) = self.open.take() {
             let mut counts = open.transaction.counts().totals();
@@ -46,11 +50,12 @@ impl Writer {
         }
     }
 
+    #[cfg(feature = "store")]
     pub(crate) const fn files(&self) -> &Files {
         &self.files
     }
 
-    /// A writer that nobody else can open, of a file that no other process knows: without lock and journal.
+    /// A writer of a file that no other process knows: without lock and journal.
     #[cfg(feature = "store")]
     pub(crate) fn private(
         files: Files,
@@ -80,7 +85,7 @@ impl Writer {
     }
 }
 
-/// What a private writer has made.
+/// The file that a private writer has made, and its description.
 #[cfg(feature = "store")]
 pub(crate) struct Contents {
     pub(crate) file: UnpublishedFile,

@@ -1,26 +1,26 @@
 //! Giving up damaged pages without giving a wrong answer.
 //!
-//! What a damaged page held is lost, and its keys cannot be told from any others. So each of its slots becomes
+//! The contents of a damaged page are lost, and nothing shows which keys it held. So each of its slots becomes
 //! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
-//! negatives; the price is in the expected false-positive rate. `format-spec/README.md`, section 9.
+//! negatives, at the price of a higher false-positive rate. `format-spec/README.md`, section 9.
 
 use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_width};
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile};
-use crate::format::{BUCKETS_PER_PAGE, DamagedPage, PageId, tally};
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
 
-/// What [`Writer::repair`](crate::Writer::repair) did.
+/// The changes made by [`Writer::repair`](crate::Writer::repair).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Repair {
-    /// The pages whose slots now match everything, ascending.
+    /// The pages whose slots match every key now, ascending.
     pub quarantined: Vec<DamagedPage>,
-    /// A damaged superblock was written anew from the other one.
+    /// Whether a damaged superblock was written anew from the other one.
     pub superblock: bool,
-    /// The live area of a file that no writer had was of another commit than its superblock, or could not be read, and was written
-    /// anew.
+    /// Whether the live area was written anew: no writer had the file, and the live area named another commit than the
+    /// superblock, or could not be read.
     pub live: bool,
-    /// The counters were wrong, and are now those of a scan.
+    /// Whether the counters were wrong and were replaced by those of a scan.
     pub recounted: bool,
 }
 
@@ -32,21 +32,21 @@ impl Repair {
     }
 }
 
-/// Finds the pages that are damaged or malformed, and counts what the file holds once they are quarantined. Totals
-/// that no scan can see are taken from `counts`. Pages that cannot be read are overwritten.
+/// Finds the pages that are damaged or malformed, and counts the slots of the file once these pages are quarantined.
+/// Takes the totals that no scan can find from `counts`. Overwrites pages that cannot be read.
 pub(super) fn find_damage(
     published: &PublishedFile,
     counts: &Counts,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(Vec<DamagedPage>, Counts)> {
-    let geometry = published.checkpoint.identity.geometry;
+    let Identity { geometry, kind, .. } = published.checkpoint.identity;
     let mut quarantined = Vec::new();
     let mut found = counts.totals();
     let mut page = [0; BUCKETS_PER_PAGE as usize];
     for id in (0..geometry.pages()).map(PageId) {
         let intact = published.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
-        let sound = with_width!(geometry.slots, W => tally::<W>(&page, &mut on_page));
+        let sound = with_width!(geometry.slots, W => tally::<W>(&page, kind, &mut on_page));
         if !sound || !intact {
             quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
             on_page = Counts::default();

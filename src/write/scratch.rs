@@ -9,7 +9,7 @@ use crate::format::BUCKETS_PER_PAGE;
 
 pub(super) struct Scratch {
     words: Box<[u64; BUCKETS_PER_REGION as usize]>,
-    /// One bit a bucket: it differs from the file.
+    /// One bit a bucket: whether it differs from the file.
     changed: [u64; BUCKETS_PER_REGION as usize / 64],
 }
 

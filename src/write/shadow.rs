@@ -1,7 +1,7 @@
 //! A copy in memory of all buckets of a published file, with the changes of the open transaction in it.
 //!
-//! Where a transaction changes many buckets, this is where they cost least: as much as in a file of its own, which needs
-//! no more than the bucket itself to come into the cache.
+//! For a transaction that changes many buckets, this is the cheapest place: a change brings only the bucket itself into
+//! the cache, as in an unpublished file.
 
 use std::convert::Infallible;
 
@@ -17,30 +17,31 @@ const CHANGES_A_PAGE: u64 = 5;
 /// A copy takes at most this part of half the memory.
 const SHARE: u64 = 4;
 
-/// Up to so many bytes a copy is made in huge pages. They make a change cheaper by 10 to 20 ns. But where a hypervisor gives
-/// them out, 108 of them that had not been used lately took 0.35 to 0.5 s, and small pages of as much memory 0.07 s.
+/// A copy of up to this many bytes lies in huge pages, which make a change cheaper by 10 to 20 ns. But on a virtual
+/// machine, getting 108 huge pages that had not been used lately took 0.35 to 0.5 s, and small pages for as much memory
+/// 0.07 s.
 const HUGE: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Shadow(MapMut);
 
-/// Where a bucket lies among all of the file.
+/// A bucket's index among all buckets of the file.
 const fn index(region: RegionId, bucket: BucketId) -> usize {
     region.0 as usize * BUCKETS_PER_REGION as usize + bucket.0 as usize
 }
 
-/// One region of it.
+/// One region of a shadow.
 pub(super) struct ShadowRegion<'a>(WordsMut<'a, { BUCKETS_PER_REGION as usize }>);
 
 impl Shadow {
-    /// Whether so many changed buckets are worth a copy of the file.
+    /// Whether this number of changed buckets is worth a copy of the file.
     #[inline]
     pub(super) const fn is_worth(changes: usize, published: &PublishedFile) -> bool {
         changes as u64 >= published.checkpoint.identity.geometry.pages() * CHANGES_A_PAGE
     }
 
-    /// A copy of the file with these changes in it; `None` where there is too little memory, or a page is damaged: whoever
-    /// needs that one will say so.
+    /// A copy of the file with these changes in it; `None` if there is too little memory, or a page is damaged: the
+    /// operation that needs that page reports it.
     pub(super) fn of(published: &PublishedFile, changes: &Overlay) -> Option<Self> {
         let regions = published.checkpoint.identity.geometry.regions();
         let length = regions.checked_mul(8 * BUCKETS_PER_REGION as u64)?;
@@ -83,7 +84,7 @@ impl Shadow {
         self.0.prefetch(index(region, bucket));
     }
 
-    /// What differs from the file.
+    /// The differences from the file.
     pub(super) fn changes(&self, published: &PublishedFile) -> Overlay {
         let mut overlay = Overlay::default();
         let mut here: Page = [0; BUCKETS_PER_PAGE as usize];

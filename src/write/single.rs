@@ -1,16 +1,15 @@
-//! The shortcut of single inserts and removals: what most of them take, and no more.
+//! The shortcut of single inserts and removals: the few instructions that most of them need.
 //!
-//! An insert waits for memory. The processor works at several meanwhile if the instructions of one are few, and none of
-//! its branches has to be guessed. So what needs a search, a page to be verified or an error is left to
-//! `transaction.rs`; and each width has a function of its own, as values of the others would take registers.
+//! An insert waits for memory. Meanwhile the processor works at several others, if each has few instructions and no
+//! branch that it would have to guess. So inserts that need a search, the verification of a page or an error are left
+//! to `transaction.rs`; and each width has a function of its own, as values of the others would take registers.
 
 use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
 use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_width};
 
-/// What `$change` gives for the buckets of a region, which it has as `$buckets`; `$none` if they cannot be had without
-/// asking for each whether its page is intact.
+/// Evaluates `$change` with the buckets of a region as `$buckets`; `$none` if their pages may not be intact.
 macro_rules! in_region {
     ($work:expr, $region:expr, $buckets:ident => $change:expr, $none:expr) => {
         match $work {
@@ -40,7 +39,8 @@ macro_rules! in_region {
 }
 
 impl Transaction {
-    /// Inserts a key, and tells whether it is new; `None` if that takes more than the shortcut, and nothing was done.
+    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut; nothing is
+    /// changed then.
     #[inline]
     pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
         match self.try_insert(hash) {
@@ -50,7 +50,7 @@ impl Transaction {
         }
     }
 
-    /// Removes one copy; false if that takes more than the shortcut, and nothing was done.
+    /// Removes one copy. False if the removal needs more than the shortcut; nothing is changed then.
     #[inline]
     pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> bool {
         let geometry = self.work.identity().geometry;

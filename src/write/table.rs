@@ -4,12 +4,12 @@ use std::hint::select_unpredictable;
 
 /// A hash table from bucket numbers to words. A change after a lookup of the same bucket meets the same cache line.
 ///
-/// Where a number lies in its line is found without a branch, as the processor could not predict one: a wrong prediction
-/// would throw away the work on later keys.
+/// The place of a number in its line is found without a branch. The processor could not predict one, and a wrong
+/// prediction would throw away the work on later keys.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// There are none or a power of two. A number lies in the line that its hash gives, or where that is full, in the
-    /// next one that is not.
+    /// Their number is 0 or a power of two. A number lies in the line that its hash gives or, if that line is full, in
+    /// the next one that is not.
     lines: Vec<Line>,
     used: usize,
 }
@@ -25,7 +25,7 @@ struct Line {
 
 const PLACES: usize = 4;
 
-/// How many lines are made first.
+/// The number of lines at first.
 const FIRST_LINES: usize = 16;
 
 impl Line {
@@ -68,7 +68,7 @@ impl Table {
             for place in 0..PLACES {
                 word = select_unpredictable(line.keys[place] == number + 1, line.words[place], word);
             }
-            // A line that is full is met seldom. Then the number may lie further on, unless it was here.
+            // Full lines are rare. The number may lie in a later line then, unless it was found here.
             if !line.is_full() || line.get(number + 1).is_some() {
                 return word;
             }
@@ -90,7 +90,7 @@ impl Table {
 
     #[inline]
     pub(super) fn insert(&mut self, number: u64, word: u64) {
-        // Of the lines that are 3/8 full on average, 1 in 15 is full.
+        // With lines 3/8 full on average, 1 line in 15 is full.
         if self.used * 8 >= self.lines.len() * PLACES * 3 {
             self.enlarge();
         }
@@ -125,7 +125,7 @@ impl Table {
         self.used = 0;
     }
 
-    /// How many numbers there are.
+    /// The number of entries.
     pub(super) const fn len(&self) -> usize {
         self.used
     }
@@ -140,7 +140,7 @@ impl Table {
         pairs.filter(|(key, _)| *key != 0).map(|(key, word)| (key - 1, word))
     }
 
-    /// The same, ascending.
+    /// All numbers and words, ascending by number.
     pub(super) fn sorted(&self) -> Vec<(u64, u64)> {
         let mut all: Vec<_> = self.all().collect();
         all.sort_unstable_by_key(|(number, _)| *number);

@@ -1,5 +1,5 @@
-//! Where changes go, and what is read under them: a published file, which stays as it is under changes kept beside it,
-//! a copy of one in memory, or an unpublished file; the latter two take the changes themselves.
+//! The target of changes: a published file with changes kept beside it, a copy of such a file in memory, or an
+//! unpublished file. The latter two are changed in place.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile,
 use crate::format::Identity;
 use crate::system::{Disk, Files, Rights};
 
-/// A file and its changes: `C` is how those of a published file are held, `()` where they do not matter.
+/// A file and its changes. `C` is the way in which the changes of a published file are held, `()` if they do not
+/// matter.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a, C> {
     Published(&'a PublishedFile, C),
@@ -29,7 +30,7 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// The same file with its changes held in another way.
+    /// The same file, with its changes held in another way.
     #[inline]
     pub(super) fn with<D>(self, hold: impl FnOnce(C, &PublishedFile) -> D) -> Target<'a, D> {
         match self {
@@ -39,13 +40,13 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// One region of it.
+    /// One region of the target.
     #[inline]
-    pub(super) const fn region(self, region: RegionId) -> RegionView<'a, C> {
-        RegionView { target: self, region }
+    pub(super) const fn region(self, region: RegionId) -> TargetRegion<'a, C> {
+        TargetRegion { target: self, region }
     }
 
-    /// The filter's files, and through what they are written.
+    /// The filter's files, and the disk through which they are written.
     pub(crate) const fn surroundings(&self) -> (&'a Files, &'a Arc<dyn Disk>) {
         match self {
             Self::Published(published, _) | Self::Copied(published, _) => (&published.files, &published.disk),
@@ -53,7 +54,7 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// The permissions and the owner that a file in its place should have.
+    /// The permissions and the owner for a file that replaces this one.
     pub(crate) fn rights(&self) -> Result<Rights> {
         match self {
             Self::Published(published, _) | Self::Copied(published, _) => {
@@ -73,7 +74,7 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// Has a region read in that will be needed soon, without waiting for it.
+    /// Asks the system to read in a region that will be needed soon, without waiting for it.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if let Self::Published(published, _) = self {
             published.pages.read_ahead(region);
@@ -101,7 +102,7 @@ impl Target<'_, &Overlay> {
 }
 
 impl<'a> Target<'a, &mut Overlay> {
-    /// The same, for as long as it is borrowed.
+    /// The same target for a shorter lifetime.
     pub(super) const fn reborrow(&mut self) -> Target<'_, &mut Overlay> {
         match self {
             Self::Published(published, overlay) => Target::Published(published, overlay),
@@ -119,7 +120,7 @@ impl<'a> Target<'a, &mut Overlay> {
         }
     }
 
-    /// Lets `work` have a target for each of `parts`, none of which has regions in common with another.
+    /// Calls `work` with a target for each of `parts`. No two targets have a region in common.
     pub(super) fn divide(
         self,
         parts: usize,
@@ -141,12 +142,12 @@ impl<'a> Target<'a, &mut Overlay> {
     }
 }
 
-/// Changed buckets that a region of a published file is read under.
+/// Changed buckets that hide those of a published file.
 pub(super) trait Changes {
     fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
-/// Those that can be added to.
+/// Changes to which more can be added.
 pub(super) trait ChangesMut: Changes {
     fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
 }
@@ -172,7 +173,7 @@ impl ChangesMut for &mut Pending {
     }
 }
 
-/// The changes of one region, which is the one that is read under them.
+/// The changes of just the region that is read.
 impl Changes for &mut RegionChange {
     fn get(&self, _: RegionId, bucket: BucketId) -> Option<u64> {
         RegionChange::get(self, bucket)
@@ -186,12 +187,12 @@ impl ChangesMut for &mut RegionChange {
 }
 
 /// One region as the transaction sees it; it may be changed if `C` may.
-pub(super) struct RegionView<'a, C> {
+pub(super) struct TargetRegion<'a, C> {
     target: Target<'a, C>,
     region: RegionId,
 }
 
-impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
+impl<W: Width, C: Changes> Buckets<W> for TargetRegion<'_, C> {
     type Error = Error;
 
     #[inline]
@@ -207,7 +208,7 @@ impl<W: Width, C: Changes> Buckets<W> for RegionView<'_, C> {
     }
 }
 
-impl<W: Width, C: ChangesMut> BucketsMut<W> for RegionView<'_, C> {
+impl<W: Width, C: ChangesMut> BucketsMut<W> for TargetRegion<'_, C> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         match &mut self.target {

@@ -1,20 +1,20 @@
-//! The open transaction: what it changes, as its writer sees it and nobody else.
+//! The open transaction: its changes, which only its writer sees.
 
 use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
-use super::pending::{self, Pending};
+use super::pending::{BatchTarget, Pending};
 use super::target::Target;
 use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_width};
 use crate::error::Result;
 use crate::file::{PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
 
-/// The files that a transaction works on, and what it has changed in them so far.
+/// The files that a transaction works on, and its changes to them so far.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
     Published(Box<PublishedFile>, Pending),
-    /// Straight into a file that the commit publishes, in the place of the old one if there is one.
+    /// Directly in a file that the commit publishes; it replaces the published file, if there is one.
     Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 
@@ -54,9 +54,9 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct Transaction {
     pub(super) work: Work,
-    /// As they were when the transaction began, or the file was doubled.
+    /// The counters when the transaction began, or when the file was last doubled.
     counts: Counts,
-    /// What has changed in them since.
+    /// Their changes since.
     pub(super) delta: Delta,
     pub(super) metadata: Metadata,
     search: Search,
@@ -102,7 +102,7 @@ impl Transaction {
         Ok(self.kind().capped(count.unwrap_or(slots.highest_count())))
     }
 
-    /// Stores one more copy; the region is returned if it has no room.
+    /// Inserts a key, as the filter's kind says; returns the region if it has no room.
     pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<Result<(), RegionId>> {
         let (id, rem) = self.region_of(hash)?;
         let slots = self.work.identity().geometry.slots;
@@ -130,13 +130,13 @@ impl Transaction {
         })
     }
 
-    /// Takes the keys that `hash_all` has hashed; after an error, some of them.
+    /// Inserts or removes the keys that `hash_all` has hashed; after an error, only some of them.
     pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
         let target = match &mut self.work {
             Work::Published(published, pending) => match pending.for_batch(published) {
-                pending::Place::Overlay(overlay) => Target::Published(published, overlay),
-                pending::Place::Shadow(shadow) => Target::Copied(published, shadow),
+                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
+                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
             },
             Work::Unpublished(file, _) => Target::Unpublished(file),
         };
@@ -150,7 +150,7 @@ impl Transaction {
         (outcomes, outcome)
     }
 
-    /// Goes on in `file`, which holds all entries after a doubling, as `counts` says.
+    /// Continues the transaction in `file`, which holds all its entries and has these counts.
     pub(super) fn moved_to(self, file: UnpublishedFile, counts: Counts) -> Self {
         let old = match self.work {
             Work::Published(published, _) => Some(published),

@@ -1,4 +1,4 @@
-//! The one process that changes a filter: what users call.
+//! The writer of a filter: the methods that users call.
 
 use std::fmt;
 use std::path::Path;
@@ -20,17 +20,17 @@ use crate::system::Files;
 
 /// A filter open for writing: one at a time over all processes.
 ///
-/// All changes belong to a transaction: this writer sees them at once, and nobody else before
-/// [`commit`](Self::commit). Dropping the writer rolls the open transaction back and closes the file;
-/// [`close`](Self::close) does the same and reports errors. Until it is committed, a change of a published filter takes
-/// some 40 to 90 bytes of memory. A transaction that changes five buckets of each page of 4 KiB takes as much memory as
-/// the file is long, where that is at most an eighth of what the process may use; and its commit, as much again if it has
-/// changed most buckets.
+/// All changes belong to a transaction: this writer sees them at once, and nobody else before [`commit`](Self::commit).
+/// Dropping the writer rolls the open transaction back and closes the file; [`close`](Self::close) does the same and
+/// reports errors. Until it is committed, a change of a published filter takes some 40 to 90 bytes of memory. A
+/// transaction that changes five buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
+/// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again if
+/// it has changed most buckets.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
-/// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] where they meet a damaged page, and with [`Error::Poisoned`] after a
-/// failure whose outcome is unknown, or a panic in the middle of a change. A panic of the caller's own code, in
-/// `AsRef` or where progress is told, leaves the transaction whole.
+/// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
+/// damaged page, and with [`Error::Poisoned`] after a failure whose outcome is unknown, or a panic in the middle of a
+/// change. A panic of the caller's own code, in `AsRef` or in a progress function, leaves the transaction whole.
 pub struct Writer {
     pub(super) files: Files,
     pub(super) options: Options,
@@ -61,8 +61,8 @@ impl Writer {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted. The state
-    /// is then not put back, which poisons the writer.
+    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted; the state is
+    /// then not put back, so that the writer is poisoned.
     #[inline]
     pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
         let mut open = self.take()?;
@@ -117,11 +117,12 @@ impl Writer {
         self.state()?.transaction.contains(self.hash(key)?)
     }
 
-    /// How many copies of the key the filter holds: in a set 0 or 1; in a counting filter those inserted and not removed.
+    /// How many copies of the key the filter holds: in a set 0 or 1; in a counting filter the copies inserted and not
+    /// removed.
     ///
-    /// Other keys that match it count too, so this is never too low. The highest number,
-    /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more; it is
-    /// also the answer where a bucket is quarantined.
+    /// Copies of other keys that match it are counted too, so the answer is never too low. The highest answer, ///
+    /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more; it
+    /// is also the answer if a bucket of the key is quarantined.
     #[inline]
     pub fn count(&self, key: impl Key) -> Result<u32> {
         self.state()?.transaction.count(self.hash(key)?)
@@ -129,10 +130,10 @@ impl Writer {
 
     /// Inserts the key, and returns whether it was not there before: it is new.
     ///
-    /// A set stores it unless it is found. A new key that matches the entry of another one is found too: that is a false
-    /// positive. A counting filter stores one more copy in any case. Beyond the copies that can be counted, which are tens of
-    /// thousands with four slots per bucket, a key is kept for good: further copies change nothing, and neither does
-    /// removing them.
+    /// A set stores the key unless it is found. A new key that matches the entry of another one is found too: that is a
+    /// false positive. A counting filter stores one more copy in any case. A key with more copies than can be counted,
+    /// some thirty thousand with four slots per bucket, stays for good: further inserts and removals of it change
+    /// nothing.
     ///
     /// Doubles the filter if it has no room. Fails with [`Error::Full`] or [`Error::Growth`] if the filter has no room and
     /// must not double; the transaction stays whole.
@@ -163,8 +164,8 @@ impl Writer {
 
     /// Removes one copy of the key from a counting filter; returns whether there was one.
     ///
-    /// Remove only what was inserted: removing a key that was not can take the entry of another key that matches it,
-    /// which is then lost. Fails with [`Error::Kind`] on a set, and has changed nothing then.
+    /// Remove only keys that were inserted: removing any other key can take the entry of a stored key that it matches,
+    /// and that key is lost. Fails with [`Error::Kind`] on a set, and changes nothing then.
     #[inline]
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
@@ -178,7 +179,8 @@ impl Writer {
         self.change(|transaction| transaction.remove(hash))?
     }
 
-    /// A few instructions, as it comes before each removal: with more of them, fewer removals are under way at once.
+    /// Few instructions, as this runs before each removal: with more of them, fewer removals would be under way at
+    /// once.
     #[inline]
     pub(super) fn check_removals(&self) -> Result<()> {
         if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.removal_from_set()) }
@@ -213,13 +215,13 @@ impl Writer {
         }))
     }
 
-    /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback
-    /// undoes it. Refused with [`Error::Growth`] where a limit forbids it.
+    /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback undoes it.
+    /// Fails with [`Error::Growth`] if a limit forbids it.
     pub fn grow(&mut self) -> Result<()> {
         self.grow_with(&mut |_, _| {})
     }
 
-    /// As [`grow`](Self::grow); `progress` is told the regions done, and all there are, after each.
+    /// Like [`grow`](Self::grow); after each region `progress` gets the number of regions done, and of all.
     pub fn grow_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.double(None, progress)
     }
@@ -234,7 +236,7 @@ impl Writer {
         let transaction = &mut self.state_mut()?.transaction;
         let before = transaction.counts();
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
-        // `progress` may panic, so nothing is changed before it was called for the last time.
+        // `progress` may panic, so nothing changes before its last call.
         let (quarantined, counts) = find_damage(published, &before, progress)?;
         quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted(published));
         let recounted = quarantined.is_empty() && counts != before;
@@ -249,9 +251,9 @@ impl Writer {
         Ok(Repair { quarantined, superblock, live, recounted })
     }
 
-    /// Makes all commits part of the file itself, and empties the journal: what closing does, and every 64 MiB
-    /// of journal. Opening the filter after a crash is faster then. Fails with [`Error::AfterCommit`], which
-    /// has what is wrong with the disk, and the writer is then poisoned.
+    /// Makes all commits part of the file itself, and empties the journal. Closing does this, and so does a commit once
+    /// the journal exceeds 64 MiB. Opening the filter after a crash is faster then. Fails with [`Error::AfterCommit`],
+    /// whose source is the failure of the disk; the writer is then poisoned.
     pub fn checkpoint(&mut self) -> Result<()> {
         let mut open = self.take()?;
         match open.checkpoint(&self.files) {
@@ -323,8 +325,8 @@ impl Writer {
         outcome
     }
 
-    /// Forgets all changes since the last commit. Fails only where a filter not yet published cannot be made
-    /// anew; the writer is then closed.
+    /// Drops all changes since the last commit. Fails only if a filter that is not published yet cannot be made anew;
+    /// the writer is then closed.
     pub fn rollback(&mut self) -> Result<()> {
         self.open = Some(self.take()?.rolled_back(&self.files, &self.options)?);
         Ok(())
@@ -336,8 +338,8 @@ impl Writer {
 
     /// Makes the file whole without its journal, and gives up the lock.
     ///
-    /// Fails with [`Error::Uncommitted`] if there were changes since the last commit: they are rolled back, and the filter
-    /// is closed with what was committed. Fails with [`Error::AfterCommit`] if the disk refused; what was committed is
+    /// Fails with [`Error::Uncommitted`] if there were changes since the last commit: they are rolled back, and the
+    /// filter is closed with all commits. Fails with [`Error::AfterCommit`] if a write or sync failed; all commits are
     /// durable.
     pub fn close(mut self) -> Result<()> {
         let changed = self.open.as_deref().is_some_and(WriterState::is_changed);
@@ -356,8 +358,8 @@ impl Writer {
         }
         let WriterState { transaction, lock, .. } = *open;
         let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
-        // The temporary file goes first, if there is one: once the lock is free, the next writer takes it for a
-        // dead writer's.
+        // The temporary file is removed first, if there is one: once the lock is free, the next writer takes it for
+        // that of a dead writer.
         drop(transaction);
         drop(lock);
         closed.map_err(&after)

@@ -7,6 +7,8 @@
 //! 2. No commit and no doubling hides the damage.
 //! 3. After `repair`, no key is reported absent, through commits, doublings and reopenings.
 //! 4. One damaged superblock loses nothing.
+//! 5. A digit in a set, which holds no counts, is found by `verify` and mended by `repair`. No file made of such a set is
+//!    refused.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -157,6 +159,85 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
             (found as f64 / 200_000.0, writer.info().unwrap().expected_false_positive_rate);
         assert!((rate / expected - 1.0).abs() < 0.15, "{slots:?}: {rate} for {expected}");
     }
+}
+
+/// Puts a digit above an entry of a page, and the right checksum beside it. Slots have 16 bits here, and 0x0400 is the
+/// digit 1.
+fn put_a_digit(path: &Path, page: u64) {
+    let info = Reader::open(path).unwrap().info().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    let from = (data(path) + page * PAGE) as usize;
+    let crc = |content: &[u8]| {
+        let prefix = [&info.uuid[..], &info.generation.to_le_bytes(), &page.to_le_bytes()].concat();
+        crc32fast::hash(&[&prefix, content].concat()).to_le_bytes()
+    };
+    let before = crc(&bytes[from..from + PAGE as usize]);
+    // The checksum of the page is somewhere before the pages, and nowhere else by chance.
+    let places: Vec<usize> =
+        (0..data(path) as usize).step_by(4).filter(|at| bytes[*at..at + 4] == before).collect();
+    assert_eq!(places.len(), 1, "{places:?}");
+    let words = bytes[from..from + PAGE as usize].chunks_exact_mut(8);
+    let word = words.into_iter().find(|word| word[..2] != [0, 0] && word[2..] == [0; 6]).unwrap();
+    word[2..4].copy_from_slice(&0x0400_u16.to_le_bytes());
+    let after = crc(&bytes[from..from + PAGE as usize]);
+    bytes[places[0]..places[0] + 4].copy_from_slice(&after);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_digit_in_a_set_is_told_and_mended() {
+    const FEW: u64 = 15_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let whole = Options::new().capacity(60_000).slots_per_bucket(SlotsPerBucket::Four);
+    let mut writer = whole.create(&path).unwrap();
+    (0..FEW).for_each(|i| assert!(writer.insert(&key(i)).is_ok()));
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    put_a_digit(&path, 17);
+    let has_all = |path: &Path| {
+        let reader = Reader::open(path).unwrap();
+        assert!((0..FEW).all(|i| reader.contains(&key(i)).unwrap()), "{}", path.display());
+        reader
+    };
+    let reader = has_all(&path);
+    let report = reader.verify(&mut |_, _| {}).unwrap();
+    assert!(report.damaged.is_empty() && !report.is_clean());
+    assert_eq!(report.malformed.iter().map(|page| (page.page, page.region)).collect::<Vec<_>>(), [(17, 1)]);
+
+    // No file made of it is refused for that.
+    let parts = [0, 1, 2, 3].map(|part| dir.path().join(format!("part {part}")));
+    reader.divide_to(&parts, &mut |_, _| {}).unwrap();
+    let parts = parts.map(|part| Reader::open(part).unwrap());
+    let joined = dir.path().join("joined");
+    Reader::join_to(&parts, &joined, &mut |_, _| {}).unwrap();
+    has_all(&joined);
+    let (grown, merged) = (dir.path().join("grown"), dir.path().join("merged"));
+    reader.copy_to(&grown, &mut |_, _| {}).unwrap();
+    let mut writer = Options::new().open_existing(&grown).unwrap();
+    writer.grow().unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    has_all(&grown);
+    Options::new().open_existing(&grown).unwrap();
+    let mut writer = Options::like(&reader).unwrap().create(&merged).unwrap();
+    writer.merge(&reader).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    has_all(&merged);
+
+    let mut writer = Options::new().open_existing(&path).unwrap();
+    let repair = writer.repair(&mut |_, _| {}).unwrap();
+    assert_eq!(repair.quarantined, report.malformed);
+    writer.close().unwrap();
+    let reader = has_all(&path);
+    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    let info = reader.info().unwrap();
+    assert_eq!((info.digits, info.quarantined_buckets), (0, 512));
+    // Its keys are lost, so all keys that look there are answered "present".
+    let present = (FEW..10 * FEW).filter(|i| reader.contains(&key(*i)).unwrap()).count() as u64;
+    assert!((9 * FEW / 32..9 * FEW / 8).contains(&present), "{present}");
+    assert!(Options::new().open_existing(&path).unwrap().repair(&mut |_, _| {}).unwrap().is_empty());
 }
 
 #[test]

@@ -40,7 +40,7 @@ struct Key<'a> {
 
 impl AsRef<[u8]> for Key<'_> {
     fn as_ref(&self) -> &[u8] {
-        assert!(self.reads.fetch_add(1, Ordering::Relaxed) != self.panic_at, "a key that cannot be read");
+        assert!(self.reads.fetch_add(1, Ordering::Relaxed) != self.panic_at, "the key panics");
         &self.bytes
     }
 }
@@ -110,7 +110,7 @@ fn a_panic_while_the_progress_of_a_repair_is_told_leaves_the_counters_right() {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             writer.repair(&mut |_, _| {
                 calls += 1;
-                assert!(calls != panic_at, "a progress bar that cannot be drawn");
+                assert!(calls != panic_at, "the progress callback panics");
             })
         }));
         assert!(outcome.is_err(), "{calls} calls");
@@ -131,7 +131,7 @@ fn a_panic_while_the_progress_of_a_doubling_is_told_leaves_the_transaction_whole
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("asked");
     let mut asked = writer(&path, Kind::Counting);
-    let progress = &mut |done, _| assert!(done != 2, "a progress bar that cannot be drawn");
+    let progress = &mut |done, _| assert!(done != 2, "the progress callback panics");
     assert!(catch_unwind(AssertUnwindSafe(|| asked.grow_with(progress))).is_err());
     check(asked, &path, COMMITTED + OPEN);
 
@@ -139,7 +139,7 @@ fn a_panic_while_the_progress_of_a_doubling_is_told_leaves_the_transaction_whole
     let mut first = writer(&path, Kind::Set);
     first.commit().unwrap();
     first.close().unwrap();
-    let progress = |done, _| assert!(done != 2, "a progress bar that cannot be drawn");
+    let progress = |done, _| assert!(done != 2, "the progress callback panics");
     let mut writer = options().growth_progress(progress).open_existing(&path).unwrap();
     let outcome = catch_unwind(AssertUnwindSafe(|| writer.insert_batch(&keys(COMMITTED..500_000))));
     assert!(outcome.is_err());

@@ -129,7 +129,7 @@ fn unreadable_pages_and_checksums_are_named_and_mended() {
         let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
         let repair = writer.repair(&mut |_, _| {}).unwrap();
         assert_eq!(named(&repair.quarantined), expected);
-        assert_eq!(disk.left(), 0, "blocks that still cannot be read");
+        assert_eq!(disk.left(), 0, "some blocks are still unreadable");
         writer.close().unwrap();
         let report = verify(&path, &disk);
         assert!(report.is_clean(), "{report:?}");

@@ -300,7 +300,7 @@ fn keys_are_anything_that_is_bytes() {
     let path = dir.path().join("f");
     let error = Writer::open(&path).unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening creates nothing");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "opening has created a file");
     Options::new().counting().capacity(1000).create(&path).unwrap().commit().unwrap();
 
     let mut writer = Writer::open(&path).unwrap();

@@ -68,7 +68,7 @@ fn of_many_who_create_a_filter_one_at_a_time_is_its_writer() {
                 while taken.load(Ordering::SeqCst) < 600 {
                     match options().create(&path) {
                         Ok(writer) => {
-                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers of one name");
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers at once");
                             taken.fetch_add(1, Ordering::SeqCst);
                             std::thread::yield_now();
                             inside.fetch_sub(1, Ordering::SeqCst);

@@ -289,7 +289,7 @@ fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is
             assert!(text.contains("; "), "no remedy in {text}");
             assert!(matches!(error, Error::Unlike { difference, .. } if difference == expected), "{text}");
         }
-        outcome => panic!("{outcome:?} is not {expected:?}"),
+        outcome => panic!("{outcome:?}, not {expected:?}"),
     };
     differs(join(&[s0, &make("seed", options(1, 6).seed(2))]), Difference::Seed);
     differs(
@@ -379,7 +379,7 @@ fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
             assert!(whole.len() as u64 >= before);
             assert_eq!(whole, (0..whole.len() as u64).collect::<Vec<_>>());
             // Later commits are absent, apart from false positives.
-            assert!((whole.len() as u64..200).all(|commit| holds(commit) < 5), "half of a commit");
+            assert!((whole.len() as u64..200).all(|commit| holds(commit) < 5), "a part of a commit is there");
         }
     });
 }

@@ -243,7 +243,7 @@ fn info_and_metadata_are_those_of_the_last_commit_while_the_next_is_applied() {
         tell.send(()).unwrap();
         committing.join().unwrap();
     });
-    assert_eq!(disk.syncs_of_folders.load(Ordering::Relaxed), syncs, "the file was opened anew");
+    assert_eq!(disk.syncs_of_folders.load(Ordering::Relaxed), syncs, "the reader opened the file again");
     let info = reader.info().unwrap();
     assert_eq!((info.commit, info.copies), (2, 200));
     assert_eq!(reader.metadata().unwrap().get("position"), Some(b"two".as_slice()));
@@ -266,7 +266,7 @@ fn a_writer_that_ends_removes_its_temporary_file_before_it_gives_up_the_lock() {
                 }
                 let names = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
                 let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("-new-")).collect();
-                assert!(left.is_empty(), "round {round}: {left:?} without a lock");
+                assert!(left.is_empty(), "round {round}: {left:?} is there, though nobody has the lock");
                 // Closing the file is not enough: a process that another test is starting has inherited it.
                 fs2::FileExt::unlock(&lock).unwrap();
                 done.store(true, Ordering::Relaxed);

@@ -283,7 +283,7 @@ fn a_doubling_on_demand_belongs_to_the_transaction() {
     commit_and_verify(&mut writer, &path(&dir));
     assert_eq!(writer.info().unwrap().generation, 1);
     let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
+    assert_eq!(left.len(), 3, "not only the filter, its journal and its lock: {left:?}");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn too_little_room_on_the_disk_is_an_error_before_anything_is_written() {
     // The file grows from 256 to 320 KiB: the regions double, the head does not.
     assert!(matches!(error, Error::NoSpace { needed: 327_680, available: 300_000, .. }), "{error}");
     let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "only the filter, its journal and its lock: {left:?}");
+    assert_eq!(left.len(), 3, "not only the filter, its journal and its lock: {left:?}");
     commit_and_verify(&mut writer, &path(&dir));
     assert!((0..inserted).all(|i| writer.contains(&key(i)).unwrap()));
     assert_eq!(writer.info().unwrap().copies, inserted);

@@ -1,7 +1,11 @@
-//! A thread keeps the reader that it used last. /proc/self/maps tells whether a filter is still mapped.
+//! What is left of a reader that a thread looked something up in: whether the file is still mapped, as the kernel says
+//! in /proc/self/maps, and open, as it says in /proc/self/fd.
 //!
-//! Invariant checked: a filter is unmapped once its last reader is dropped and no thread keeps it. A thread lets it go
-//! when it ends, drops the last clone, looks something up in another filter, or calls `release_thread`.
+//! Invariants checked:
+//!
+//! 1. A filter is unmapped and closed once its last reader is dropped, on whatever thread, although other threads that
+//!    looked something up in it go on.
+//! 2. An old generation is so with the first lookup of any thread after the doubling.
 
 #![cfg(target_os = "linux")]
 
@@ -31,6 +35,14 @@ fn look_up(reader: &Reader) {
 fn mappings(path: &Path) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains(path.to_str().unwrap())).count()
+}
+
+/// Descriptors of the file.
+fn opened(path: &Path) -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    descriptors
+        .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().read_link().is_ok_and(|to| to == path)))
+        .count()
 }
 
 #[test]
@@ -76,32 +88,52 @@ fn readers_that_alternate_on_a_thread_keep_one_mapping_each_and_none_in_the_end(
     assert_eq!(paths.each_ref().map(|path| mappings(path)), [0, 0]);
 }
 
-#[test]
-fn an_idle_thread_lets_go_when_it_is_told_to() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = filter(dir.path(), "f");
-    let reader = Reader::open(&path).unwrap();
+/// Has a thread look something up and then wait, while `work` is done.
+fn beside_an_idle_thread(reader: Reader, work: impl FnOnce(Reader)) {
     let (theirs, (told, tell), (said, hear)) = (reader.clone(), mpsc::channel(), mpsc::channel());
     let idle = std::thread::spawn(move || {
         look_up(&theirs);
         drop(theirs);
         told.send(()).unwrap();
         hear.recv().unwrap();
-        Reader::release_thread();
-        // A second call has nothing to release.
-        Reader::release_thread();
-        told.send(()).unwrap();
-        hear.recv().unwrap();
     });
     tell.recv().unwrap();
-    drop(reader);
-    // The idle thread keeps the mapping, as the documentation says.
-    assert_eq!(mappings(&path), 1);
-    said.send(()).unwrap();
-    tell.recv().unwrap();
-    assert_eq!(mappings(&path), 0);
+    work(reader);
     said.send(()).unwrap();
     idle.join().unwrap();
+}
+
+#[test]
+fn an_idle_thread_keeps_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(dir.path(), "f");
+    for in_memory in [false, true] {
+        let open = if in_memory { Reader::open_in_memory(&path) } else { Reader::open(&path) };
+        let reader = open.unwrap();
+        beside_an_idle_thread(reader, |reader| {
+            assert_eq!((mappings(&path) == 1, opened(&path) == 1), (!in_memory, !in_memory));
+            drop(reader);
+            assert_eq!((mappings(&path), opened(&path)), (0, 0));
+        });
+    }
+}
+
+#[test]
+fn an_idle_thread_keeps_no_old_generation() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filter(dir.path(), "f");
+    let reader = Reader::open(&path).unwrap();
+    beside_an_idle_thread(reader, |reader| {
+        let mut writer = Options::new().open_existing(&path).unwrap();
+        writer.grow().unwrap();
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        let deleted = PathBuf::from(format!("{} (deleted)", path.display()));
+        assert_eq!((mappings(&deleted), opened(&deleted)), (1, 1));
+        look_up(&reader);
+        assert_eq!((mappings(&deleted), opened(&deleted)), (0, 0));
+        assert_eq!((mappings(&path), opened(&path)), (1, 1));
+    });
 }
 
 #[test]

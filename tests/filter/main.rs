@@ -40,6 +40,7 @@ mod kinds;
 mod merged;
 mod models;
 mod multiset;
+mod numbers;
 mod promises;
 mod replaced;
 mod sealed;

@@ -26,26 +26,11 @@ use gowk::{
     ShrinkRefusal, SlotsPerBucket, Writer,
 };
 
+use crate::numbers::Numbers;
 use crate::thorough;
 
 const SEED: u64 = 5;
 const REGION: usize = 65_536;
-
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// The hash of key `number` under `SEED`.
 fn hash(number: u64) -> KeyHash {
@@ -323,7 +308,7 @@ fn filters_that_differ_are_refused_by_their_difference_and_nothing_changes() {
             assert!(paths.iter().all(|path| text.contains(path.to_str().unwrap())), "{text}");
             assert!(matches!(error, Error::Unlike { difference, .. } if difference == expected), "{text}");
         }
-        outcome => panic!("{outcome:?} is not {expected:?}"),
+        outcome => panic!("{outcome:?}, not {expected:?}"),
     };
     differs(make("seed", hashed(3).shard(1, 5).seed(6)), Difference::Seed);
     differs(make("kind", hashed(3).shard(1, 5).counting()), Difference::Kind(Kind::Counting, Kind::Set));

@@ -22,6 +22,7 @@ use gowk::{
 };
 use tempfile::TempDir;
 
+use crate::numbers::Numbers;
 use crate::thorough;
 
 /// All keys that are used, and the number of those used often.
@@ -30,21 +31,7 @@ const OFTEN: u64 = 5;
 /// The test asks for no doubling beyond this generation.
 const MOST_GENERATIONS: u32 = 2;
 
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
     fn key(&mut self) -> u64 {
         if self.below(10) == 0 { self.below(OFTEN) } else { self.below(KEYS) }
     }
@@ -247,7 +234,7 @@ impl Run {
             writer.remove_all(&all).map(drop),
         ];
         for refused in refused {
-            let Err(error) = refused else { panic!("a set gave up keys") };
+            let Err(error) = refused else { panic!("a set removed keys") };
             assert!(matches!(error, Error::Kind { found: Kind::Set, wanted: Kind::Counting, .. }));
             assert!(error.to_string().contains("counting"), "{error}");
         }
@@ -304,7 +291,7 @@ impl Run {
         match self.writer.take().unwrap().close() {
             Ok(()) => assert!(!changed, "changes are lost without an error"),
             Err(Error::Uncommitted { .. }) => {
-                assert!(changed || self.rewritten, "an error without lost changes")
+                assert!(changed || self.rewritten, "an error, though no change is lost")
             }
             Err(error) => panic!("{error}"),
         }

@@ -16,21 +16,10 @@ use std::path::{Path, PathBuf};
 
 use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
+use crate::numbers::Numbers;
 use crate::thorough;
 
 const QUIET: fn(u64, u64) = |_, _| {};
-
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ x >> 31) % limit
-    }
-}
 
 /// The copies of each key.
 type Model = BTreeMap<u64, u64>;

@@ -134,7 +134,7 @@ fn assert_as_described(reader: &Reader, row: &Accepted) {
         assert_eq!(reader.count(key(*number).as_bytes()).unwrap(), *copies, "{name}: key {number}");
     }
     let found = ABSENT.filter(|number| keys.contain(*number)).count();
-    assert_eq!(found as u64, row.found, "{name}: absent keys found");
+    assert_eq!(found as u64, row.found, "{name}: false positives");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
             "write" => &[2, 3],
             "damaged" => &[1],
             "malformed" | "counts" => &[],
-            other => panic!("{name}: an unknown step: {other}"),
+            other => panic!("{name}: the step {other} is unknown"),
         };
         for number in refused {
             let (way, open) = openings[*number];
@@ -425,7 +425,7 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
             assert!(held as u64 <= length, "{name}, {who}: {held} bytes for a file of {length}");
             assert!(fs::read(&path).unwrap() == data, "{name}, {who}: the file was changed");
             if who == "reader" {
-                assert!(messages.insert(found.clone()), "{name}: not its own message: {found}");
+                assert!(messages.insert(found.clone()), "{name}: another file has the same message: {found}");
             }
         }
     }
@@ -460,7 +460,7 @@ fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
             Err(error) => panic!("{}: {error}", row.name),
         }
     }
-    assert!(met > 100, "{}: {met} keys met the damage", row.name);
+    assert!(met > 100, "{}: only {met} keys are in the damaged page", row.name);
 }
 
 /// Found by fuzzing: sums of counts in the live area, which has no checksum, overflowed.

@@ -51,10 +51,10 @@ fn no_dependency_asks_for_a_newer_rust() {
     for package in all["packages"].as_array().unwrap() {
         let name = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         let Some(rust) = package["rust_version"].as_str().filter(|_| used.contains(&name)) else { continue };
-        assert!(version(rust) <= own, "{name:?} asks for {rust}");
+        assert!(version(rust) <= own, "{name:?} needs Rust {rust}");
         asked += u32::from(version(rust) == own && name.0 != "gowk");
     }
-    assert!(asked > 0, "no dependency asks for {own:?}: `rust-version` may be lower");
+    assert!(asked > 0, "no dependency needs Rust {own:?}: `rust-version` may be lower");
 }
 
 fn packaged(package: &str) -> BTreeSet<String> {

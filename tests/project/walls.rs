@@ -9,8 +9,10 @@
 //! package.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{read_dir, read_to_string};
+
 use std::path::{Path, PathBuf};
+
+use crate::sources::below;
 
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 const ROOT: &str = include_str!("../../src/lib.rs");
@@ -25,24 +27,6 @@ fn sources() -> BTreeMap<PathBuf, String> {
 /// The source files of the tool, by their path under `cli/src`.
 fn sources_of_the_tool() -> BTreeMap<PathBuf, String> {
     below("cli/src")
-}
-
-fn below(folder: &str) -> BTreeMap<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
-    while let Some(folder) = folders.pop() {
-        for entry in read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = read_to_string(&path).unwrap();
-                found.insert(path.strip_prefix(&root).unwrap().to_owned(), text);
-            }
-        }
-    }
-    assert!(found.len() > 40, "{} files in {folder}", found.len());
-    found
 }
 
 /// The wing of a file: its first folder, or its own name.
@@ -180,7 +164,7 @@ fn public_names() -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for statement in code(ROOT).split(';') {
         let Some((_, path)) = statement.split_once("pub use ") else { continue };
-        let (wing, given) = path.split_once("::").expect("a wing gives it out");
+        let (wing, given) = path.split_once("::").expect("a path of two names");
         for given in given.trim_matches(['{', '}']).split(',') {
             names.insert(given.trim().to_owned(), wing.to_owned());
         }
@@ -211,7 +195,11 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         for word in
             row[2].split(',').map(|word| word.trim().trim_matches('`')).filter(|word| *word != "nothing")
         {
-            assert!(word == PUBLIC || allowed.contains_key(word), "{}: {word} is no wing above it", row[0]);
+            assert!(
+                word == PUBLIC || allowed.contains_key(word),
+                "{}: no wing `{word}` stands above it",
+                row[0]
+            );
             may.insert(word.to_owned());
         }
         allowed.insert(row[0].trim_matches('`').to_owned(), may);
@@ -222,11 +210,7 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         .map(|path| wing(path))
         .filter(|wing| wing != "lib")
         .collect();
-    assert_eq!(
-        allowed.keys().cloned().collect::<BTreeSet<_>>(),
-        wings,
-        "a wing without a row, or a row without one"
-    );
+    assert_eq!(allowed.keys().cloned().collect::<BTreeSet<_>>(), wings, "wings and rows of the table differ");
 
     let public = public_names();
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
@@ -294,7 +278,7 @@ fn the_name_of_every_file_is_explained() {
                 .map(|(path, _)| format!("{root}/{}", path.display())),
         );
     }
-    assert!(unknown.is_empty(), "no word of a glossary:\n{}", unknown.join("\n"));
+    assert!(unknown.is_empty(), "the words do not explain:\n{}", unknown.join("\n"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Run {
                 self.begin(self.states[self.durable].clone());
                 self.acknowledge(self.states.len() - 1);
             }
-            Committed::Unchanged => panic!("nothing was changed"),
+            Committed::Unchanged => panic!("the commit says that nothing changed"),
         }
         Ok(())
     }
@@ -286,7 +286,7 @@ macro_rules! without {
             let broken = scripts().into_iter().find_map(|(name, way, steps)| {
                 breaks($forgets, way, &steps, None).map(|how| format!("{name}, {way:?}: {how}"))
             });
-            println!("{}", broken.expect("some image is wrong"));
+            println!("{}", broken.expect("no image is wrong"));
         })*
     };
 }
@@ -329,7 +329,7 @@ fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
 #[test]
 fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
     assert_eq!(seen_in_doubt(None), None);
-    println!("{}", seen_in_doubt(Some("versions")).expect("some image is wrong"));
+    println!("{}", seen_in_doubt(Some("versions")).expect("no image is wrong"));
 }
 
 /// Forgets the sync of `versions` after each link, except the link of the creation.
@@ -341,7 +341,7 @@ fn without_the_sync_after_a_link_an_image_is_wrong() {
     run.recorder.forget(Some("versions"));
     run.do_step(&Commit(vec![vec![1]])).unwrap();
     let history = run.recorder.history();
-    println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("some image is wrong"));
+    println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("no image is wrong"));
 }
 
 /// A step that failed once is done again.

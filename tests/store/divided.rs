@@ -98,7 +98,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
         let options = Options::new().disk(Failing::new(calls));
         match Store::create_from(&path, 4, &filter, &options, &mut quiet) {
             Ok(_) => {
-                assert!(calls > 30, "{calls} calls are few");
+                assert!(calls > 30, "only {calls} calls");
                 assert_whole(&Store::open(&path).unwrap());
                 break;
             }
@@ -122,7 +122,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(unfinished > 5, "only {unfinished} were refused as unfinished");
+    assert!(unfinished > 5, "only {unfinished} creations were unfinished");
 }
 
 #[test]

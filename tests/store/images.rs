@@ -295,7 +295,7 @@ pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     let old = found.0.iter().flat_map(|(_, keys)| keys).map(|number| key(*number));
     for key in fresh.into_iter().chain(old) {
         if !reader.contains(&key).map_err(failed("look"))? {
-            return Err("going on: a key is lost".to_owned());
+            return Err("one commit later, a key is lost".to_owned());
         }
     }
     Ok(())

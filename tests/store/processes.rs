@@ -213,7 +213,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
                 Some(version) => {
                     let before =
                         committed.insert(version.parse().unwrap(), (process, number.parse().unwrap()));
-                    assert_eq!(before, None, "two commits were told that they made version {version}");
+                    assert_eq!(before, None, "two commits report version {version}");
                 }
                 None => conflicts += 1,
             }

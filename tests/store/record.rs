@@ -118,7 +118,9 @@ impl Recorder {
     }
 
     fn below(&self, path: &Path) -> PathBuf {
-        path.strip_prefix(&self.root).unwrap_or_else(|_| panic!("{path:?} is elsewhere")).to_owned()
+        path.strip_prefix(&self.root)
+            .unwrap_or_else(|_| panic!("{path:?} is outside of the recorded folder"))
+            .to_owned()
     }
 
     /// Counts a call, which may fail.

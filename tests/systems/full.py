@@ -1,7 +1,7 @@
 """Full disks, and disks that became read-only.
 
-Expected: an error that says so, or success; never a signal. What was reported as committed is there when there is
-room again. Readers are served meanwhile, from memory of their own where the file cannot be recovered."""
+Expected: an error that says so, or success; never a signal. Once there is room again, every reported commit is there.
+Meanwhile readers get answers; where the file cannot be recovered, from a replay in their own memory."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ KEYS = 20_000
 
 
 def btrfs_full(number):
-    """Each run leaves another amount of room, so that the disk is full at another step of a commit."""
+    """Each run leaves a different amount of room, so that the disk is full at another step of a commit."""
 
     def case(machine):
         disk = machine.disk("btrfs", 160 * MIB)
-        # Large, so that the keys of a commit change many pages: each is copied before it is written.
+        # The filter is large, so that a commit changes many pages. The file system copies each before it is written.
         path = machine.filter(disk, KEYS, capacity=3_000_000)
         fill(disk, room=[0, 64, 128, 256, 512, 1024, 2048, 4096, 8192][number] << 10)
         writer, said, first = Writer(machine, path), None, KEYS
@@ -29,7 +29,7 @@ def btrfs_full(number):
         if said is not None or ended.status != 0:
             ended.expect(2).says("space", "room", "poisoned", "unknown")
         committed = KEYS + writer.committed
-        # Served as it is, too.
+        # Readers get answers before the disk has room again.
         machine.all_present(path, range(committed))
         make_room(disk)
         machine.all_present(path, range(committed))
@@ -42,8 +42,8 @@ def btrfs_full(number):
 
 
 def holes(kind, way, room):
-    """A filter restored with holes, on a disk that is then full: stores into a hole need room. With some room, the
-    journal grows before."""
+    """A filter restored with holes, on a disk that is then full: stores into a hole need room. With a little
+    room, the journal grows first."""
 
     def case(machine):
         disk = machine.disk(kind, 320 * MIB if kind == "xfs" else 64 * MIB)
@@ -86,7 +86,7 @@ def killed_and_read_only(machine):
 
 
 def poisoned_and_read_only(machine):
-    """The image of the disk itself cannot grow, so that a sync fails; then the disk is mounted read-only."""
+    """The image of the disk cannot grow, so a sync fails; then the disk is mounted read-only."""
     need("mkfs.ext4")
     small = machine.mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", at=machine.folder("small"))
     image = machine.image("ext4", 256 * MIB, "-O", "^has_journal", "-E", "lazy_itable_init=0", name="small/image")

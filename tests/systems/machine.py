@@ -1,5 +1,5 @@
-"""What the cases need of the machine: mounts that go away by themselves, images of file systems, the tool, and a
-writer that lives."""
+"""What the cases need from the machine: mounts that the kernel removes at the end, images of file systems, the tool, and
+a running writer."""
 
 import os
 import select
@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-# Packages of Debian and Ubuntu that have a program.
+# The package of Debian and Ubuntu that has each program.
 PACKAGES = {
     "mkfs.btrfs": "btrfs-progs",
     "mkfs.xfs": "xfsprogs",
@@ -22,7 +22,7 @@ PACKAGES = {
     "strace": "strace",
     "fuse2fs": "fuse2fs",
 }
-# A call of the tool that takes longer hangs. Not a measure of speed.
+# A bound for hangs, not for speed.
 PATIENCE = 150
 MIB = 1 << 20
 
@@ -36,7 +36,7 @@ class Wrong(Exception):
 
 
 def need(*programs):
-    """Installs the programs that are missing, where that can be done."""
+    """Installs missing programs, if the machine has apt-get."""
     missing = [program for program in programs if shutil.which(program) is None]
     packages = sorted({PACKAGES[program] for program in missing if program in PACKAGES})
     if packages and shutil.which("apt-get"):
@@ -62,7 +62,7 @@ def keys(numbers):
 
 
 def ended(status):
-    """How a process ended, in words; shells and strace say 128 and the signal's number."""
+    """How a process ended, in words. Shells and strace exit with 128 and the signal's number."""
     if status < 0:
         return f"died of {signal.Signals(-status).name}"
     return f"exit {status}"
@@ -90,7 +90,7 @@ class Result:
 
 
 class Machine:
-    """A folder of its own for one case, in memory, under which everything is mounted."""
+    """A folder in memory for one case, under which everything is mounted."""
 
     def __init__(self, base, tool):
         self.dir = tempfile.mkdtemp(dir=base)
@@ -145,7 +145,7 @@ class Machine:
         return self.mount("-t", kind, "-o", mount_options, image, at=self.folder("disk"))
 
     def gowk(self, verb, *words, input="", wrapper=(), user=None, groups=(), may_die=()):
-        """Runs the tool to its end; a signal that kills it is wrong, but for those of `may_die`."""
+        """Runs the tool to its end. Only a signal of `may_die` may kill it."""
         command = [*wrapper, self.tool, verb, *map(str, words)]
         rights = {}
         if user is not None:
@@ -188,7 +188,7 @@ class Machine:
 
 
 class Talker:
-    """A process of the tool that is talked to while it lives."""
+    """A running process of the tool, which the case talks to."""
 
     def __init__(self, machine, *words, **how):
         self.process = subprocess.Popen([machine.tool, *map(str, words)], stdin=subprocess.PIPE,
@@ -215,7 +215,7 @@ class Talker:
         return line.decode()
 
     def last_words(self):
-        """How it ended, when it has closed its pipes."""
+        """Waits for the end of the process, and says how it ended."""
         try:
             self.process.stdin.close()
         except BrokenPipeError:
@@ -230,7 +230,7 @@ class Talker:
 
 
 class Writer(Talker):
-    """An insert that commits when it is told to, and lives on."""
+    """A running `insert`, which commits when it is told to."""
 
     EVERY = 500
 
@@ -239,12 +239,12 @@ class Writer(Talker):
         self.committed = 0
 
     def commit(self, numbers):
-        """Commits keys, a multiple of EVERY; raises Wrong if it ends instead."""
+        """Commits keys, a multiple of EVERY. Raises Wrong if the process ends instead."""
         if self.try_commit(numbers) is not None:
             raise Wrong(str(self.last_words()))
 
     def try_commit(self, numbers):
-        """None, or what it said when it ended instead."""
+        """None, or the process's last words if it ended instead."""
         for first in range(0, len(numbers), self.EVERY):
             try:
                 self.tell(keys(numbers[first : first + self.EVERY]))
@@ -266,14 +266,14 @@ class Writer(Talker):
 
 
 class LongReader(Talker):
-    """A check that lives on, and answers each time that it is asked."""
+    """A running `check`, which answers each time it is asked."""
 
     def __init__(self, machine, path, **how):
         super().__init__(machine, "check", path, **how)
         self.ask([])
 
     def ask(self, numbers):
-        """The keys found. `key-0` must be in the filter: its line says that all others were looked up."""
+        """The keys found. The filter must have `key-0`, whose line shows that all others were looked up."""
         self.tell(keys([*numbers, 0]))
         found = []
         while (line := self.line(self.process.stdout)) != "key-0":
@@ -284,7 +284,7 @@ class LongReader(Talker):
 
 
 def fill(folder, room=0):
-    """Takes all the room of a file system but `room` bytes."""
+    """Fills a file system up to `room` bytes."""
     reserved = os.path.join(folder, "room")
     if room:
         with open(reserved, "wb") as file:
@@ -297,9 +297,9 @@ def fill(folder, room=0):
             with open(path, "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         except OSError:
-            # What was allocated before the failure may stay.
+            # Room allocated before the failure may stay allocated.
             size //= 2
-    # What only a plain write still gets.
+    # The rest, which only plain writes get.
     for _ in range(200):
         try:
             with open(os.path.join(folder, "filler-last"), "ab", buffering=0) as file:

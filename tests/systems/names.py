@@ -1,7 +1,7 @@
 """File systems without RENAME_NOREPLACE, where a new filter gets its name by a link and an unlink.
 
-Expected: a process killed between the two leaves a file with two names; the next to open it removes the temporary
-one, and goes on."""
+Expected: a process killed between the two calls leaves a file with two names. The next process that opens it removes the
+temporary name, and goes on."""
 
 import os
 import stat
@@ -42,19 +42,19 @@ def goes_on(machine, path):
 
 
 def by_injection(machine):
-    """renameat2 fails as it does where there is no such flag."""
+    """renameat2 fails as on a system without the flag."""
     path = with_two_names(machine, machine.folder("d"), ["-e", "inject=renameat2:error=EINVAL"])
     goes_on(machine, path)
 
 
 def first_a_reader(machine):
-    """A reader who may write nothing is served too."""
+    """A reader that may write nothing gets answers too."""
     path = with_two_names(machine, machine.folder("d"), ["-e", "inject=renameat2:error=EINVAL"])
     machine.all_present(path, range(KEYS), user=65534)
 
 
 def a_link_of_somebody_else(machine):
-    """Another second name is not gowk's to remove."""
+    """gowk removes no second name that it has not made."""
     path = with_two_names(machine, machine.folder("d"), ["-e", "inject=renameat2:error=EINVAL"])
     os.link(path, os.path.join(machine.dir, "d", "mine"))
     machine.gowk("insert", path, "another").expect(2).says("link")

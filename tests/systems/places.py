@@ -1,8 +1,8 @@
-"""Places that a filter is seen through: files mounted alone, overlays, file systems that are only read; and a lock
-file that somebody removes.
+"""Filters behind mounts: single files that are mounted, overlays, read-only file systems; and a lock file that somebody
+removes.
 
-Expected: where two names of one file would have locks of their own, the tool refuses and says what to do. Where a
-file can only be read, it is read."""
+Expected: if two names of one file would have different locks, the tool refuses and names the remedy. A read-only file is
+read."""
 
 import os
 
@@ -57,7 +57,7 @@ def file_mounted_alone_after_a_doubling(machine):
 
 
 def folder_that_is_mounted(machine):
-    """What the message advises must work."""
+    """The remedy in the message must work."""
     path = machine.filter(machine.folder("outside"), KEYS)
     inside = machine.mount("--bind", machine.folder("outside"), at=machine.folder("inside"))
     read_only = machine.mount("--bind", "-o", "ro", machine.folder("outside"), at=machine.folder("read"))

@@ -1,7 +1,7 @@
-"""Who may do what to a filter, after a writer who is not root doubled it: the file is a new one then.
+"""The rights of a filter after a writer who is not root doubled it, which makes a new file.
 
-Expected: nobody may do more than before. Mode, group and access control list are kept as far as the system lets the
-writer keep them; where it does not, the new file gives less."""
+Expected: nobody has more rights than before. Mode, group and access control list stay the same if the writer may set them;
+otherwise the new file grants less."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ KEYS = 1000
 
 
 def owned(machine, owner, group, mode, folder_mode=0o777):
-    """A filter of some owner, in a folder of an ext4."""
+    """A filter of some owner, in a folder on ext4."""
     need("setfacl", "getfacl")
     disk = machine.disk("ext4", 64 * MIB)
     folder = os.path.join(disk, "d")
@@ -84,7 +84,7 @@ def list_is_kept(machine):
 
 
 def mask_becomes_no_right_of_the_group(machine):
-    """With a list, the middle bits of the mode are the mask: the group itself may do nothing here."""
+    """With a list, the middle bits of the mode are the mask: the group has no rights here."""
     path = owned(machine, OWNER, GROUP, 0o600)
     system("setfacl", "-m", f"u:{LISTED}:rw,g::---", path)
     if may(path, "r", 5000, GROUP):
@@ -107,7 +107,7 @@ def list_of_a_folder_widens_nothing(machine):
 
 
 def new_journal_gives_no_more(machine):
-    """Journal and lock file are made anew where they are missing: they must not say more than the filter."""
+    """Missing journals and lock files are created: they must not grant more than the filter."""
     path = owned(machine, OWNER, OWNER, 0o640)
     system("setfacl", "-d", "-m", f"u:{STRANGER}:rw", os.path.dirname(path))
     for suffix in ("-journal", "-lock"):

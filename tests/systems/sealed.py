@@ -1,7 +1,7 @@
-"""Sealed filters: closed, at a checkpoint, and where nothing can be locked or written.
+"""Sealed filters: closed, at a checkpoint, on file systems where nothing can be locked or written.
 
-Expected: such a file is opened and answers, and system calls show that nothing is locked, written or synced. A file
-that is not at a checkpoint is refused, with what to do next; and that helps."""
+Expected: such a file is opened and answers. Its system calls lock, write and sync nothing. A file that is not at a
+checkpoint is refused; the remedy in the message helps."""
 
 import os
 import re
@@ -15,13 +15,13 @@ CHANGING = re.compile(r"^\d+ +(flock|f(data)?sync|sync_file_range|syncfs|f?trunc
 
 
 def content(folder):
-    """Names, sizes and times of all in a folder."""
+    """Names, sizes and times of all files in a folder."""
     return sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in os.scandir(folder))
 
 
 def traced(machine, folder, verb, *words, input="", **how):
-    """Runs the tool, and looks at its system calls."""
-    # In a folder that everybody may write, as the tool may run as another user.
+    """Runs the tool, and checks its system calls."""
+    # A folder that everybody may write, as the tool may run as another user.
     place = machine.folder("traces")
     os.chmod(place, 0o777)
     log = os.path.join(place, f"{verb}-{len(os.listdir(place))}")
@@ -72,7 +72,7 @@ def on_squashfs(machine):
     disk = machine.mount("-t", "squashfs", "-o", "loop,ro", image, at=machine.folder("disk"))
     path = os.path.join(disk, "sealed", "f.gowk")
     answers(machine, path)
-    # On such a file system that is the way without being asked for, too.
+    # On such a file system the tool does so without the option, too.
     traced(machine, disk, "check", path, "key-1").expect(0)
     copy = os.path.join(machine.dir, "copy.gowk")
     machine.gowk("copy", "--sealed", path, copy).expect(0)
@@ -125,12 +125,12 @@ def not_at_a_checkpoint(machine):
     absent = machine.gowk("check", "--sealed", "-v", path, input=keys(range(KEYS + 1000)))
     absent.expect(1)
     writer = Writer(machine, path)
-    # It has the file once it has committed.
+    # After its first commit, the writer has the file open.
     writer.commit(range(KEYS + 1000, KEYS + 1000 + Writer.EVERY))
     machine.gowk("check", "--sealed", path, "key-1").expect(2).says("a writer has it")
     writer.close()
     machine.gowk("check", "--sealed", path, "key-1").expect(0)
-    # The journal of another moment beside it.
+    # Beside the journal of another moment.
     other = machine.killed_filter(machine.folder("other"), KEYS, 1000)
     os.replace(f"{other}-journal", f"{path}-journal")
     machine.gowk("check", "--sealed", path, "key-1").expect(2).says("journal")

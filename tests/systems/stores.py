@@ -1,7 +1,7 @@
-"""Stores: on file systems whose locks fail, and where nothing can be written.
+"""Stores on file systems whose locks fail, and on read-only ones.
 
-Expected: every verb works as ever although each call that locks anything fails, and none of them even tries; on a file
-system that is mounted read-only, a store is read. NFS is shown over loopback where the machine can export a folder."""
+Expected: no verb makes a call that locks anything, and all work where every such call would fail. A store on a read-only
+file system is read. NFS is shown over loopback if the machine can export a folder."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ def plainly(machine, *words, **how):
 
 
 def refusing_locks(machine, *words, input=""):
-    """Runs the tool while every lock fails, and looks whether it has asked for one."""
+    """Runs the tool while every lock fails. Checks that it asks for none."""
     log = os.path.join(machine.folder("traces"), f"locks-{len(os.listdir(machine.folder('traces')))}")
     fail = ("strace", "-f", "-o", log, "-e", "trace=flock,fcntl", "-e", "inject=flock:error=ENOLCK")
     result = machine.gowk(*words, input=input, wrapper=fail).expect(0)
@@ -38,7 +38,7 @@ def works(machine, run, store):
     if run(machine, "check", store, "-c", input=keys(range(4 * COUNT))).out.strip() != str(3 * COUNT):
         raise Wrong("keys are lost, or too many are found")
     run(machine, "verify", store).says("no damage")
-    # Of five, the newest stays, and the one before the token's commit, for a retry.
+    # Of five versions, two stay: the newest, and the one before the token's commit, for a retry.
     run(machine, "store", "vacuum", store, "--grace", "0").says("3 versions")
     run(machine, "verify", store).says("no damage")
 
@@ -69,7 +69,7 @@ def on_a_full_disk(machine):
     done, refused = 0, 0
     ballast = os.path.join(disk, "ballast")
     for round in range(40):
-        # The room that is left differs each time, down to a few pages.
+        # Each run leaves a different amount of room, down to a few pages.
         with open(ballast, "wb") as file:
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
             file.write(bytes(max(0, free - 65536 * round)))
@@ -107,7 +107,7 @@ def over_nfs(machine):
 
 
 def where_links_are_refused(machine):
-    """As on FAT, which POSIX has say EPERM."""
+    """link fails with EPERM, as on FAT."""
     need("strace")
     store = os.path.join(machine.folder("store-without-links"), "s")
     refuse = ("strace", "-f", "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EPERM")
@@ -120,11 +120,11 @@ def where_links_are_refused(machine):
 
 
 def where_close_fails(machine):
-    """A network file system may report at a close that it lost the connection. What was read is right all the same."""
+    """A network file system may report at a close that it lost the connection. The bytes read before are right."""
     need("strace")
     store = os.path.join(machine.folder("store-with-failing-closes"), "s")
     works(machine, plainly, store)
-    # Of the folders that are listed: the loader of programs needs to close its own files.
+    # Only closes of listed folders fail: the loader of programs needs to close its own files.
     folders = (part for name in ("versions", "shards/0000", "incoming") for part in ("-P", os.path.join(store, name)))
     fail = ("strace", "-f", "-o", "/dev/null", *folders, "-e", "trace=close", "-e", "inject=close:error=EIO")
     machine.gowk("info", store, wrapper=fail).expect(0).says("version")

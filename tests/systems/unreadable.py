@@ -1,12 +1,12 @@
 """A block that the disk cannot read, under each part of a filter's file.
 
-The kernel here may have no device mapper, so: in an ext4 image, one block of the file is moved behind all others, and
-the image is cut there while it is mounted. The loop device keeps its size, and answers with EIO. A write puts the
-block back, as a disk does that gives a bad sector another place; extending the image makes it readable, as zeros.
+The kernel may have no device mapper. Instead, one block of the file is moved behind all others in an ext4 image, and the
+image is cut there while it is mounted. The loop device keeps its size, and answers with EIO. A write restores the
+block, like a disk that remaps a bad sector; extending the image makes it readable, as zeros.
 
-Expected: `verify` names what cannot be read and exits 1, or what only processes need of the live area was written anew
-at the opening and can be read again; `copy` fails or is whole; `repair` mends; and none of them dies of a signal. `check`
-looks through the map, and may die of SIGBUS there (`format-spec/README.md`, section 10), but reports no key absent."""
+Expected: `verify` names the unreadable part and exits 1, unless opening the file has rewritten that part of the live area;
+`copy` fails or is whole; `repair` mends; none of them dies of a signal. `check` reads through the map, and may die of
+SIGBUS there (`format-spec/README.md`, section 10), but reports no key absent."""
 
 import os
 import re
@@ -17,9 +17,9 @@ from machine import MIB, NotHere, Wrong, keys, need, system
 
 BLOCK = 4096
 SIZE = 124 * MIB
-# Behind everything that mkfs and the filter take; in the first group of blocks.
+# A block behind all that mkfs and the filter use, in the first group of blocks.
 FAR = SIZE // BLOCK - 20
-# Up to 128 regions: as `format-spec/README.md`, section 5, has the places, in blocks of the file.
+# Places in blocks of the file, for up to 128 regions (`format-spec/README.md`, section 5).
 KEYS, CAPACITY = 100_000, 200_000
 DATA = 48
 PARTS = {
@@ -35,7 +35,7 @@ PARTS = {
 
 
 def prepared(machine, block):
-    """The filter on a mounted disk of which the block cannot be read; and the image."""
+    """The filter on a mounted disk with one unreadable block, and the disk's image."""
     need("debugfs", "mkfs.ext4")
     image = machine.image("ext4", SIZE, "-b", BLOCK, "-O", "^has_journal")
     disk = machine.mount("-t", "ext4", "-o", "loop", image, at=machine.folder("disk"))
@@ -55,13 +55,13 @@ def prepared(machine, block):
     system("debugfs", "-w", "-R", f"sif /f.gowk bmap[{block}] {FAR}", image)
     if int(ask(f"bmap /f.gowk {block}").split()[0]) != FAR:
         raise NotHere("debugfs did not move the block")
-    # The block's old place is free now, and the counts of free blocks are to say so.
+    # The block's old place is free now, which the counts of free blocks must say.
     if subprocess.run(["e2fsck", "-fy", image], capture_output=True).returncode > 1:
         raise NotHere("e2fsck cannot settle the image")
     machine.mount("-t", "ext4", "-o", "loop", image, at=disk)
     os.truncate(image, FAR * BLOCK)
     lost = [number for number in range(os.stat(path).st_size // BLOCK) if not can_be_read(path, number)]
-    # With its neighbours where the page cache keeps several pages as one.
+    # Neighbours may be unreadable too, as the page cache may keep several pages as one.
     if block not in lost or any(abs(number - block) >= 16 for number in lost):
         raise NotHere(f"block {block} was to be unreadable, but {lost} are")
     return path, image
@@ -126,7 +126,7 @@ def repair_mends(block, words):
         first = machine.gowk("repair", path).expect(0, 1, 2)
         note = f"unread: {first.out.splitlines()[0] if first.status == 0 else first.err.strip()}"
         if machine.gowk("verify", path).status != 0:
-            # Another disk in place of the bad one.
+            # A good disk replaces the bad one.
             os.truncate(image, SIZE)
             machine.unmount(os.path.dirname(path))
             machine.mount("-t", "ext4", "-o", "loop", image, at=os.path.dirname(path))

@@ -1,4 +1,4 @@
-//! Durable inserts: a commit every so many keys, against redb and the medium's own limit.
+//! Durable inserts with a commit every n keys, against redb and the medium's own limit.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::{Outcome, filters};
 const EVERY: u64 = 100_000;
 const TABLE: TableDefinition<'_, u64, ()> = TableDefinition::new("hashes");
 
-/// Keys into a fresh filter sized for them.
+/// Inserts keys into a new filter that is sized for them.
 pub fn run(count: u64) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
     let path = dir.path().join("filter");
@@ -57,7 +57,7 @@ fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<f64> {
     Ok(count as f64 / seconds / 1e6)
 }
 
-/// What one would use instead: the keys' hashes, 8 bytes each, in a B-tree.
+/// The alternative: the keys' hashes, 8 bytes each, in a B-tree.
 fn redb(path: &Path, count: u64) -> Outcome<f64> {
     let _ = std::fs::remove_file(path);
     let start = Instant::now();
@@ -79,7 +79,7 @@ fn redb(path: &Path, count: u64) -> Outcome<f64> {
     Ok(count as f64 / seconds / 1e6)
 }
 
-/// Into a published filter, in commits of ten million.
+/// Inserts into a published filter, with a commit every ten million keys.
 pub fn large(mebibytes: u64) -> Outcome<()> {
     const COMMIT: u64 = 10_000_000;
     let dir = tempfile::tempdir_in(".")?;

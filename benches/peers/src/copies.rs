@@ -1,4 +1,4 @@
-//! Multisets: the lines of a file, each as often as it comes, and again with other names until a filter is full.
+//! Multisets: the lines of a file with their real numbers of copies, repeated under other names until a filter is full.
 
 use std::path::Path;
 use std::time::Instant;
@@ -193,7 +193,7 @@ pub fn rates(file: &str, copies: u64) -> Outcome<()> {
         batches.push(rate(start));
         inserted.complete()?;
         drop(writer);
-        // It keeps each copy.
+        // This filter keeps each copy.
         let failed = |error| format!("qfilter: {error:?}");
         let mut filter = Filter::new(copies, 0.000_244).map_err(failed)?;
         let start = Instant::now();

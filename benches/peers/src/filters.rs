@@ -1,4 +1,4 @@
-//! Filters to measure, filled.
+//! The filled filters that are measured.
 
 use std::collections::hash_map::DefaultHasher;
 use std::path::Path;
@@ -10,16 +10,16 @@ use crate::keys::{Key, keys};
 
 pub type Cuckoo = cuckoofilter::CuckooFilter<DefaultHasher>;
 
-/// Keys handed over at a time.
+/// Keys of a batch.
 pub const BATCH: u64 = 4 << 20;
 
-/// Creates a filter of that size with four slots a bucket, filled to `load`; returns the number of keys.
+/// Creates a filter of that size with four slots a bucket, filled to `load`. Returns the number of keys.
 pub fn create(path: &Path, mebibytes: u64, load: f64) -> Outcome<u64> {
     let slots = mebibytes << 19;
     let count = (slots as f64 * load) as u64;
     // A capacity fills the filter to nearly 0.93.
     let capacity = (slots as f64 * 0.929) as u64;
-    // Removals are measured, too.
+    // Removals are measured, so it is a counting filter.
     let options = Options::new().counting().capacity(capacity).slots_per_bucket(SlotsPerBucket::Four);
     let mut writer = options.growth(Growth::Never).create(path)?;
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Growing from a million keys on, one key after the other and in batches, and the longest pause.
+//! Growth from a million keys on, key by key and in batches, with the longest pause.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::keys::keys;
 
 const FIRST: u64 = 1_000_000;
-/// Keys a batch: the pause of a caller who inserts in batches is that of one batch.
+/// Keys of a batch. A caller that inserts in batches waits for one batch at a time.
 const BATCH: u64 = 100_000;
 
 pub fn run(count: u64) -> Outcome<()> {

@@ -5,7 +5,7 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 /// Lines prefetched before one is loaded.
 const AHEAD: usize = 32;
 
-/// Memory to load from: a buffer of our own, or a file as mapped.
+/// Memory to load from: a buffer, or a mapped file.
 pub struct Lines<'a>(pub &'a [u64]);
 
 const PAGE: usize = 512;
@@ -48,7 +48,7 @@ impl Lines<'_> {
     }
 }
 
-/// A buffer of that many bytes, every page of it touched.
+/// A buffer of that many bytes, with every page touched.
 pub fn buffer(bytes: u64) -> Vec<u64> {
     (0..bytes / 8).collect()
 }

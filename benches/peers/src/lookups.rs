@@ -1,4 +1,4 @@
-//! Lookups in a filter at load 0.9, against the loads of cache lines that they cannot do without.
+//! Lookups in a filter at load 0.9, against the cache lines that a lookup has to load.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -103,7 +103,7 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         }),
     ];
     candidates.push(candidate("gowk remove, present", || {
-        // Keys of their own each round, and rolled back outside of the time.
+        // Each round has its own keys. The rollback is not timed.
         let from = *removals.borrow();
         *removals.borrow_mut() += LOOKUPS as u64 / 4;
         let keys: Vec<Key> = crate::keys::keys((from..from + LOOKUPS as u64 / 4).map(|n| n * 7 % keys));
@@ -150,10 +150,10 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     Ok(())
 }
 
-/// So that no lookup has to verify a page first.
+/// Touches the pages first, so that no timed lookup has to verify one.
 fn verify_all_pages(reader: &Reader) -> Outcome<()> {
     let pages = reader.info()?.slots / u64::from(SlotsPerBucket::Four.get()) / 512;
-    // Random keys until nearly every page was met.
+    // Random keys until nearly every page was touched.
     let mut from = 1 << 59;
     for _ in 0..(16 * pages).div_ceil(LOOKUPS as u64) {
         reader.contains_batch(&crate::keys::keys(from..from + LOOKUPS as u64))?;

@@ -1,8 +1,8 @@
 //! gowk beside the machine's limits and beside other crates.
 //!
 //! `cargo run --release -- SECTION [OPTIONS]`, in this folder; see `README.md` for the sections. Every figure
-//! is a median over rounds in which all candidates take turns, so that a change in what else the machine does
-//! meets all of them; what counts is the ratios within one run.
+//! is a median over rounds in which all candidates take turns, so that other work on the machine slows all of them alike.
+//! Only ratios within one run can be compared.
 
 mod commits;
 mod copies;
@@ -23,7 +23,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let section = arguments.next().unwrap_or_default();
-    // What `opening` and `paging` run in processes of their own.
+    // `opening` and `paging` run these in child processes.
     if let Some(work) = opening::child(&section) {
         return work(std::path::Path::new(&arguments.next().unwrap_or_default()));
     }

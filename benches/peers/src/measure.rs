@@ -14,7 +14,7 @@ pub fn median(figures: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// What is measured in turns: a name, and a function that gives one figure a call.
+/// A candidate: a name, and a function that returns one figure a call.
 pub struct Candidate<'a> {
     pub name: String,
     pub measure: Box<dyn FnMut() -> f64 + 'a>,
@@ -24,7 +24,7 @@ pub fn candidate<'a>(name: impl Into<String>, measure: impl FnMut() -> f64 + 'a)
     Candidate { name: name.into(), measure: Box::new(measure) }
 }
 
-/// Medians over `rounds`, after one that does not count.
+/// Medians over `rounds`, after a warm-up round.
 pub fn in_turns(rounds: usize, candidates: &mut [Candidate<'_>]) -> Vec<f64> {
     let mut figures = vec![Vec::new(); candidates.len()];
     for round in 0..=rounds {

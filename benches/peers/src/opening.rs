@@ -88,7 +88,7 @@ fn lookups(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Commits of one key each, and appends of as many bytes as such a commit takes, in turns.
+/// Commits of one key each, in turns with appends of as many bytes as such a commit writes.
 fn commits(path: &Path) -> Outcome<()> {
     let mut writer = Options::new().capacity(1_000_000).create(path)?;
     writer.insert(b"key")?;

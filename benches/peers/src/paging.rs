@@ -16,7 +16,7 @@ use crate::{Outcome, filters};
 const PAGE: u64 = 4096;
 const SINGLE: usize = 20_000;
 const BATCH: usize = 200_000;
-/// Reads that the disk is given at once.
+/// Reads under way at once.
 const DEPTH: u64 = 64;
 
 /// `group`: the folder of a control group with a limit of memory, which this process may enter.
@@ -42,7 +42,7 @@ pub fn run(mebibytes: u64, group: Option<String>) -> Outcome<()> {
     Ok(())
 }
 
-/// Enters the group, and looks up.
+/// Enters the group, and looks keys up.
 pub fn child(path: &Path) -> Outcome<()> {
     let group = std::env::args().nth(3).ok_or("no group")?;
     std::fs::write(Path::new(&group).join("cgroup.procs"), std::process::id().to_string())?;
@@ -68,7 +68,7 @@ pub fn child(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Has the kernel forget the pages of a file, which must be on the disk already.
+/// Lets the kernel drop the cached pages of a file, which must have been synced.
 fn evict(path: &Path) -> Outcome<()> {
     let file = File::open(path)?;
     file.sync_all()?;
@@ -86,7 +86,7 @@ fn bytes_read() -> Outcome<u64> {
     Ok(line.trim().parse()?)
 }
 
-/// Reads of single pages at random, past the page cache.
+/// Reads single random pages, past the page cache.
 struct Reads {
     depth: u64,
 }

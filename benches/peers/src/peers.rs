@@ -14,14 +14,14 @@ pub trait Peer {
     fn insert(&mut self, keys: &[Key]) -> Outcome<()>;
     /// How many are found.
     fn find(&mut self, keys: &[Key]) -> Outcome<usize>;
-    /// How many were removed; `None` where nothing can be.
+    /// How many were removed; `None` if the candidate cannot remove.
     fn remove(&mut self, keys: &[Key]) -> Outcome<Option<usize>>;
     fn bytes(&self) -> Outcome<u64>;
 }
 
 pub type Make = fn(&Path, u64) -> Outcome<Box<dyn Peer>>;
 
-/// Names and constructors, for as many keys as given.
+/// Names and constructors. A constructor gets the number of keys.
 pub const PEERS: [(&str, Make); 6] = [
     ("gowk, batches", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, true)?))),
     ("gowk, key by key", |dir, keys| Ok(Box::new(Gowk::new(dir, keys, false)?))),
@@ -38,10 +38,10 @@ pub const PEERS: [(&str, Make); 6] = [
     }),
 ];
 
-/// What gowk's four slots a bucket give at full load, asked of all that can be asked.
+/// The rate of gowk at four slots a bucket and full load, asked of all candidates that take a rate.
 const RATE: f64 = 2.3e-4;
 
-/// In its file; the commit counts as part of inserting.
+/// gowk in its file. The commit is timed with the inserts.
 struct Gowk {
     path: PathBuf,
     writer: Writer,

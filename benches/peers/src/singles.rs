@@ -1,7 +1,7 @@
-//! Inserts and removals key by key, while the filter fills and empties, and without the commit.
+//! Inserts and removals key by key, while the filter fills and empties, without the commit.
 //!
-//! Beside them stands what they cost the memory at least: of each key the hash, loads of two random buckets of a page,
-//! and a store to one of them.
+//! The limit is what the memory must do for each key: a hash, loads of two random buckets of a page, and a store to one of
+//! them.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::filters::{Cuckoo, insert_cuckoo};
 use crate::keys::{Key, keys};
 use crate::measure::{median, seconds};
 
-/// When a rate is taken: once so many of a thousand keys are there, for the next 50 of a thousand.
+/// When a rate is taken: at this many thousandths of the keys, over the next 50 thousandths.
 const AT: [usize; 3] = [475, 725, 925];
 const SPAN: usize = 50;
 
@@ -22,7 +22,7 @@ trait Singles {
     fn insert(&mut self, keys: &[Key]) -> Outcome<()>;
     /// How many were removed.
     fn remove(&mut self, keys: &[Key]) -> Outcome<usize>;
-    /// Whether keys can be removed.
+    /// Whether the candidate can remove keys.
     fn removes(&self) -> bool {
         true
     }
@@ -49,7 +49,7 @@ const CANDIDATES: [(&str, Make); 6] = [
 pub fn run(count: u64, rounds: usize) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
     let all = keys(0..count);
-    // For each candidate, and each verb: the rates at those points, and of all keys.
+    // For each candidate and verb: the rates at those points, and over all keys.
     let mut rates = vec![[const { [const { Vec::new() }; AT.len() + 1] }; 2]; CANDIDATES.len()];
     for round in 0..=rounds {
         for ((name, make), rates) in CANDIDATES.iter().zip(&mut rates) {
@@ -69,7 +69,7 @@ pub fn run(count: u64, rounds: usize) -> Outcome<()> {
                             _ => candidate.remove(keys),
                         }
                     });
-                    // Some take two keys of one fingerprint for one.
+                    // Some candidates store two keys with the same fingerprint once.
                     if outcome? < keys.len() / 1000 * 999 {
                         return Err(format!("{name} has lost a key").into());
                     }

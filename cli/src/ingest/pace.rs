@@ -1,4 +1,4 @@
-//! How far a job is, and how fast: a bar on a terminal, else a line every ten seconds.
+//! The progress of a job, and its rate: a bar on a terminal, else a line every ten seconds.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// With `json` there are no lines: standard error tells of the commits then.
+    /// With `json` there are no lines, because standard error reports the commits.
     pub(super) fn new(json: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -57,7 +57,7 @@ impl Pace {
         Duration::try_from_secs_f64(self.started.elapsed().as_secs_f64() * left).ok()
     }
 
-    /// Lets `write` write to standard error, without the bar in between.
+    /// Lets `write` write to standard error while the bar is hidden.
     pub(super) fn aside(&self, write: impl FnOnce()) {
         self.bar.suspend(write);
     }

@@ -1,4 +1,4 @@
-//! What is printed of a job: what it would do, and what it has done.
+//! Prints the plan of a job, and the summary of a run.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::json;
 use crate::output::{self, Output};
+use crate::quantity::{chance, grouped};
 
 #[derive(Serialize)]
 struct Found {
-    /// Records, also those skipped.
+    /// Records read, including those skipped.
     read: u64,
     keys: u64,
     new: u64,
@@ -60,7 +61,7 @@ struct FilterNow {
 struct Done {
     job: String,
     finished: bool,
-    /// The command that goes on.
+    /// The command that continues a stopped run.
     resume: Option<String>,
     inputs: Vec<InputDone>,
     finished_before: u64,
@@ -74,7 +75,7 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What a run has done; `signal` if one stopped it.
+/// Prints the summary of a run; `signal` is the signal that stopped it, if any.
 pub(super) fn summary(
     job: &Job,
     summary: &Summary,
@@ -159,15 +160,16 @@ fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failur
     }
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     output.line(format_args!(
-        "{:width$}  {:>12}  {:>12}  {:>12}  {:>12}",
+        "{:width$}  {:>14}  {:>14}  {:>14}  {:>14}",
         "", "read", "new", "seen before", "skipped"
     ))?;
     for (name, tally) in &rows {
-        let (read, new, seen, skipped) = (tally.read(), tally.new, tally.seen(), tally.skipped());
-        output.line(format_args!("{name:width$}  {read:>12}  {new:>12}  {seen:>12}  {skipped:>12}"))?;
+        let [read, new, seen, skipped] =
+            [tally.read(), tally.new, tally.seen(), tally.skipped()].map(grouped);
+        output.line(format_args!("{name:width$}  {read:>14}  {new:>14}  {seen:>14}  {skipped:>14}"))?;
     }
     if summary.total.refused > 0 {
-        let (now, all) = (summary.run.refused, summary.total.refused);
+        let [now, all] = [summary.run.refused, summary.total.refused].map(grouped);
         output.line(format_args!("keys without room: {now} in this run, {all} in all runs"))?;
     }
     if summary.finished_before > 0 {
@@ -175,11 +177,13 @@ fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failur
     }
     let seconds = summary.duration.as_secs_f64();
     let rate = summary.run.read() as f64 / seconds.max(0.001);
-    output.line(format_args!("{seconds:.1} seconds, {rate:.0} records a second"))?;
+    let rate = grouped(rate.round() as u64);
+    output.line(format_args!("{seconds:.1} seconds, {rate} records a second"))?;
     let (filter, info) = (job.filter().display(), &summary.filter);
+    let (entries, rate) = (grouped(info.entries), chance(info.expected_false_positive_rate));
     output.line(format_args!(
-        "{filter}: {} entries, load {:.4}, expected false-positive rate {:.3e}",
-        info.entries, info.load, info.expected_false_positive_rate
+        "{filter}: {entries} entries, load {:.4}, expected false-positive rate {rate}",
+        info.load
     ))
 }
 
@@ -200,7 +204,7 @@ struct PlannedLine {
     input: String,
     length: u64,
     state: &'static str,
-    /// The byte at which reading goes on; after decompression where it is half read.
+    /// The byte at which reading goes on; if the input is half read, a byte of its decompressed content.
     from: u64,
 }
 
@@ -216,7 +220,7 @@ impl From<&PlannedInput> for PlannedLine {
     }
 }
 
-/// What a run would do.
+/// Prints the plan of a run.
 pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     if as_json {
         let planned = Planned {
@@ -239,21 +243,23 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
         match state {
             State::Finished => output.line(format_args!("{path}: finished, nothing new"))?,
             State::Grown { from } => {
+                let [from, length] = [*from, *length].map(grouped);
                 output.line(format_args!("{path}: has grown; would read bytes {from} to {length}"))?;
             }
             State::HalfRead { base, offset } => {
-                let from = base + offset;
+                let [offset, from] = [*offset, base + offset].map(grouped);
                 output.line(format_args!(
                     "{path}: half read; would compare {offset} bytes and go on at byte {from}"
                 ))?;
             }
-            _ => output.line(format_args!("{path}: would read {length} bytes"))?,
+            _ => output.line(format_args!("{path}: would read {} bytes", grouped(*length)))?,
         }
     }
     for (begin, which) in [(&plan.output, "new keys"), (&plan.refused, "keys without room")] {
         match begin {
             Some((path, 0)) => output.line(format_args!("{}: would get the {which}", path.display()))?,
             Some((path, length)) => {
+                let length = grouped(*length);
                 output.line(format_args!("{}: would get the {which} after byte {length}", path.display()))?;
             }
             None => {}

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::arguments::Source;
 use crate::bar;
+use crate::source::Source;
 
 /// The time between two looks at the filter.
 const EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) struct Pace {
-    /// Hidden where nobody looks.
+    /// Hidden if standard error is no terminal.
     bar: ProgressBar,
     /// Bytes of the inputs read so far.
     read: Arc<AtomicU64>,
@@ -23,17 +23,17 @@ pub(crate) struct Pace {
     told: Option<Instant>,
 }
 
-/// A bar on standard error, if that is a terminal and `wanted`. Not where the keys that are printed go to a terminal
+/// A bar on standard error, if that is a terminal and the bar is `wanted`. Hidden if keys are printed to a terminal
 /// too: they would tear the bar apart.
 pub(crate) fn bar(wanted: bool, prints: bool) -> ProgressBar {
     let shows = wanted && io::stderr().is_terminal() && !(prints && io::stdout().is_terminal());
     if shows { ProgressBar::no_length().with_message("0 keys") } else { ProgressBar::hidden() }
 }
 
-/// Tells of doublings in the bar that is there, or in one of their own.
+/// A function that shows doublings in this bar, or, if it is hidden, in a bar of their own.
 pub(crate) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
     if bar.is_hidden() {
-        return Box::new(bar::of_growth());
+        return Box::new(bar::each("doubling"));
     }
     let bar = bar.clone();
     Box::new(move |done, all| bar.set_message(format!("doubling the filter, region {done} of {all}")))
@@ -45,7 +45,7 @@ impl Pace {
             Some(_) => "{wide_bar} {percent:>3} % of {binary_total_bytes}, {msg}, {eta} left",
             None => "{spinner} {binary_bytes}, {msg}",
         };
-        // Before the length, which is drawn.
+        // The style comes before the length: setting the length draws the bar.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -61,7 +61,7 @@ impl Pace {
         self.started.elapsed()
     }
 
-    /// Shows how far it is, if that is due; `load` says how full the filter is.
+    /// Shows the progress, if that is due; `load` gives how full the filter is.
     pub(crate) fn tell(&mut self, keys: u64, load: impl FnOnce() -> Option<f64>) {
         if self.bar.is_hidden() || self.told.is_some_and(|told| told.elapsed() < EVERY) {
             return;
@@ -82,7 +82,7 @@ impl Pace {
         HumanCount((keys as f64 / self.elapsed().as_secs_f64().max(0.001)) as u64)
     }
 
-    /// Lets `write` write to standard error, without the bar in between.
+    /// Lets `write` write to standard error while the bar is hidden.
     pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

@@ -1,22 +1,22 @@
-//! The pictures of one filter; those of its entries serve for the filters of a store together, too.
+//! The pictures of one filter. Those of its entries are also drawn for all filters of a store together.
 
 use std::path::Path;
 
-use gowk::{Forecast, Info, Kind, Options, Report};
+use gowk::{Forecast, Growth, Info, Kind, Options, Report};
 
 use super::super::bar::Bar as Progress;
 use super::super::failure::Failure;
-use super::super::info::growth;
+use super::super::info::{bits_per_key, growth};
 use super::super::quantity::{bytes, chance, grouped};
 use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
 
-/// Cells of a map at most: more would be too small to be seen.
+/// The most cells of a map: with more, they would be too small to see.
 const CELLS: usize = 768;
 /// Columns of a distribution: one for each hundredth of the load.
 const COLUMNS: usize = 100;
-/// Damaged regions that are named one by one.
+/// The most damaged regions named one by one.
 const NAMED: usize = 12;
 
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
@@ -26,19 +26,19 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
     drop(bar);
     let mut page = Page::new(&name(path), &made(path));
-    page.facts(&facts(&info));
     let regions = Regions::of(&info, &report);
+    regions.damage(&mut page, &report);
+    next(&mut page, &info, &next_doubling(&info));
+    page.facts(&facts(&info));
     regions.map(&mut page);
     regions.distribution(&mut page);
     room(&mut page, &info, &next_doubling(&info));
     ages(&mut page, &info);
     rates(&mut page, &info);
-    regions.damage(&mut page, &report);
     Ok(page.end(&foot()))
 }
 
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
-    let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
     let mut facts = vec![
         ("kind", info.kind.name().to_owned()),
         (if info.kind == Kind::Set { "keys" } else { "copies of keys" }, grouped(info.copies)),
@@ -46,7 +46,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         ("slots in use", percent(info.load)),
         ("false-positive rate", chance(info.expected_false_positive_rate)),
         ("file", bytes(info.file_length)),
-        ("bits a key", bits),
+        ("bits a key", bits_per_key(info)),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("doublings so far", info.generation.to_string()),
         ("grows", growth(info)),
@@ -58,9 +58,9 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// How much of each region is in use, and which are damaged.
+/// How much of each region is in use, and which regions are damaged.
 struct Regions {
-    /// From 0 to 1.
+    /// The load of each region, from 0 to 1.
     loads: Vec<f64>,
     damaged: Vec<bool>,
     full: f64,
@@ -188,24 +188,35 @@ impl Regions {
 
 fn next_doubling(info: &Info) -> String {
     match info.forecast.first() {
-        Some(next) => format!("then it can double, to {}", bytes(next.file_length)),
+        Some(next) if info.growth == Growth::Auto => {
+            format!("then it doubles, to {}", bytes(next.file_length))
+        }
+        Some(_) => "then inserts fail; `gowk grow` doubles it".to_owned(),
         None => "then inserts fail, as it may not double".to_owned(),
     }
 }
 
-/// How the slots are used. `next` says what comes when there is no room left.
+/// The number of keys that still find room.
+fn keys_left(info: &Info) -> u64 {
+    ((info.slots_per_bucket.headroom() - info.load).max(0.0) * info.slots as f64) as u64
+}
+
+/// What to expect of the filter next. `then` says what happens when there is no room left.
+pub(super) fn next(page: &mut Page, info: &Info, then: &str) {
+    page.words("Next", &[format!("About {} more keys, {then}.", grouped(keys_left(info)))], false);
+}
+
+/// How the slots are used. `next` says what happens when there is no room left.
 pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
     let slots = info.slots.max(1) as f64;
     let quarantined = info.quarantined_buckets * u64::from(info.slots_per_bucket.get());
-    let full = info.slots_per_bucket.headroom();
-    let left = (full - info.load).max(0.0);
     let bar = |name: &str, slots_in: u64, wrong| Bar {
         name: name.to_owned(),
         length: slots_in as f64 / slots,
         value: format!("{} ({})", grouped(slots_in), percent(slots_in as f64 / slots)),
         wrong,
     };
-    let room_left = (left * slots) as u64;
+    let room_left = keys_left(info);
     let counting = info.kind == Kind::Counting;
     let mut bars = vec![bar("entries", info.entries, false)];
     if counting {
@@ -261,7 +272,7 @@ pub(super) fn ages(page: &mut Page, info: &Info) {
     page.picture("Age", &words, &svg::bars("Entries by age, with the bits of their tails", &bars));
 }
 
-/// What the next doublings bring.
+/// The rates after each of the next doublings.
 fn rates(page: &mut Page, info: &Info) {
     let rate = |rate: f64| format!("{rate:.2e}");
     let now = Point {
@@ -294,6 +305,9 @@ fn rates(page: &mut Page, info: &Info) {
         );
         return;
     }
+    let rows: Vec<Vec<String>> =
+        points.iter().map(|point| vec![point.name.clone(), chance(point.value)]).collect();
     let picture = svg::line("False-positive rate now and after doublings", Scale::Decades, &points, limit);
     page.picture("False-positive rate", &words, &picture);
+    page.table(&["file", "false-positive rate"], &rows);
 }

@@ -1,8 +1,8 @@
-//! A page that stands by itself: its style is in it, nothing is fetched, and nothing runs.
+//! A page that needs no other file: it holds its style, fetches nothing and runs no script.
 
 use std::fmt::Display;
 
-/// Colours by what they mean. A reader that prefers dark gets the second set; paper gets the first.
+/// Colours by their meaning. Browsers that prefer dark get the second set; paper gets the first.
 const STYLE: &str = "\
 :root{--paper:#fff;--ink:#1d2129;--soft:#5c6470;--rule:#d9dde3;--main:#2f6db5;--other:#b98a2f;--bad:#c0392b;--bar:#eef1f5}\
 @media screen and (prefers-color-scheme:dark){:root{--paper:#16191e;--ink:#e6e8eb;--soft:#9aa3af;--rule:#363c45;\
@@ -14,7 +14,7 @@ h1{font-size:1.5rem;margin:0;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:
 .soft{color:var(--soft)}.bad{color:var(--bad)}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(14rem,1fr));gap:.8rem 1.5rem;margin:1.5rem 0}\
 dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-weight:600;overflow-wrap:anywhere}\
-figure{margin:.8rem 0}svg{display:block;width:100%;height:auto}\
+figure{margin:.8rem 0}svg{display:block;width:100%;max-width:34rem;height:auto}\
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .name{fill:var(--ink)}\
 .main{fill:var(--main)}.other{fill:var(--other)}.wrong{fill:var(--bad)}.empty{fill:var(--bar)}\
 .rule{stroke:var(--rule);stroke-width:1}.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:5 4}\
@@ -24,7 +24,7 @@ border-bottom:1px solid var(--rule)}td:first-child,th:first-child{text-align:lef
 @media print{body{max-width:none;padding:0;-webkit-print-color-adjust:exact;print-color-adjust:exact}\
 section{break-inside:avoid}}";
 
-/// Text of any origin, as text of a page.
+/// Text of any origin, escaped for a page.
 pub(super) fn escaped(text: impl Display) -> String {
     let mut escaped = String::new();
     for c in text.to_string().chars() {
@@ -33,7 +33,7 @@ pub(super) fn escaped(text: impl Display) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // What may not stand in a page, or would turn its direction round.
+            // Characters that HTML forbids, or that would reverse the direction of the text.
             c if c.is_control()
                 || ('\u{202a}'..='\u{202e}').contains(&c)
                 || ('\u{2066}'..='\u{2069}').contains(&c) =>
@@ -46,7 +46,7 @@ pub(super) fn escaped(text: impl Display) -> String {
     escaped
 }
 
-/// A page under way.
+/// A page that is being written.
 pub(super) struct Page(String);
 
 impl Page {
@@ -60,7 +60,7 @@ impl Page {
         ))
     }
 
-    /// Facts, each by a name and a value.
+    /// Adds facts, each a name and a value.
     pub(super) fn facts(&mut self, facts: &[(&str, String)]) {
         self.0.push_str("<dl>\n");
         for (name, value) in facts {
@@ -70,14 +70,27 @@ impl Page {
         self.0.push_str("</dl>\n");
     }
 
-    /// A picture under a heading, after what it shows in words.
+    /// Adds a heading, a description in words, and the picture.
     pub(super) fn picture(&mut self, heading: &str, words: &str, svg: &str) {
         let (heading, words) = (escaped(heading), escaped(words));
         self.0 +=
             &format!("<section>\n<h2>{heading}</h2>\n<p>{words}</p>\n<figure>{svg}</figure>\n</section>\n");
     }
 
-    /// What is said in words alone.
+    /// Adds a table to the last section: names of its columns, and its rows.
+    pub(super) fn table(&mut self, names: &[&str], rows: &[Vec<String>]) {
+        self.0.push_str("<table>\n<tr>");
+        names.iter().for_each(|name| self.0 += &format!("<th>{}</th>", escaped(name)));
+        self.0.push_str("</tr>\n");
+        for row in rows {
+            self.0.push_str("<tr>");
+            row.iter().for_each(|cell| self.0 += &format!("<td>{}</td>", escaped(cell)));
+            self.0.push_str("</tr>\n");
+        }
+        self.0.push_str("</table>\n");
+    }
+
+    /// Adds a section of words alone.
     pub(super) fn words(&mut self, heading: &str, lines: &[String], bad: bool) {
         let class = if bad { " class=\"bad\"" } else { "" };
         self.0 += &format!("<section>\n<h2>{}</h2>\n", escaped(heading));

@@ -1,4 +1,4 @@
-//! The pictures of a store: its shards, its versions, and the entries of all.
+//! The pictures of a store: its shards, its versions, and the entries of all shards.
 
 use std::path::Path;
 
@@ -7,18 +7,19 @@ use gowk::store::{Store, StoreReader, Version};
 
 use super::super::bar::Bar as Progress;
 use super::super::failure::Failure;
+use super::super::info::bits_per_key_of_store;
 use super::super::quantity::{self, bytes, chance, grouped};
-use super::filter::{ages, room};
+use super::filter::{ages, next, room};
 use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
 
-/// Shards that get a bar each; of more than that a map is drawn.
+/// The most shards that get a bar each; more shards are drawn as a map.
 const BARS: usize = 32;
-/// Versions on the line at most, the newest.
+/// The most versions on the line; only the newest are drawn.
 const VERSIONS: usize = 60;
 
-/// What is wrong with the file of a shard.
+/// The shards whose files are wrong, each with the reason.
 type Wrong = Vec<(u32, String)>;
 
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
@@ -39,32 +40,31 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
         })
         .collect();
     let mut page = Page::new(&name(path), &made(path));
-    page.facts(&facts(&store, &reader));
-    shards(&mut page, &store, reader.version(), &wrong);
-    versions(&mut page, &store.log()?);
-    // It asks each file, which a missing or wrong one refuses.
-    match reader.filter_info() {
-        Ok(info) => {
-            room(
-                &mut page,
-                &info,
-                "then its shards double, each when it is full, as far as their limits allow",
-            );
-            ages(&mut page, &info);
-        }
-        Err(error) => page.words("Entries", &[format!("They cannot be described: {error}.")], true),
-    }
     let lines: Vec<String> = match wrong.is_empty() {
         true => vec![format!("None: all files of version {} are whole.", reader.version().number)],
         false => wrong.iter().map(|(shard, problem)| format!("Shard {shard}: {problem}.")).collect(),
     };
     page.words("Damage", &lines, !wrong.is_empty());
+    // This opens each file, and fails if one is missing or wrong.
+    let entries = reader.filter_info();
+    let then = "then its shards double, each when it is full, as far as their limits allow";
+    entries.iter().for_each(|info| next(&mut page, info, then));
+    page.facts(&facts(&store, &reader));
+    shards(&mut page, &store, reader.version(), &wrong);
+    versions(&mut page, &store.log()?);
+    match entries {
+        Ok(info) => {
+            room(&mut page, &info, then);
+            ages(&mut page, &info);
+        }
+        Err(error) => page.words("Entries", &[format!("They cannot be described: {error}.")], true),
+    }
     Ok(page.end(&foot()))
 }
 
 fn facts(store: &Store, reader: &StoreReader) -> Vec<(&'static str, String)> {
     let (info, version) = (reader.info(), reader.version());
-    let bits = info.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
+    let bits = bits_per_key_of_store(&info, store.description().slots_per_bucket);
     vec![
         ("kind", store.description().kind.name().to_owned()),
         ("version", format!("{}, {}", version.number, quantity::time(version.time))),

@@ -1,14 +1,13 @@
 //! Pictures: maps, bars and lines, as SVG that takes its colours from the page around it.
 //!
-//! Each has a title that says what it shows, for those who hear the page. Lengths are in units of which a page is 720
-//! wide.
+//! Each has a title that says what it shows, for screen readers. A picture is 360 units wide, about as wide as a
+//! telephone shows it, so that text of 12 units is legible there. Text stands beside the drawing, never on it.
 
 use super::html::escaped;
 
-const WIDTH: f64 = 720.0;
-/// Room for the names at the left, and at the right of the last value.
-const LEFT: f64 = 150.0;
-const RIGHT: f64 = 130.0;
+const WIDTH: f64 = 360.0;
+/// Height of a line of text.
+const TEXT: f64 = 16.0;
 
 fn picture(title: &str, height: f64, inside: &str) -> String {
     let title = escaped(title);
@@ -18,23 +17,23 @@ fn picture(title: &str, height: f64, inside: &str) -> String {
     )
 }
 
-/// One cell of a map: how full it is, from 0 to 1, and what a pointer above it is told.
+/// One cell of a map: how full it is, from 0 to 1, and the words shown while the pointer is over it.
 pub(super) struct Cell {
     pub(super) full: f64,
     pub(super) wrong: bool,
     pub(super) words: String,
 }
 
-/// Cells side by side, stronger in colour where fuller.
+/// Cells side by side; the fuller a cell, the stronger its colour.
 pub(super) fn map(title: &str, cells: &[Cell]) -> String {
     let columns = (2.0 * (cells.len() as f64).sqrt()).ceil().clamp(1.0, 48.0);
-    let side = (WIDTH / columns).min(40.0);
+    let side = (WIDTH / columns).min(20.0);
     let rows = (cells.len() as f64 / columns).ceil();
     let mut inside = String::new();
     for (index, Cell { full, wrong, words }) in cells.iter().enumerate() {
         let (row, column) = ((index as f64 / columns).floor(), index as f64 % columns);
-        let (x, y, size) = (column.floor() * side, row * side, side - 1.5);
-        // Nothing in use is still to be seen as a cell.
+        let (x, y, size) = (column.floor() * side, row * side, side - 0.8);
+        // An empty cell must still be visible.
         let opacity = 0.95f64.mul_add(full.clamp(0.0, 1.0).powi(2), 0.05);
         let colour = if *wrong { "wrong" } else { "main" };
         let words = escaped(words);
@@ -57,34 +56,31 @@ pub(super) struct Bar {
 
 /// Bars below each other.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
-    let (height, room) = (24.0, WIDTH - LEFT - RIGHT);
+    let (height, thick) = (38.0, 12.0);
     let mut inside = String::new();
     for (index, Bar { name, length, value, wrong }) in bars.iter().enumerate() {
         let (y, class) = (index as f64 * height, if *wrong { "wrong" } else { "main" });
-        // The least that is not nothing can be seen.
-        let length = if *length > 0.0 { (length.min(1.0) * room).max(1.0) } else { 0.0 };
-        let (text, value_at) = (y + 16.0, LEFT + length + 8.0);
-        let (name, value) = (escaped(name), escaped(value));
+        // The smallest value above 0 must still be visible.
+        let length = if *length > 0.0 { (length.min(1.0) * WIDTH).max(1.0) } else { 0.0 };
+        let (name, value, text, bar) = (escaped(name), escaped(value), y + 14.0, y + 19.0);
         inside += &format!(
-            "<text class=\"name\" x=\"{:.0}\" y=\"{text:.0}\" text-anchor=\"end\">{name}</text>\
-             <rect class=\"{class}\" x=\"{LEFT}\" y=\"{:.0}\" width=\"{length:.1}\" height=\"{:.0}\"/>\
-             <text x=\"{value_at:.0}\" y=\"{text:.0}\">{value}</text>",
-            LEFT - 8.0,
-            y + 3.0,
-            height - 6.0
+            "<text class=\"name\" x=\"0\" y=\"{text:.0}\">{name}</text>\
+             <text x=\"{WIDTH}\" y=\"{text:.0}\" text-anchor=\"end\">{value}</text>\
+             <rect class=\"empty\" x=\"0\" y=\"{bar:.0}\" width=\"{WIDTH}\" height=\"{thick}\"/>\
+             <rect class=\"{class}\" x=\"0\" y=\"{bar:.0}\" width=\"{length:.1}\" height=\"{thick}\"/>"
         );
     }
     picture(title, bars.len() as f64 * height, &inside)
 }
 
-/// Columns beside each other, of heights from 0 to 1, above a scale with names at some of them; and a mark.
+/// Columns side by side, of heights from 0 to 1, above a scale that names some of them; and a mark.
 pub(super) fn columns(
     title: &str,
     heights: &[f64],
     names: &[(usize, String)],
     mark: Option<(f64, &str)>,
 ) -> String {
-    let (height, each) = (160.0, WIDTH / heights.len().max(1) as f64);
+    let (height, each) = (120.0, WIDTH / heights.len().max(1) as f64);
     let mut inside =
         format!("<line class=\"rule\" x1=\"0\" y1=\"{height}\" x2=\"{WIDTH}\" y2=\"{height}\"/>");
     for (index, part) in heights.iter().enumerate().filter(|(_, part)| **part > 0.0) {
@@ -93,7 +89,7 @@ pub(super) fn columns(
             "<rect class=\"main\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"/>",
             index as f64 * each,
             height - tall,
-            (each - 1.0).max(0.5)
+            (each - 0.5).max(0.5)
         );
     }
     for (index, name) in names {
@@ -117,25 +113,26 @@ pub(super) fn columns(
     picture(title, height + 24.0, &inside)
 }
 
-/// A point of a line: its name below, its value, and that in words.
+/// A point of a line: the name below it, its value, and the value in words.
 pub(super) struct Point {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) words: String,
 }
 
-/// How the values of a line lie above each other.
+/// The vertical scale of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
-    /// From 0 on.
+    /// Linear, from 0 on.
     Linear,
-    /// By powers of ten: for values above 0.
+    /// Logarithmic, by powers of ten; for values above 0.
     Decades,
 }
 
-/// Points joined by a line; and a limit, with its words.
+/// Points joined by a line; and a limit, with its words. Some values stand at the left and some names below; the words
+/// of the points give the others.
 pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f64, String)>) -> String {
-    let (top, height, left) = (26.0, 170.0, 40.0);
+    let (top, height, left, right) = (10.0, 130.0, 84.0, 32.0);
     let on_scale = |value: f64| if scale == Scale::Decades { value.max(1e-300).log10() } else { value };
     let all = points.iter().map(|point| point.value).chain(limit.as_ref().map(|(value, _)| *value));
     let all: Vec<f64> = all.map(on_scale).collect();
@@ -146,45 +143,47 @@ pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f
     };
     let span = (highest - lowest).max(1e-9);
     let y = |value: f64| ((highest - on_scale(value)) / span).mul_add(height, top);
-    let step = (WIDTH - 2.0 * left) / (points.len().max(2) - 1) as f64;
+    let step = (WIDTH - left - right) / (points.len().max(2) - 1) as f64;
     let x = |index: usize| (index as f64).mul_add(step, left);
-    let mut inside = String::new();
+    let mut inside =
+        format!("<line class=\"rule\" x1=\"{left}\" y1=\"{0}\" x2=\"{WIDTH}\" y2=\"{0}\"/>", top + height);
     let path: Vec<String> = points
         .iter()
         .enumerate()
         .map(|(index, point)| format!("{:.1},{:.1}", x(index), y(point.value)))
         .collect();
     inside += &format!("<polyline class=\"line\" points=\"{}\"/>", path.join(" "));
-    // So many words that they do not lie over each other.
-    let every = points.len().div_ceil(9).max(1);
+    // Few enough names that they do not overlap.
+    let every = points.len().div_ceil(4).max(1);
     for (index, Point { name, value, words }) in points.iter().enumerate() {
-        let (x, y) = (x(index), y(*value));
+        let (x, y, name) = (x(index), y(*value), escaped(name));
         inside += &format!(
-            "<circle class=\"main\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {}</title></circle>",
-            escaped(name),
+            "<circle class=\"main\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"><title>{name}: {}</title></circle>",
             escaped(words)
         );
         if index.is_multiple_of(every) {
-            // Beside a line that rises, as most do, not on it.
-            let (anchor, below) = (if index == 0 { "start" } else { "end" }, top + height + 22.0);
-            let beside = if index == 0 { x } else { x + 4.0 };
-            inside += &format!(
-                "<text x=\"{beside:.0}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{}</text>\
-                 <text x=\"{x:.0}\" y=\"{below:.0}\" text-anchor=\"middle\">{}</text>",
-                y - 8.0,
-                escaped(words),
-                escaped(name)
-            );
+            let below = top + height + TEXT;
+            inside += &format!("<text x=\"{x:.0}\" y=\"{below:.0}\" text-anchor=\"middle\">{name}</text>");
         }
     }
-    if let Some((value, words)) = limit {
-        let at = y(value);
-        inside += &format!(
-            "<line class=\"limit\" x1=\"0\" y1=\"{at:.1}\" x2=\"{WIDTH}\" y2=\"{at:.1}\"/>\
-             <text x=\"0\" y=\"{:.0}\">{}</text>",
-            at - 6.0,
-            escaped(words)
-        );
+    if let Some((value, _)) = &limit {
+        let at = y(*value);
+        inside +=
+            &format!("<line class=\"limit\" x1=\"{left}\" y1=\"{at:.1}\" x2=\"{WIDTH}\" y2=\"{at:.1}\"/>");
     }
-    picture(title, top + height + 32.0, &inside)
+    let by_value = |one: &&Point, other: &&Point| one.value.total_cmp(&other.value);
+    let ends = [points.iter().max_by(by_value), points.iter().min_by(by_value)];
+    let ends = ends.into_iter().flatten().map(|point| (point.value, point.words.clone()));
+    // Each name at the height of its value, unless another one is there already.
+    let mut taken: Vec<f64> = Vec::new();
+    for (value, words) in limit.into_iter().chain(ends) {
+        let at = y(value);
+        if taken.iter().all(|other| (other - at).abs() >= TEXT) {
+            let (right, at) = (left - 6.0, at + 4.0);
+            let words = escaped(words);
+            inside += &format!("<text x=\"{right:.0}\" y=\"{at:.0}\" text-anchor=\"end\">{words}</text>");
+        }
+        taken.push(at);
+    }
+    picture(title, top + height + 1.5 * TEXT, &inside)
 }

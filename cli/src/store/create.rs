@@ -15,8 +15,8 @@ use super::super::quantity;
 
 /// Create a store: empty, or out of a filter
 ///
-/// Its shards are sets, or with --counting they count copies of keys, which can be removed. A store made out of a filter
-/// is what the filter is.
+/// Its shards are sets, or with --counting they count copies of keys, which can be removed. A store made out of a
+/// filter is of the filter's kind.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
 
 Shards of 1 to 4 GiB are a good size. A commit rewrites the shards that it touches.")]
 pub(super) struct Create {
-    /// Folder to create; may be there if it is empty
+    /// Folder to create; may exist if it is empty
     store: PathBuf,
 
     /// Shards that divide all keys, 1 to 65536

@@ -9,6 +9,7 @@ use super::super::failure::Failure;
 use super::super::info;
 use super::super::json;
 use super::super::output::Output;
+use super::super::quantity::{self, grouped};
 use super::utc;
 
 #[derive(Serialize)]
@@ -92,7 +93,7 @@ impl Facts {
     }
 }
 
-/// Describes a store, by its newest version; no file of a shard is opened.
+/// Describes a store by its newest version, without opening a shard's file.
 pub(in super::super) fn print(
     path: &Path,
     (store, reader): &(Store, StoreReader),
@@ -107,14 +108,13 @@ pub(in super::super) fn print(
         output.line(json::line(&facts))?;
     } else {
         let made_for = match facts.requested_false_positive_rate {
-            Some(rate) => format!("{} keys at a false-positive rate of {rate}", facts.capacity),
-            None => format!("{} keys", facts.capacity),
+            Some(rate) => format!("{} keys at a false-positive rate of {rate}", grouped(facts.capacity)),
+            None => format!("{} keys", grouped(facts.capacity)),
         };
-        let bits = facts.bits_per_key.map_or_else(|| "no keys yet".to_owned(), |bits| format!("{bits:.2}"));
-        let rate = format!(
-            "{:.3e} expected now, {:.3e} in the worst shard",
-            facts.expected_false_positive_rate, facts.highest_false_positive_rate
-        );
+        let bits = info::bits_per_key_of_store(&reader.info(), description.slots_per_bucket);
+        let [now, worst] =
+            [facts.expected_false_positive_rate, facts.highest_false_positive_rate].map(quantity::chance);
+        let rate = format!("{now} expected now, {worst} in the worst shard");
         let version = format!("{}, by {}, {}", facts.version, facts.operation.escape_debug(), facts.time);
         let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
         let runs = match facts.runs {
@@ -131,10 +131,10 @@ pub(in super::super) fn print(
             ("shards", shards),
             ("runs", runs),
             ("version", version),
-            ("entries", facts.entries.to_string()),
+            ("entries", grouped(facts.entries)),
             ("bits a key", bits),
             ("false-positive rate", rate),
-            ("files", format!("{} bytes", facts.bytes)),
+            ("files", info::sized(facts.bytes)),
         ];
         for (name, value) in words.into_iter().chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;

@@ -8,8 +8,9 @@ use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 use super::super::bar::Bar;
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
+use super::super::paths::is_store;
 
-/// What a verb looks into.
+/// The filter or store that a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
     Store(Box<Description>, Box<StoreReader>),
@@ -17,7 +18,7 @@ pub(in super::super) enum AnyReader {
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
-        if super::is_store(path) {
+        if is_store(path) {
             let store = Store::open_with(path, options)?;
             return Ok(Self::Store(Box::new(*store.description()), Box::new(store.read()?)));
         }
@@ -31,10 +32,12 @@ impl AnyReader {
         }
     }
 
-    /// What a key is there.
+    /// Its key rules.
     pub(in super::super) fn key_rules(&self, file: &Path) -> Result<KeyRules, Failure> {
         match self {
-            Self::Filter(reader) => known(reader.info()?.key_rules, file),
+            Self::Filter(reader) => {
+                reader.info()?.key_rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
+            }
             Self::Store(store, _) => Ok(store.key_rules),
         }
     }
@@ -52,11 +55,6 @@ impl AnyReader {
             Self::Store(_, reader) => Ok(reader.count(key)?),
         }
     }
-}
-
-/// The rules of a filter, where this build knows them.
-pub(in super::super) fn known(rules: Option<KeyRules>, file: &Path) -> Result<KeyRules, Failure> {
-    rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
 }
 
 /// Joins the newest version of a store into one filter.

@@ -27,7 +27,7 @@ pub(super) struct Vacuum {
     /// Store to clean up
     store: PathBuf,
 
-    /// Versions that stay whatever their age, the newest included
+    /// Number of versions that stay at any age, the newest included
     #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
     keep: NonZeroU64,
 

@@ -8,32 +8,37 @@ use serde::Serialize;
 use super::super::bar::Bar;
 use super::super::failure::Failure;
 use super::super::json;
-use super::super::outcome::Outcome;
 use super::super::output::Output;
+use super::super::prometheus::Found;
 
+/// The findings in a store.
 #[derive(Serialize)]
-struct Verified {
+pub(in super::super) struct Verified {
+    file: String,
     clean: bool,
     version: u64,
     files: u64,
+    pages: u64,
     damaged: Vec<Damaged>,
 }
 
 #[derive(Serialize)]
 struct Damaged {
     shard: u32,
-    /// Pages that are damaged; none if the file cannot be opened, or is another one.
+    /// The number of damaged pages; `None` if the file cannot be opened, or is not the shard's.
     pages: Option<u64>,
     problem: String,
 }
 
-/// Reads every file that the newest version names; exit 1 if anything is wrong with one.
-pub(in super::super) fn verify(path: &Path, as_json: bool) -> Result<Outcome, Failure> {
+/// Reads every file that the newest version names.
+pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
     let reader = Store::open(path)?.read()?;
     let bar = Bar::new("verifying");
     let reports = reader.verify(&|done, all| bar.tell(done, all))?;
     drop(bar);
     let files = reports.len() as u64;
+    let pages =
+        reports.iter().filter_map(|(_, report)| report.as_ref().ok()).map(|report| report.pages).sum();
     let damaged = reports.into_iter().filter_map(|(shard, report)| match report {
         Ok(report) if report.is_clean() => None,
         Ok(report) => {
@@ -49,18 +54,34 @@ pub(in super::super) fn verify(path: &Path, as_json: bool) -> Result<Outcome, Fa
     let damaged: Vec<Damaged> = damaged.collect();
     let version = reader.version().number;
     let clean = damaged.is_empty();
-    let mut output = Output::standard(b'\n')?;
-    if as_json {
-        output.line(json::line(&Verified { clean, version, files, damaged }))?;
-    } else {
+    Ok(Verified { file: path.to_string_lossy().into_owned(), clean, version, files, pages, damaged })
+}
+
+impl Verified {
+    /// The findings, as metrics.
+    pub(in super::super) fn found(&self) -> Found {
+        let damaged_pages = self.damaged.iter().filter_map(|damaged| damaged.pages).sum();
+        let damaged_files = self.damaged.len() as u64;
+        Found { clean: self.clean, pages: self.pages, damaged_pages, damaged_files }
+    }
+
+    pub(in super::super) fn print(
+        &self,
+        path: &Path,
+        as_json: bool,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        if as_json {
+            return output.line(json::line(self));
+        }
         let store = path.display();
-        for Damaged { shard, problem, .. } in &damaged {
+        for Damaged { shard, problem, .. } in &self.damaged {
             output.line(format_args!("{store}: shard {shard}: {problem}"))?;
         }
-        if clean {
+        if self.clean {
+            let Self { version, files, .. } = self;
             output.line(format_args!("{store}: version {version}, {files} files read, no damage found"))?;
         }
+        Ok(())
     }
-    output.flush()?;
-    Ok(if clean { Outcome::Done } else { Outcome::NotFound })
 }

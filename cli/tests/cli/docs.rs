@@ -1,16 +1,18 @@
 //! Invariants checked, of the pages that users read:
 //!
-//! 1. Every command of `README.md` and `docs/` runs, in the order of its page, with the exit status and the files that the
-//!    page promises. Commands of cargo and pip are left to continuous integration, and are no others than those below.
-//! 2. The README is short enough to be read: below 900 words.
-//! 3. The coprocess in `examples/` gets the right answer to each key, whatever is in it.
-//! 4. The words of its table are verbs of the tool, calls of the library and methods of the Python package.
+//! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that the
+//!    page promises. Continuous integration runs the commands of cargo and pip, which are exactly those listed here.
+//! 2. The README has fewer than 900 words.
+//! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes it has.
+//! 4. The words of the README's table are verbs of the tool, calls of the library and methods of the Python package.
+//!    Each of these that takes keys is a word of the table.
+//! 5. The front page of `cargo doc` has the same table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What continuous integration runs.
+/// The commands that continuous integration runs.
 const BUILDS: [&str; 5] = [
     "gunzip -c examples/urls.txt.gz | cargo run --release -- dedup seen.gowk | wc -l",
     "cargo test --release",
@@ -34,7 +36,7 @@ fn commands(text: &str) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// Runs the commands of a page in one folder, each as a shell does.
+/// Runs the commands of a page in one folder, each in a shell.
 fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
     let tool = PathBuf::from(env!("CARGO_BIN_EXE_gowk"));
     let path = format!("{}:{}", tool.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -47,7 +49,7 @@ fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
         }
         assert!(
             !command.contains("cargo") && !command.contains("pip"),
-            "{page_name}: nobody runs `{command}`"
+            "{page_name}: no test runs `{command}`"
         );
         let output = Command::new("sh")
             .args(["-c", &command])
@@ -82,7 +84,7 @@ fn the_commands_of_the_readme_run() {
     let job = fs::read_to_string(root().join("examples/ingest.toml")).unwrap();
     fs::write(folder.join("job.toml"), job).unwrap();
     for (command, status, message) in run("README.md", folder) {
-        // `check` says by its status that it found none of the two keys.
+        // The exit status of `check` says that it found neither key.
         let expected = i32::from(command.starts_with("gowk check"));
         assert_eq!(status, expected, "{command}: {message}");
     }
@@ -113,7 +115,7 @@ fn the_commands_of_the_pages_run() {
     }
 }
 
-/// Keys may hold a newline: an answer to each line would go out of step there.
+/// A key may have a newline. Answers for each line would go out of step then.
 #[test]
 fn the_coprocess_answers_each_key() {
     let folder = tempfile::tempdir().unwrap();
@@ -137,16 +139,71 @@ fn the_readme_is_short() {
     assert!(words < 900, "{words} words");
 }
 
-/// The cells of the table of verbs, by column.
-fn words_of_the_table() -> Vec<Vec<String>> {
-    let text = page("README.md");
-    let (_, table) = text.split_once("## The same words everywhere\n\n").unwrap();
+/// The words of the table of verbs on a page: of each row its name, and for each column what is quoted there.
+fn rows_of_the_table(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
+    let (_, table) = text.split_once("# The same words everywhere\n\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with('|')).skip(2);
-    let cells = |row: &str| row.trim_matches('|').split('|').skip(1).map(str::to_owned).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = rows.map(cells).collect();
-    assert!(rows.len() >= 4, "{rows:?}");
-    let words = |cell: &String| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    (0..rows[0].len()).map(|column| rows.iter().flat_map(|row| words(&row[column])).collect()).collect()
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = rows
+        .map(|row| {
+            let cells: Vec<&str> =
+                row.strip_prefix('|').unwrap().strip_suffix('|').unwrap().split('|').collect();
+            (cells[0].trim().to_owned(), cells[1..].iter().map(|cell| words(cell)).collect::<Vec<_>>())
+        })
+        .collect();
+    assert!(rows.len() >= 4 && rows.iter().all(|(_, row)| row.len() == rows[0].1.len()), "{rows:?}");
+    rows
+}
+
+/// The words of the README's table, by column.
+fn words_of_the_table() -> Vec<Vec<String>> {
+    let rows = rows_of_the_table(&page("README.md"));
+    (0..rows[0].1.len())
+        .map(|column| rows.iter().flat_map(|(_, row)| row[column].clone()).collect())
+        .collect()
+}
+
+/// What the verbs of the tool are that take keys, by their help.
+fn verbs_that_take_keys(help: &str) -> Vec<String> {
+    let (_, verbs) = help.split_once("Commands:\n").unwrap();
+    let verbs = verbs.lines().take_while(|line| !line.is_empty());
+    // What a verb is described by may go on in further lines, which are indented more.
+    let verbs = verbs.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let takes_keys = |verb: &&str| {
+        let help = Command::new(env!("CARGO_BIN_EXE_gowk")).args([verb, "-h"]).output().unwrap();
+        String::from_utf8(help.stdout).unwrap().contains("[KEY]...")
+    };
+    let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(verbs.len() > 15, "{verbs:?}");
+    verbs.into_iter().filter(|verb| *verb != "help").filter(takes_keys).map(str::to_owned).collect()
+}
+
+/// The methods of the Python package that take a key, or keys.
+fn methods_that_take_keys(stubs: &str) -> Vec<String> {
+    let lines = stubs.lines().filter_map(|line| line.strip_prefix("    def "));
+    let taking =
+        lines.filter(|line| line.contains("(self, key: _Key") || line.contains("(self, keys: _Keys"));
+    taking.map(|line| line.split('(').next().unwrap().to_owned()).collect()
+}
+
+fn sorted(words: &[String]) -> std::collections::BTreeSet<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn the_front_page_of_the_library_has_the_table_of_the_readme() {
+    let front: String = page("src/lib.rs")
+        .lines()
+        .map(|line| line.trim_start_matches("//!").trim_start().to_owned() + "\n")
+        .collect();
+    let (readme, front) = (rows_of_the_table(&page("README.md")), rows_of_the_table(&front));
+    assert_eq!(readme.len(), front.len());
+    for ((name, readme), (title, front)) in readme.iter().zip(&front) {
+        assert_eq!(name, title);
+        // One column of the README has one key, many keys and iterators.
+        assert_eq!([&front[0][..], &front[1], &front[2]].concat(), readme[0], "{name}");
+        assert_eq!((&front[3], &front[4]), (&readme[1], &readme[2]), "{name}");
+    }
 }
 
 #[test]
@@ -165,7 +222,14 @@ fn the_words_of_the_table_are_those_of_each_surface() {
             "the tool has no `{word}`"
         );
     }
+    assert_eq!(sorted(&verbs_that_take_keys(&help)), sorted(tool));
     let stubs = page("python/gowk/_gowk.pyi");
+    // Two words of Python's own sets, which the README explains below the table, and a number of a key, not of a filter.
+    let others = ["add", "update", "shards_of", "__contains__"];
+    let methods = methods_that_take_keys(&stubs);
+    let of_sets: Vec<String> = others.map(str::to_owned).into_iter().chain(python.clone()).collect();
+    let unknown: Vec<_> = methods.iter().filter(|method| !of_sets.contains(method)).collect();
+    assert!(methods.len() > 15 && unknown.is_empty(), "not in the table: {unknown:?}");
     for word in python {
         let name = if word == "in" { "__contains__" } else { word };
         assert!(stubs.contains(&format!("def {name}(")), "Python has no `{word}`");

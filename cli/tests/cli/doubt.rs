@@ -1,11 +1,11 @@
-//! Invariant checked: after a failed commit the tool says which keys are committed, which are not, and which are in
-//! doubt; whoever goes on as it says takes no key twice and loses none.
+//! Invariant checked: after a failed commit, the tool says which keys are committed, which are not, and which are in
+//! doubt. A user who follows its advice loses no key and inserts none twice.
 
 use serde_json::Value;
 
 use crate::run::{Folder, Unprivileged, in_a_shell, lines, run, set_mode};
 
-/// Room for the journal and the head of the filter file, not for its pages: what is committed cannot be applied.
+/// There is room for the journal and the head of the filter file, but not for its pages: a commit cannot be applied.
 const NOT_THE_PAGES: &str = "ulimit -f 180; exec \"$@\"";
 
 #[test]
@@ -32,8 +32,8 @@ fn keys_of_a_commit_that_is_durable_but_not_applied_are_said_to_be_committed() {
     assert_eq!(folder.run(&["count", "f", "x", "y", "z"], "").done(), "1\tx\n1\ty\n1\tz\n");
 }
 
-/// A folder that may not be read cannot be synced: the new file of a doubling has the filter's name, and nobody
-/// knows whether it keeps it.
+/// A folder that may not be read cannot be synced. The new file of a doubling has the filter's name, and may lose it in a
+/// power cut.
 #[test]
 fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
     let Some(unprivileged) = Unprivileged::new() else {
@@ -71,7 +71,7 @@ fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
         assert!(said[1].contains(words), "no {words:?} in {:?}", said[1]);
     }
     assert_eq!((said.len(), said[1].matches("Permission denied").count()), (2, 1), "{said:?}");
-    // Nothing was lost here, so that they are.
+    // Nothing was lost here, so the keys in doubt are there.
     let info = folder.info("f");
     assert_eq!((&info["commit"], &info["generation"]), (&number.into(), &1.into()));
     folder.assert_holds("f", &lines(0..15_990));

@@ -1,5 +1,5 @@
-//! Invariants checked: the key is the field or what is left of the line, and what is printed is the whole record; two
-//! records are one key if these parts agree, whatever else differs.
+//! Invariants checked: the key is the field, or the trimmed, case-folded line; the tool prints whole records; two records
+//! have the same key if these parts are equal.
 
 use gowk::{Lookup, Reader};
 
@@ -18,8 +18,7 @@ const CSV: &str = "id,url,note\n\
 fn a_column_is_the_key_and_whole_records_are_printed() {
     let folder = Folder::new();
     let ended = folder.run(&["dedup", "f", "--csv", "url"], CSV);
-    let new =
-        "1,http://a,\"first, with a comma\"\n2,http://b,\"on\ntwo lines\"\r\n4,\"http://\"\"c\"\"\",quotes\n";
+    let new = "id,url,note\n1,http://a,\"first, with a comma\"\n2,http://b,\"on\ntwo lines\"\r\n4,\"http://\"\"c\"\"\",quotes\n";
     assert_eq!((ended.code, ended.text().as_str()), (Some(0), new));
     assert_eq!(
         ended.err,
@@ -27,7 +26,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     );
     folder.assert_holds("f", "http://a\nhttp://b\nhttp://\"c\"\n");
     folder.assert_lacks("f", "url\n1\n");
-    // By its number there is no header, and other characters may lie between.
+    // A column given by its number has no header. Other separators work.
     let tabs = "url\tx\nhttp://a\ty\nurl\tz\r\n";
     let ended = folder.run(&["dedup", "g", "--csv", "1", "--delimiter", "\\t"], tabs);
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("url\tx\nhttp://a\ty\n", ""));
@@ -35,7 +34,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     assert_eq!(ended.text(), "a;b\r\n");
     // Other verbs take the same keys.
     let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
-    assert_eq!(found.text(), "http://new,1\n");
+    assert_eq!(found.text(), "url,b\nhttp://new,1\n");
     folder.run(&["create", "h", "--capacity", "1000", "--counting"], "").done();
     folder.run(&["insert", "h", "--csv", "b"], "a,b\n1,k\n2,k\n").done();
     assert_eq!(folder.run(&["count", "h", "k"], "").done(), "2\tk\n");
@@ -54,7 +53,7 @@ fn a_field_of_json_is_the_key_and_whole_lines_are_printed() {
     assert!(ended.err.contains("standard input: 3 records were skipped"), "{ended:?}");
     folder.assert_holds("f", "http://a\n17\ntrue\n");
     let ended = folder.run(&["dedup", "f", "--json-field", "url"], "{\"url\":\"b\"}\n{\"url\":\n");
-    ended.refused(&["standard input: line 2: ", "correct it"]);
+    ended.refused(&["standard input: invalid JSON on line 2, column 7: ", "correct the line", "--rejects"]);
 }
 
 #[test]
@@ -73,7 +72,7 @@ fn white_space_and_case_can_be_left_out_of_keys() {
 
 /// A key that was inserted is found by every run that is not refused, in a filter and in a store.
 #[test]
-fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
+fn runs_with_different_key_rules_cannot_give_a_wrong_no() {
     let all: [&[&str]; 6] =
         [&[], &["--trim"], &["-i"], &["-i=unicode"], &["--trim", "-i"], &["--trim", "-i=unicode"]];
     for (number, made_with) in all.into_iter().enumerate() {
@@ -84,7 +83,7 @@ fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
         for file in ["f", "s"] {
             folder.run(&["insert", file], " K\u{c4}y\n").done();
             for (other, asked) in all.into_iter().enumerate() {
-                // Nothing asked for is what the filter has.
+                // Without options, the rules of the filter apply.
                 let agrees = asked.is_empty() || other == number;
                 for verb in ["check", "count", "insert", "dedup"] {
                     let before = folder.snapshot();
@@ -109,10 +108,15 @@ fn runs_that_differ_in_what_a_key_is_cannot_give_a_wrong_no() {
 #[test]
 fn what_is_wrong_with_records_is_named() {
     let folder = Folder::new();
-    folder.run(&["dedup", "f", "--csv", "link"], CSV).refused(&["standard input: has no column link"]);
-    folder.run(&["dedup", "f", "--csv", "0"], CSV).refused(&["has no column 0"]);
+    folder
+        .run(&["dedup", "f", "--csv", "link"], CSV)
+        .refused(&["standard input: has no column \"link\"; its first record is: id, url, note"]);
+    folder.run(&["dedup", "f", "--csv", "0"], CSV).refused(&["has no column \"0\""]);
     let ended = folder.run(&["dedup", "f", "--csv", "a"], "a,b\n1,2\n3,\"open\n5,6\n");
-    ended.refused(&["standard input: line 3: a quoted field does not end", "the first 1 are committed"]);
+    ended.refused(&[
+        "standard input: the record that begins on line 3 is not whole: a quoted field does not end",
+        "the first 1 are committed",
+    ]);
     for options in [
         &["--csv", "a", "-0"][..],
         &["--csv", "a", "--json-field", "a"],

@@ -1,5 +1,5 @@
-//! Invariants checked: what lies between two separators is one key, byte for byte; every key inserted is
-//! selected by `check`, in the order of the input; exit codes say whether any key was selected or absent.
+//! Invariants checked: the bytes between two separators are one key; `check` selects every inserted key, in the order of
+//! the input; exit codes say whether any key was selected or absent.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ fn dedup_prints_each_key_once_in_order_and_remembers_it() {
 }
 
 #[test]
-fn threads_change_nothing_but_the_time() {
+fn the_number_of_threads_does_not_change_the_output() {
     let folder = Folder::new();
     let input = [lines(0..150_000), lines(50_000..300_000)].concat();
     let one = folder.run(&["dedup", "f", "--seed", "7"], &input).done();
@@ -67,7 +67,7 @@ fn lines_are_keys_byte_for_byte() {
     let bytes = OsStr::from_bytes(b"bytes\xff\xfe");
     let found = folder.run(&[OsStr::new("check"), OsStr::new("f"), bytes], "");
     assert_eq!((found.code, found.out), (Some(0), b"bytes\xff\xfe\n".to_vec()));
-    // A newline at the end does not begin another key.
+    // No key follows the newline at the end.
     folder.run(&["create", "g", "--capacity", "10"], "").done();
     folder.run(&["insert", "g"], "a\n").done();
     folder.assert_lacks("g", "\n");
@@ -116,9 +116,17 @@ fn check_selects_present_or_absent_keys_and_its_exit_code_says_whether_any() {
         (&["-vc", "a", "x"], "1\n", 0),
         (&["-q", "a", "x"], "", 0),
         (&["-q", "x"], "", 1),
-        (&["--json", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2}\n", 0),
-        (&["--json", "-v", "a", "x", "b"], "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":1}\n", 0),
-        (&["--json", "-v", "a"], "{\"keys\":1,\"present\":1,\"absent\":0,\"selected\":0}\n", 1),
+        (
+            &["--json", "a", "x", "b"],
+            "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":2,\"skipped\":0}\n",
+            0,
+        ),
+        (
+            &["--json", "-v", "a", "x", "b"],
+            "{\"keys\":3,\"present\":2,\"absent\":1,\"selected\":1,\"skipped\":0}\n",
+            0,
+        ),
+        (&["--json", "-v", "a"], "{\"keys\":1,\"present\":1,\"absent\":0,\"selected\":0,\"skipped\":0}\n", 1),
     ];
     for (args, out, code) in cases {
         let ended = folder.run(&[&["check", "f"], args].concat(), "");
@@ -192,7 +200,7 @@ fn each_commit_is_reported_with_its_number_and_the_keys_taken() {
     let event =
         |number, keys| format!("{{\"event\":\"commit\",\"number\":{},\"keys\":{keys}}}\n", first + number);
     let args = ["insert", "f", "--json", "--commit-every", "2"];
-    // Behind the commits, a line says what became of all keys.
+    // After the commits, a line sums up all keys.
     let commits = |err: &str| err.rsplit_once("{\"event\":\"summary\"").unwrap().0.to_owned();
     let ended = folder.run(&args, lines(0..5));
     assert_eq!(

@@ -1,13 +1,14 @@
-//! Real processes, really killed.
+//! Processes of the tool, killed with SIGKILL.
 //!
-//! Invariants checked: after SIGKILL at any moment the filter opens, holds every key of every commit that was
-//! reported, and is whole; no temporary file is left; a clean close leaves an empty journal; a reader beside a
-//! writer never reports a committed key absent, whether the writer lives, doubles the file, or is killed. All of this
-//! holds for sets and for counting filters, which take turns.
+//! Invariants checked, on sets and counting filters in turns:
 //!
-//! 100 kills with `GOWK_THOROUGH=1`, else 30.
-//! `GOWK_KILLS=2000 cargo test --release --test cli kills -- --nocapture` kills that many times in all, and
-//! `GOWK_HAMMER=60` looks up for a minute beside a live writer, and prints how long the longest lookup took.
+//! 1. After a kill at any moment, the filter opens, is whole, and has every key of every reported commit.
+//! 2. No temporary file is left. A clean close leaves an empty journal.
+//! 3. A reader beside a writer never reports a committed key absent, whether the writer inserts, doubles the file, or is
+//!    killed.
+//!
+//! 30 kills, with `GOWK_THOROUGH=1` 100. `GOWK_KILLS=2000 cargo test --release --test cli kills -- --nocapture` makes 2000
+//! in all. `GOWK_HAMMER=60` looks keys up for a minute beside a live writer, and prints the longest lookup.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -20,12 +21,12 @@ use gowk::{Kind, Lookup, Options, Reader};
 
 use crate::thorough;
 
-/// Kills in all, shared out to the tests in the parts given by `share`.
+/// How many kills a test makes: `share` tenths of all.
 fn kills(share: u64) -> u64 {
     let all = std::env::var("GOWK_KILLS").ok().and_then(|kills| kills.parse().ok());
     let all = all.unwrap_or_else(|| thorough::size("kills", 30, 100));
     let kills = all * share / 10;
-    // Past the test harness, which would keep it to itself.
+    // Not by `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "{kills} of {all} kills");
     kills
 }
@@ -77,7 +78,7 @@ fn reported(line: &str) -> Option<u64> {
     Some(line.rsplit(':').next().unwrap().trim_end_matches('}').parse().unwrap())
 }
 
-/// Kills an insert after so many reported commits and a little more; returns the keys reported until then.
+/// Kills an insert some time after its n-th reported commit. Returns the keys reported until then.
 fn kill_after(mut child: Child, commits: u64, more: Duration) -> u64 {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut committed = 0;
@@ -88,7 +89,7 @@ fn kill_after(mut child: Child, commits: u64, more: Duration) -> u64 {
     std::thread::sleep(more);
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it reported between our last look and its death is committed too.
+    // Keys reported between the last line read and the kill are committed too.
     for line in lines.map_while(Result::ok).filter(|line| line.ends_with('}')) {
         committed = reported(&line).unwrap_or(committed);
     }
@@ -106,7 +107,7 @@ fn check_whole(filter: &Path, committed: u64) {
 
 const KINDS: [Kind; 2] = [Kind::Set, Kind::Counting];
 
-/// The kinds in turns.
+/// The two kinds take turns.
 fn kind_of(round: u64) -> Kind {
     KINDS[round as usize % KINDS.len()]
 }
@@ -129,12 +130,12 @@ fn killed_inserts_lose_no_reported_commit() {
         let child = start_insert(&filter, &keys, every);
         let commits = random.below(all_keys / every);
         let committed = kill_after(child, commits, Duration::from_micros(random.below(40_000)));
-        // Most commits have that many keys; one that took ten seconds has fewer.
+        // Most commits have this many keys. A commit after ten seconds has fewer.
         assert!(commits == 0 || committed > 0);
         check_whole(&filter, committed);
         let mut writer = Options::new().open_existing(&filter).unwrap();
         let info = writer.info().unwrap();
-        // A set does not store a key that it finds already; at this filter's rate those are fewer than one in a thousand.
+        // A set does not store false positives: at this filter's rate, fewer than one key in a thousand.
         let unstored = if kind == Kind::Set { committed / 1000 } else { 0 };
         assert!(info.kind == kind && info.copies >= committed - unstored, "round {round}: {info:?}");
         writer.insert(b"one more").unwrap();
@@ -173,7 +174,7 @@ fn killed_doublings_leave_the_old_file_or_the_new_one() {
     }
     generations.sort_unstable();
     generations.dedup();
-    assert!(generations.len() > 1, "kills at one generation only: {generations:?}");
+    assert!(generations.len() > 1, "all kills hit one generation: {generations:?}");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn readers_beside_killed_writers(kind: Kind, kills: u64) {
     write_keys(&keys, KEYS);
     let mut random = Random::new();
     create(&filter, kind, 20_000);
-    // Inserts of all keys over and over, each killed; what was once committed stays so.
+    // Each run inserts all keys and is killed. A committed key stays committed.
     let (committed, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let lookups = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
@@ -224,7 +225,7 @@ fn readers_beside_killed_writers(kind: Kind, kills: u64) {
     check_whole(&filter, committed.into_inner());
 }
 
-/// What lookups beside a live writer met.
+/// What the lookups beside a live writer found.
 #[derive(Default)]
 struct Hammered {
     commits: u64,
@@ -233,13 +234,13 @@ struct Hammered {
     longest: Duration,
 }
 
-/// Looks up committed keys, the newest ones above all, until `done`.
+/// Looks up committed keys until `done`, mostly the newest ones.
 fn hammer(filter: &Path, committed: &AtomicU64, done: &AtomicBool, newest: u64) -> (u64, Duration) {
     let reader = Reader::open(filter).unwrap();
     let (mut lookups, mut longest) = (0, Duration::ZERO);
     while !done.load(Ordering::Relaxed) {
         let keys = committed.load(Ordering::Acquire);
-        // The newest keys, whose regions are being written, and some of all others.
+        // The newest keys, whose regions are being written, and some older ones.
         for i in (keys.saturating_sub(newest)..keys).chain((0..keys).step_by(997)) {
             let start = Instant::now();
             assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {keys}");
@@ -250,8 +251,8 @@ fn hammer(filter: &Path, committed: &AtomicU64, done: &AtomicBool, newest: u64) 
     (lookups, longest)
 }
 
-/// Small filters one after the other, each filled until it has doubled four times or more: so doublings go on
-/// throughout. `GOWK_HAMMER=60` makes it a minute.
+/// Fills small filters one after the other, each for four doublings or more, so that doublings never stop.
+/// `GOWK_HAMMER=60` does so for a minute.
 #[test]
 fn checks_beside_a_live_writer_never_miss_a_committed_key() {
     const KEYS: u64 = 500_000;

@@ -1,7 +1,10 @@
-//! Invariants checked, on filters and on stores: a set stores a key once, and removes none; a counting filter stores each
-//! copy, and removes one at a time; `dedup` prints each new key once on both. The kind is fixed at creation, and shown.
-//! What asks for the other kind is refused with exit code 2: it names the file, what that is, and `--counting`, and it
-//! changes nothing.
+//! Invariants checked, on filters and on stores:
+//!
+//! 1. A set stores a key once, and removes none. A counting filter stores each copy, and removes one at a time. `dedup`
+//!    prints each new key once on both.
+//! 2. The kind is fixed at creation, and shown.
+//! 3. A call that needs the other kind changes nothing. It exits with code 2, and its message names the file, its kind,
+//!    and `--counting`.
 
 use serde_json::Value;
 
@@ -9,10 +12,10 @@ use crate::run::{Folder, lines};
 
 /// How each kind is asked for, and its name.
 const KINDS: [(&[&str], &str); 2] = [(&[], "set"), (&["--counting"], "counting")];
-/// So few false positives that none are met.
+/// With this option, no test here meets a false positive.
 const EXACT: [&str; 2] = ["--slots-per-bucket", "2"];
 
-/// With a set and a counting filter, and a store of each kind: `set`, `counting`, `store-set`, `store-counting`.
+/// A folder with a filter and a store of each kind: `set`, `counting`, `store-set`, `store-counting`.
 fn of_all_kinds() -> Folder {
     let folder = Folder::new();
     for (options, name) in KINDS {
@@ -24,7 +27,7 @@ fn of_all_kinds() -> Folder {
     folder
 }
 
-/// Exit code 2 with these words, nothing printed, nothing changed.
+/// Checks for exit code 2 and these words; nothing may be printed or changed.
 #[track_caller]
 fn refused(folder: &Folder, args: &[&str], input: &str, words: &[&str]) {
     let before = folder.snapshot();
@@ -44,7 +47,7 @@ fn dedup_prints_each_key_once_and_a_counting_filter_counts_every_occurrence() {
             let counted = folder.run(&["count", &file, "a", "b", "c", "d"], "").done();
             let [a, b, c, d] = counts;
             assert_eq!(counted, format!("{a}\ta\n{b}\tb\n{c}\tc\n{d}\td\n"), "{file}");
-            // Again, and by `insert`, which prints nothing.
+            // `insert` counts the same keys again, and prints nothing.
             assert_eq!(folder.run(&["dedup", &file], "a\nd\n").done(), "d\n", "{file}");
             folder.run(&["insert", &file], "a\nd\nd\n").done();
             let [a, d] = if name == "set" { [1, 1] } else { [5, 3] };
@@ -54,7 +57,7 @@ fn dedup_prints_each_key_once_and_a_counting_filter_counts_every_occurrence() {
     }
 }
 
-/// The portions in which keys are taken, and threads, do not matter.
+/// The sizes of batches and the number of threads do not matter.
 #[test]
 fn long_inputs_are_counted_as_short_ones_are() {
     let folder = of_all_kinds();
@@ -71,18 +74,18 @@ fn long_inputs_are_counted_as_short_ones_are() {
         let counted = folder.run(&["count", store], lines(0..60_000)).done();
         let sum: u32 =
             counted.lines().map(|line| line.split('\t').next().unwrap().parse::<u32>().unwrap()).sum();
-        // A count is never too low. A few keys may match the entry of another one.
+        // A count is never too low. A few are too high, by another key's entry.
         assert!((copies..copies + 100).contains(&sum), "{store}: {sum}");
     }
 }
 
 #[test]
-fn dedup_makes_the_kind_that_is_asked_for_and_takes_the_one_that_is_there() {
+fn dedup_creates_the_kind_asked_for_and_accepts_the_kind_of_an_existing_filter() {
     let folder = Folder::new();
     for (options, name) in KINDS {
         folder.run(&[&["dedup", name], options].concat(), "a\na\n").done();
         assert_eq!(folder.info(name)["kind"], name);
-        // On what is there, its kind may be named, and need not be.
+        // For an existing filter, the kind may be given, but need not be.
         assert_eq!(folder.run(&["dedup", name], "a\nb\n").done(), "b\n");
         assert_eq!(folder.run(&[&["dedup", name], options].concat(), "b\nc\n").done(), "c\n");
     }
@@ -98,7 +101,7 @@ fn counting_is_refused_by_sets() {
         let words = [&format!("/{file}: is a set, "), "a counting filter", "`--counting`"];
         refused(&folder, &["dedup", file, "--counting"], "a\nb\n", &words);
         refused(&folder, &["dedup", file, "--counting", "--capacity", "5", "--json"], "a\nb\n", &words);
-        // Without a key, too.
+        // Even if there is no key.
         refused(&folder, &["dedup", file, "--counting"], "", &words);
     }
 }
@@ -112,7 +115,7 @@ fn removal_is_refused_by_sets_and_takes_one_copy_elsewhere() {
             [&format!("/{file}: is a set, but removing keys needs a counting filter"), "`--counting`"];
         refused(&folder, &["remove", file, "a"], "", &words);
         refused(&folder, &["remove", file], "absent\n", &words);
-        // Also where no key comes, or a great many.
+        // Even if there is no key, or very many.
         refused(&folder, &["remove", file], "", &words);
         refused(&folder, &["remove", file, "--json"], &lines(0..50_000), &words);
         folder.assert_holds(file, "a\n");
@@ -194,7 +197,7 @@ fn the_kind_is_shown() {
     }
 }
 
-/// What each verb says of itself names no option that is gone, and says what `--counting` is.
+/// The help of each verb explains `--counting`, and names no option that was removed.
 #[test]
 fn help_speaks_of_kinds() {
     let folder = Folder::new();

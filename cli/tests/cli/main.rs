@@ -2,21 +2,23 @@
 //!
 //! - `docs`: the pages that users read, and the commands in them.
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
-//! - `fields`: keys that are fields of records, or lines without what does not matter in them.
+//! - `fields`: keys that are fields of records, or trimmed, case-folded lines.
 //! - `kinds`: what a set and a counting filter each do, and refuse.
-//! - `keys`: what is a key, where keys come from, which ones each verb selects and prints.
+//! - `keys`: what a key is, where keys come from, and which of them each verb prints.
 //! - `kills`: `kill -9` at any moment, and readers beside writers.
 //! - `merged_killed`: merges and shrinks that are killed.
-//! - `refusals`: whatever is refused gives one line on standard error that names file and remedy, exit code 2,
-//!   and changes nothing: the same names and the same bytes in the folder as before.
-//! - `progress`: what is told of a run, on a terminal and elsewhere.
-//! - `refused`: a key that finds no room stops nothing, and is told of.
-//! - `processes`: beside other processes, under signals, with slow inputs and broken outputs, after `kill -9`.
+//! - `refusals`: an error is one line that names file and remedy, with exit code 2, and changes no file.
+//! - `progress`: summaries, and the bar on a terminal.
+//! - `refused`: a key that does not fit is reported and skipped.
+//! - `records`: records without a key, malformed ones, headers, and new rows that look like others.
+//! - `processes`: other processes, signals, slow inputs, broken outputs, `kill -9`.
+//! - `outputs`: files in the place of standard output.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
-//! - `told`: what is told of a filter, and its secret seed only on demand.
-//! - `traps`: what looks like one thing and is another is told, or taken for what was meant.
+//! - `told`: the secret seed is shown only on demand; `verify` names the next step.
+//! - `traps`: arguments and inputs that are easily mistaken for something else.
 //! - `whole_filters`: verbs that look at or make a whole filter.
+//! - `windows`: `dedup` over several filters.
 
 mod docs;
 mod doubt;
@@ -25,8 +27,10 @@ mod keys;
 mod kills;
 mod kinds;
 mod merged_killed;
+mod outputs;
 mod processes;
 mod progress;
+mod records;
 mod refusals;
 mod refused;
 mod report;
@@ -37,3 +41,4 @@ mod thorough;
 mod told;
 mod traps;
 mod whole_filters;
+mod windows;

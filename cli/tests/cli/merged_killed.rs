@@ -1,11 +1,10 @@
 //! Merges that grow, and shrinks, in processes that are killed.
 //!
-//! Invariants checked: killed at any moment, each leaves the old filter or the new one, whole; before the new file has
-//! the name the old one, and from then on the new one. The next writer removes what is left of it.
+//! Invariants checked: after a kill at any moment, the filter is the old one, or, once the new file has the name, the new
+//! one. It is whole. The next writer removes the files that the dead one has left.
 //!
-//! On a set and on a counting filter, each is killed 40 times at a given step, 100 times with `GOWK_THOROUGH=1`: a
-//! process stops before one of its calls that change the disk, and is killed there. All calls of the publication are
-//! among them. And 25 or 100 times the tool is killed at some moment of a whole run, also between such calls.
+//! Both kinds are tested. 40 times, with `GOWK_THOROUGH=1` 100 times, a process is killed before a given call that changes
+//! the disk, among them every call of the publication. 25 times, or 100 times, the tool is killed at a random moment.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,7 +23,7 @@ const KINDS: [Kind; 2] = [Kind::Set, Kind::Counting];
 const VERB: &str = "GOWK_TEST_VERB";
 const STOP_AT: &str = "GOWK_TEST_STOP_AT";
 const DIR: &str = "GOWK_TEST_DIR";
-/// Inserted before a merge and after it, by the same transaction.
+/// Keys that the transaction inserts before and after the merge.
 const ALONG: [u64; 2] = [1 << 40, 1 << 41];
 
 /// The hash of key `number`, the same in every run.
@@ -42,7 +41,7 @@ fn hashes(keys: std::ops::Range<u64>) -> Vec<KeyHash> {
     keys.map(hash).collect()
 }
 
-/// A closed filter of 12 regions, doubled so often, with these keys.
+/// A closed filter of 12 regions with these keys, after `generations` doublings.
 fn filled(path: &Path, kind: Kind, doublings: u32, keys: &[KeyHash]) {
     let capacity = 12 * 8192 * 4 * 93 / 100;
     let options = Options::new().slots_per_bucket(SlotsPerBucket::Four).capacity(capacity).seed(5);
@@ -65,7 +64,7 @@ fn assert_whole(reader: &Reader, keys: &[KeyHash]) {
 struct Stopping {
     stop_at: usize,
     steps: AtomicUsize,
-    /// The step at which the new file gets the name.
+    /// The step that gives the new file the name.
     renamed: AtomicUsize,
 }
 
@@ -123,13 +122,13 @@ impl Disk for Stopping {
     }
 }
 
-/// Says something to the parent; the test harness prints to the same pipe.
+/// Sends a line to the parent. The test harness prints to the same pipe, hence the mark.
 fn say(message: &str) {
     println!("\n:: {message}");
     io::stdout().flush().unwrap();
 }
 
-/// Merges or shrinks, if this process was started for that.
+/// Merges or shrinks, if this process is a child.
 fn is_a_child() -> bool {
     let Ok(verb) = std::env::var(VERB) else { return false };
     let dir = std::env::var(DIR).unwrap();
@@ -152,7 +151,7 @@ fn is_a_child() -> bool {
     true
 }
 
-/// What a child says that runs `test` as far as this step; it is killed then.
+/// Runs `test` in a child up to this step, kills the child, and returns the line that it sent.
 fn child_stopped_at(test: &str, verb: &str, dir: &Path, stop_at: usize) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([&format!("merged_killed::{test}"), "--exact", "--nocapture"]).env(VERB, verb).env(DIR, dir);
@@ -165,15 +164,15 @@ fn child_stopped_at(test: &str, verb: &str, dir: &Path, stop_at: usize) -> Strin
     word
 }
 
-/// A filter, and what becomes of it.
+/// A filter, and what it may be after a kill.
 struct Scene {
     dir: tempfile::TempDir,
-    /// Whether a filter is the old one; fails if it is neither that nor the new one.
+    /// Whether a filter is the old one; panics if it is neither the old nor the new one.
     is_old: Box<dyn Fn(&Path) -> bool>,
 }
 
 impl Scene {
-    /// With 10,000 keys that both filters have.
+    /// Two filters that share 10,000 keys.
     fn merge(kind: Kind) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (in_a, in_b) = (hashes(0..350_000), hashes(340_000..700_000));
@@ -190,14 +189,14 @@ impl Scene {
             }
             let along = ALONG.map(|key| reader.contains(hash(key)).unwrap());
             if kind == Kind::Counting {
-                // The tool inserts nothing along with the merge.
+                // The tool inserts no other keys with the merge.
                 let along = along.iter().filter(|found| **found).count() as u64;
                 let kept: u64 = if is_old { 350_000 } else { 710_000 + along };
                 assert_eq!(info.copies, kept);
                 let of_both = reader.count(hash(345_000)).unwrap();
                 assert!(is_old || of_both >= 2, "{of_both} copies");
             } else {
-                // False positives are not stored: fewer than one key in a thousand.
+                // A set does not store false positives: fewer than one key in a thousand.
                 let all: u64 = if is_old { 350_000 } else { 700_002 };
                 assert!(info.copies <= all && info.copies >= all - all / 1000, "{} of {all}", info.copies);
             }
@@ -218,7 +217,7 @@ impl Scene {
         Self { dir, is_old: Box::new(is_old) }
     }
 
-    /// The filter as it was at first, without a journal.
+    /// Restores the first filter, without a journal.
     fn restore(&self) {
         let [path, kept, journal] = ["f", "kept", "f-journal"].map(|name| self.dir.path().join(name));
         if kept.exists() {
@@ -229,7 +228,7 @@ impl Scene {
         let _ = fs::remove_file(journal);
     }
 
-    /// Whether the filter is the old one, after a kill; the next writer removes what is left of the new one.
+    /// Whether the filter is the old one after a kill. Checks that the next writer removes the files left.
     fn is_old(&self) -> bool {
         let path = self.dir.path().join("f");
         let is_old = (self.is_old)(&path);
@@ -247,7 +246,7 @@ impl Scene {
         let (steps, renamed) = whole.split_once(' ').unwrap();
         let (steps, renamed): (usize, usize) = (steps.parse().unwrap(), renamed.parse().unwrap());
         let kills = thorough::size("kills at steps of a merge or a shrink", 40, 100);
-        // Each step from the sealing of the new file on, twice; and others evenly before.
+        // Each step from the sealing of the new file on, twice. The other kills are spread evenly over the steps before.
         let late = renamed.saturating_sub(10)..steps;
         let early = kills - 2 * late.len();
         let early = (0..early).map(|number| number * late.start / early);
@@ -289,11 +288,11 @@ impl Scene {
             assert!(tool().status().unwrap().success());
             start.elapsed()
         };
-        // The first is slower than those that follow.
+        // The first run is slower than later ones.
         let whole = (0..4).map(|_| run()).min().unwrap_or_default();
         let kills = thorough::size("kills at moments of a merge or a shrink", 25, 100);
         let (mut runs, mut deaths, mut old) = (0, 0, 0);
-        // On a machine that has become busier, all are killed early. Then later moments are tried, too.
+        // If the machine has become busier, all kills come early. Then later moments are tried too.
         for slower in [1.1, 2.2, 4.4, 8.8] {
             for number in 0..kills {
                 self.restore();

@@ -1,6 +1,9 @@
-//! Invariants checked: one writer at a time, whatever the name it was given; a reported commit survives
-//! `kill -9`, and readers see it beside the writer; a signal commits; a line is written before its key is
-//! committed; where a line cannot be written, its key is not remembered.
+//! Invariants checked:
+//!
+//! 1. There is one writer at a time, by whatever name it opened the filter.
+//! 2. A reported commit survives `kill -9`, and readers see it beside the writer.
+//! 3. A signal commits.
+//! 4. A line is written before its key is committed. If it cannot be written, its key is not remembered.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,7 +26,7 @@ fn keys_of(event: &str) -> u32 {
 fn becomes_true(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "it does not become true");
+        assert!(start.elapsed() < DEADLINE, "the condition did not become true in time");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -35,7 +38,7 @@ fn a_second_writer_is_refused_at_once_also_through_a_symlink_or_waits() {
     let out = first.out_lines();
     first.give("a\nb\n");
     assert_eq!([out.next(), out.next()], ["a", "b"]);
-    // Created with the first commit, which may be still under way.
+    // The filter is created by its first commit, which may still be under way.
     becomes_true(|| folder.path("f").exists());
     std::os::unix::fs::symlink("f", folder.path("link")).unwrap();
     for args in [["insert", "f", "c"], ["remove", "link", "a"], ["dedup", "link", "c"]] {
@@ -46,7 +49,7 @@ fn a_second_writer_is_refused_at_once_also_through_a_symlink_or_waits() {
 
     let mut waiting =
         [folder.start(&["insert", "link", "c", "--wait"]), folder.start(&["insert", "f", "d", "--wait=90"])];
-    // Had they not waited, they would most likely have failed by now.
+    // Without waiting, they would most likely have failed by now.
     thread::sleep(Duration::from_millis(300));
     assert!(waiting.iter_mut().all(|second| second.has_ended().is_none()));
     drop(first.stdin.take());
@@ -65,14 +68,14 @@ fn a_waiting_writer_can_be_interrupted() {
     first.give("a\n");
     out.next();
     let mut second = folder.start(&["dedup", "f", "b", "--wait"]);
-    // Not SIGINT: it may be ignored from the start, as in what a shell runs in the background.
+    // Not SIGINT, which a shell lets its background processes ignore.
     second.signal("TERM");
     assert_eq!(second.wait().signal(), Some(15));
 }
 
 #[test]
 fn signals_commit_what_was_taken_although_input_is_awaited() {
-    // Awaited until the next commit is due, or with nothing to commit for ever.
+    // The tool waits for input until the next commit is due; with nothing to commit, without end.
     for (name, code, commit_every) in
         [("INT", 130, "9"), ("TERM", 143, "9"), ("HUP", 129, "9"), ("INT", 130, "2")]
     {
@@ -110,7 +113,7 @@ fn check_and_count_answer_at_once_as_a_coprocess() {
             asked.give(&format!("{key}\n"));
             assert_eq!(out.next(), answer);
         }
-        // As a script gives it, whose last line need not be whole.
+        // The last line may lack its newline, as from a script.
         asked.give("a");
         drop(asked.stdin.take());
         assert_eq!(out.next(), answers[0]);
@@ -118,7 +121,7 @@ fn check_and_count_answer_at_once_as_a_coprocess() {
     }
 }
 
-/// As `nohup` starts it, and as a script starts what runs in its background.
+/// `nohup`, and a script for its background processes, start the tool in this way.
 #[test]
 fn signals_that_were_ignored_stay_ignored() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
@@ -134,13 +137,13 @@ fn signals_that_were_ignored_stay_ignored() {
     folder.assert_holds("f", "a\nb\nc\n");
 }
 
-/// How a writer ends that is sent SIGTERM again and again, while nobody reads what it prints.
+/// Sends SIGTERM again and again to a writer whose output nobody reads. Returns how it ends.
 fn terminated_after(pause: Duration) -> ExitStatus {
     let folder = Folder::new();
     let mut dedup = folder.start(&["dedup", "f"]);
     let (mut stdin, mut stdout) = (dedup.stdin.take().unwrap(), dedup.stdout.take().unwrap());
     let feeding = thread::spawn(move || {
-        // Far more than all pipes hold; ends when the process does.
+        // Far more than the pipes hold. The thread ends when the process does.
         let _ = stdin.write_all(lines(0..1_000_000).as_bytes());
     });
     stdout.read_exact(&mut [0]).unwrap();
@@ -150,7 +153,7 @@ fn terminated_after(pause: Duration) -> ExitStatus {
         if let Some(status) = dedup.has_ended() {
             break status;
         }
-        assert!(start.elapsed() < DEADLINE, "the second signal does not kill");
+        assert!(start.elapsed() < DEADLINE, "the second signal does not end the process");
         dedup.signal("TERM");
         thread::sleep(Duration::from_millis(20));
     };
@@ -160,7 +163,7 @@ fn terminated_after(pause: Duration) -> ExitStatus {
 
 #[test]
 fn a_second_signal_kills() {
-    // A signal that comes before the output is stuck is obeyed in the usual way: try again, and wait longer.
+    // A signal before the output is stuck ends the process in the usual way. Then this waits longer and tries again.
     let mut tries = (0..8).map(|power| terminated_after(Duration::from_millis(1 << power)));
     let killed = tries.find(|status| {
         assert!(status.signal() == Some(15) || status.code() == Some(143), "{status}");
@@ -189,7 +192,7 @@ fn a_closed_output_rolls_back_what_was_not_committed() {
 }
 
 #[test]
-fn readers_end_quietly_too_when_their_output_is_closed() {
+fn verbs_that_read_end_quietly_when_their_output_is_closed() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     for args in [
         &["check", "f", "-v"][..],
@@ -234,20 +237,20 @@ fn keys_are_not_printed_into_the_filter_itself() {
     }
 }
 
-/// For a descriptor that is closed, the null device is opened, for reading and writing.
+/// Rust opens the null device for reading and writing in place of a closed descriptor.
 #[test]
-fn keys_that_would_be_printed_to_nowhere_are_not_remembered() {
+fn keys_are_not_remembered_if_standard_output_is_closed() {
     let folder = Folder::new();
     for nowhere in ["exec \"$@\" >&-", "exec \"$@\" 1<>/dev/null"] {
         let ended = run(&mut in_a_shell(&folder, nowhere, &["dedup", "f"]), b"a\nb\n");
         ended.refused(&["standard output: is closed, or ", "`> /dev/null`", "gowk insert"]);
         assert!(folder.snapshot().is_empty(), "{nowhere}");
     }
-    // Who says so in so many words wants no output.
+    // A redirection to the null device is meant.
     let ended = run(&mut in_a_shell(&folder, "exec \"$@\" > /dev/null", &["dedup", "f"]), b"a\nb\n");
     ended.done();
     folder.assert_holds("f", "a\nb\n");
-    // Other verbs remember nothing that they print.
+    // Other verbs print no keys that they remember.
     let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["insert", "f"]), b"c\n");
     ended.done();
     let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["check", "f", "-q", "c"]), b"");
@@ -257,11 +260,11 @@ fn keys_that_would_be_printed_to_nowhere_are_not_remembered() {
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_leaves_no_file() {
     let folder = Folder::new();
-    // The file of the new filter.
+    // The limit hits the file of the new filter.
     let small = "ulimit -f 64; exec \"$@\"";
     run(&mut in_a_shell(&folder, small, &["dedup", "f"]), b"a\n").refused(&["/f: cannot allocate"]);
     assert_eq!(folder.snapshot().into_keys().collect::<Vec<_>>(), [""; 0]);
-    // The output.
+    // The limit hits the output.
     let longer = "ulimit -f 1024; exec \"$@\" > out";
     let dedup = ["dedup", "f", "--capacity", "1000"];
     let ended = run(&mut in_a_shell(&folder, longer, &dedup), lines(0..200_000).as_bytes());
@@ -304,7 +307,7 @@ fn output_is_flushed_and_keys_are_committed_while_input_is_awaited() {
     let (out, err) = (dedup.out_lines(), dedup.err_lines());
     dedup.give("a\nb\n");
     assert_eq!([out.next(), out.next()], ["a", "b"]);
-    // After ten seconds.
+    // The commit comes after ten seconds.
     assert_eq!(keys_of(&err.next()), 2);
     folder.assert_holds("f", "a\nb\n");
     assert_eq!(dedup.has_ended(), None);
@@ -312,7 +315,7 @@ fn output_is_flushed_and_keys_are_committed_while_input_is_awaited() {
     assert_eq!(out.next(), "c");
     drop(dedup.stdin.take());
     assert!(dedup.wait().success());
-    let [last, summary] = &err.rest()[..] else { panic!("a commit and a summary") };
+    let [last, summary] = &err.rest()[..] else { panic!("not a commit and a summary") };
     assert_eq!(keys_of(last), 3);
     assert!(summary.contains("\"event\":\"summary\",\"read\":3"), "{summary}");
 }
@@ -322,13 +325,13 @@ fn reported_commits_are_seen_beside_the_writer_and_survive_its_death() {
     const STEP: u32 = 20_000;
     let folder = Folder::new();
     for round in 0..4 {
-        // Small, so that it also doubles on the way.
+        // The filter is small, so that it doubles meanwhile.
         let dedup = ["dedup", "f", "--capacity", "10_000", "--json", "--commit-every", &STEP.to_string()];
         let mut dedup = folder.start(&dedup);
         let err = dedup.err_lines();
         let drained = dedup.out_lines();
         let mut stdin = dedup.stdin.take().unwrap();
-        // Ends when the process does.
+        // The thread ends when the process does.
         let feeding = thread::spawn(move || {
             let mut steps = (0..).map(|step| lines(step * STEP..(step + 1) * STEP));
             steps.find(|step| stdin.write_all(step.as_bytes()).is_err());

@@ -1,5 +1,5 @@
-//! Invariants checked: what a run has done is told on standard error, on a terminal and where that is asked for, and
-//! standard output has nothing but keys. The terminal is that of `script`, from util-linux.
+//! Invariants checked: a run reports what it has done on standard error, on a terminal or on request; standard output has
+//! keys alone. `script`, from util-linux, provides the terminal.
 
 use std::process::{Command, Stdio};
 
@@ -12,14 +12,14 @@ fn the_summary_says_what_became_of_the_keys() {
     assert_eq!((ended.code, ended.text()), (Some(0), lines(0..1500)));
     assert!(ended.err.starts_with("gowk: f: read 2,000, new 1,500, seen 500, refused 0, in 0."), "{ended:?}");
     assert!(ended.err.ends_with(" keys a second)\n") && ended.err.lines().count() == 1, "{ended:?}");
-    // Of the copies that a counting filter takes, the first is new.
+    // A counting filter stores all copies. The first one is new.
     folder.run(&["create", "c", "--capacity", "1000", "--counting"], "").done();
     for file in ["f", "c"] {
         let ended = folder.run(&["insert", file, "--stats", "a", "a"], "");
         let told = format!("gowk: {file}: read 2, new 1, seen 1, refused 0, in ");
         assert!(ended.err.starts_with(&told), "{ended:?}");
     }
-    // Not where nobody asks.
+    // Without the option there is no summary.
     folder.run(&["dedup", "f"], lines(0..10)).done();
     folder.run(&["insert", "f"], lines(0..10)).done();
 
@@ -44,7 +44,7 @@ fn keys_without_room_are_counted_in_the_summary() {
     assert!(summary.contains(&refused), "{summary}");
 }
 
-/// What a terminal shows of a shell command, to which the tool is `$0`; `None` without `script`.
+/// What a terminal shows during a shell command that runs the tool; `None` without `script`.
 fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("SKIPPED: there is no `script` to make a terminal with");
@@ -80,10 +80,10 @@ fn a_terminal_shows_how_far_it_is_and_standard_output_has_only_keys() {
                 == if input == "--input keys" { lines(0..300_000) } else { String::new() }
         );
     }
-    // Keys that go to the same terminal are not torn apart by a bar; and few keys need none.
+    // A bar never tears keys on the same terminal apart. For few keys there is none.
     let screen = on_a_terminal(&folder, "echo one more | gowk dedup f; gowk insert f another").unwrap();
     assert_eq!(screen.trim_end(), "one more");
-    // Nor are programs shown one.
+    // There is none for programs either.
     let screen = on_a_terminal(&folder, "gowk insert f --json --input keys").unwrap();
     assert_eq!(screen.lines().filter(|line| !line.starts_with('{')).count(), 0, "{screen:?}");
 }

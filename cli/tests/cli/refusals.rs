@@ -1,6 +1,5 @@
-//! Invariants checked: whatever is refused gives one line on standard error that names file and remedy, exit
-//! code 2, and leaves the same names and the same bytes in the folder; keys taken before an error are
-//! committed, and their number is right.
+//! Invariants checked: an error is one line on standard error that names file and remedy, with exit code 2; names and bytes
+//! in the folder stay the same; keys inserted before an error are committed, and their number is right.
 
 use crate::run::{Folder, Unprivileged, lines, set_mode};
 
@@ -17,7 +16,7 @@ const VERBS: [&[&str]; 10] = [
     &["grow", "f"],
     &["set", "f", "--growth", "never"],
 ];
-/// Of these, the ones that only read.
+/// The verbs among them that only read.
 const READING: usize = 5;
 
 /// Bytes of a superblock slot; slot B follows slot A.
@@ -34,7 +33,7 @@ fn all_refuse(folder: &Folder, verbs: &[&[&str]], words: &[&str]) {
     }
 }
 
-/// A filter both of whose slots are changed, and sealed again.
+/// A filter with both superblock slots changed and sealed again.
 fn resealed(change: impl Fn(&mut [u8])) -> Folder {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["insert", "f", "a"], "").done();
@@ -61,6 +60,14 @@ fn files_that_are_no_filters() {
         all_refuse(&folder, &VERBS, &["/f: not a gowk filter", "check the path"]);
         all_refuse(&folder, &[&["create", "f", "--capacity", "1", "--force"]], &["/f: not a gowk filter"]);
     }
+}
+
+/// As `mktemp` makes it.
+#[test]
+fn an_empty_file() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("f"), "").unwrap();
+    all_refuse(&folder, &VERBS, &["/f: not a gowk filter: the file is empty; remove it", "`gowk dedup`"]);
 }
 
 #[test]
@@ -189,7 +196,7 @@ fn inputs_that_cannot_be_read_or_hold_too_long_a_key() {
 fn keys_before_an_error_are_committed_and_their_number_is_named() {
     let folder = Folder::with_filter(&["--capacity", "200_000", "--seed", "7"]);
     folder.run(&["insert", "f"], lines(0..1000)).done();
-    // One page of more than a hundred.
+    // One of more than a hundred pages is damaged.
     let page = folder.data_offset("f") + 5 * 4096;
     folder.change("f", |bytes| bytes[page + 100] ^= 1);
     let keys = lines(1000..60_000);
@@ -198,7 +205,7 @@ fn keys_before_an_error_are_committed_and_their_number_is_named() {
     let words = ended.err.trim().strip_suffix(" are committed").unwrap();
     let taken: usize = words.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(taken > 0 && taken < 59_000, "{taken}");
-    // Keys are inserted some at a time: of those with the one that met the page, some may be in, and were printed then.
+    // Keys are inserted in batches. Some keys of the batch that met the page may be stored; these were printed.
     folder.run(&["repair", "f"], "");
     let before: String = keys.split_inclusive('\n').take(taken).collect();
     folder.assert_holds("f", &before);
@@ -218,14 +225,14 @@ fn missing_permissions() {
     folder.run(&["insert", "f", "a"], "").done();
     let before = folder.snapshot();
 
-    // A filter that may only be read, in a folder that may only be read, answers.
+    // A filter that may only be read answers, in a folder that may only be read.
     set_mode(&folder.path(""), 0o555);
     set_mode(&folder.path("f"), 0o444);
     assert_eq!(unprivileged.run(&folder, &["check", "f", "a"]).done(), "a\n");
     for verb in VERBS[READING..].iter().chain([&["create", "new", "--capacity", "1"][..]].iter()) {
         unprivileged.run(&folder, verb).refused(&["ermission denied", "check the permissions"]);
     }
-    // One that may not even be read does not.
+    // A filter that may not be read is an error.
     set_mode(&folder.path("f"), 0o000);
     for verb in &VERBS {
         unprivileged.run(&folder, verb).refused(&["ermission denied", "check the permissions"]);

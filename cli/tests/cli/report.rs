@@ -1,5 +1,5 @@
-//! Invariants checked: the page of `gowk report` has the figures that `gowk info` has, names what is damaged, shows no
-//! seed, keeps hostile names as text, and takes no file's place. How it looks, `tests/browser` checks.
+//! Invariants checked: the page of `gowk report` has the figures of `gowk info`, names damage, shows no seed, shows hostile
+//! names as text, and overwrites no file. `tests/browser` checks how it looks.
 
 use crate::run::{Folder, lines};
 
@@ -14,7 +14,7 @@ fn a_report_has_the_figures_of_the_filter() {
     assert_eq!(folder.run(&["report", "f"], "").done().matches("<svg").count(), page.matches("<svg").count());
     let info: serde_json::Value =
         serde_json::from_str(&folder.run(&["info", "--json", "f"], "").done()).unwrap();
-    // A few keys count for others that look the same.
+    // 3000 digits, and a few more: some new keys match the entry of another key.
     let digits = info["digits"].as_u64().unwrap();
     assert!((3000..3100).contains(&digits), "{digits}");
     let by_digits = format!("3,{:03} by digits", digits - 3000);
@@ -28,6 +28,18 @@ fn a_report_has_the_figures_of_the_filter() {
     }
     let load = format!("{:.1} %", 100.0 * info["load"].as_f64().unwrap());
     assert!(page.contains(&format!("<dt>slots in use</dt><dd>{load}</dd>")), "{load}");
+    // What the reader has to do something about comes first.
+    let first = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words:?} in {page}"));
+    let kind = first("<dt>kind</dt>");
+    assert!(first("<h2>Damage</h2>") < kind && first("all of 16 pages match") < kind);
+    let full = info["slots"].as_f64().unwrap() * (0.93 - info["load"].as_f64().unwrap());
+    let left =
+        page.split("<p>About ").nth(1).unwrap().split_once(" more keys, then it doubles, to 320.00 KiB.");
+    let left: f64 = left.unwrap().0.replace(',', "").parse().unwrap();
+    assert!(
+        (left - full).abs() < 0.05 * full && first("more keys, then it doubles") < kind,
+        "{left}, {full}"
+    );
     assert!(!page.contains("987654321") && !page.contains("<script") && !page.contains("href"));
 }
 
@@ -37,7 +49,7 @@ fn a_report_names_what_is_damaged() {
     folder.run(&["create", "f", "--capacity", "50000"], "").done();
     folder.run(&["insert", "f"], lines(0..40_000)).done();
     let mut bytes = std::fs::read(folder.path("f")).unwrap();
-    // The last page of the last of two regions.
+    // Damages the last page of the second region.
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(folder.path("f"), bytes).unwrap();
     let page = folder.run(&["report", "f"], "").done();
@@ -66,7 +78,7 @@ fn a_report_of_a_store_has_its_shards_and_versions() {
 }
 
 #[test]
-fn a_report_takes_no_files_place_and_no_name_for_markup() {
+fn a_report_overwrites_no_file_and_escapes_names() {
     let folder = Folder::new();
     folder.run(&["create", "<b>&f", "--capacity", "1000"], "").done();
     let page = folder.run(&["report", "<b>&f"], "").done();

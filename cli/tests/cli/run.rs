@@ -1,4 +1,4 @@
-//! A folder to work in, and how `gowk` is run in it.
+//! A folder for the files of a test, and ways to run `gowk` in it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// After so long, something that must happen has not.
+/// A bound for hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Folder(TempDir);
 
-/// What a process that has ended left.
+/// The output and the exit code of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -33,7 +33,7 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// With a filter `f` created with these options.
+    /// A folder with a filter `f`, created with these options.
     pub(crate) fn with_filter(options: &[&str]) -> Self {
         let folder = Self::new();
         folder.run(&[&["create", "f"], options].concat(), "").done();
@@ -63,14 +63,15 @@ impl Folder {
         Running::start(&mut self.command(args))
     }
 
-    /// As a terminal starts it: what a shell runs in its background ignores SIGINT, and what `nohup` runs SIGHUP.
+    /// The tool with default signals, as from a terminal. A background process of a shell ignores SIGINT, and one of
+    /// `nohup` SIGHUP.
     pub(crate) fn start_in_the_foreground<S: AsRef<OsStr>>(&self, args: &[S]) -> Running {
         let mut env = Command::new("env");
         env.args(["--default-signal=INT,HUP", env!("CARGO_BIN_EXE_gowk")]).args(args);
         Running::start(self.prepare(&mut env))
     }
 
-    /// The names and the bytes of everything in the folder, and in the folders in it.
+    /// The names and the bytes of all files in the folder and in its folders.
     pub(crate) fn snapshot(&self) -> BTreeMap<OsString, Vec<u8>> {
         let (mut found, mut folders) = (BTreeMap::new(), vec![self.0.path().to_owned()]);
         while let Some(folder) = folders.pop() {
@@ -130,7 +131,7 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Ended {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let output = thread::scope(|scope| {
-        // Who does not read its input may close it.
+        // A process that does not read its input may close it.
         scope.spawn(move || stdin.write_all(input));
         child.wait_with_output().unwrap()
     });
@@ -151,7 +152,7 @@ impl Ended {
         String::from_utf8(self.out.clone()).unwrap()
     }
 
-    /// Exit code 0, and nothing on standard error.
+    /// Checks for exit code 0 and an empty standard error.
     #[track_caller]
     pub(crate) fn done(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{self:?}");
@@ -164,7 +165,7 @@ impl Ended {
         serde_json::from_slice(&self.out).unwrap()
     }
 
-    /// Exit code 2, and one line on standard error, in which these words are.
+    /// Checks for exit code 2, and one line on standard error with these words.
     #[track_caller]
     pub(crate) fn refused(&self, words: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
@@ -176,7 +177,7 @@ impl Ended {
     }
 }
 
-/// A process that runs on; killed when it is dropped.
+/// A running process, which dropping it kills.
 pub(crate) struct Running {
     child: Child,
     pub(crate) stdin: Option<ChildStdin>,
@@ -225,7 +226,7 @@ impl Running {
         }
     }
 
-    /// `kill -9`, and nothing is left of it.
+    /// Kills the process with SIGKILL, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -253,10 +254,10 @@ impl Lines {
 
     #[track_caller]
     pub(crate) fn next(&self) -> String {
-        self.0.recv_timeout(DEADLINE).expect("a line")
+        self.0.recv_timeout(DEADLINE).expect("the process prints no line")
     }
 
-    /// Those that come until the stream ends.
+    /// The lines until the end of the stream.
     pub(crate) fn rest(self) -> Vec<String> {
         self.0.iter().collect()
     }
@@ -268,7 +269,7 @@ pub(crate) struct Unprivileged(Option<TempDir>);
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
 impl Unprivileged {
-    /// `None` where we have these rights and cannot give them up.
+    /// `None` if this process is root and cannot give that up.
     pub(crate) fn new() -> Option<Self> {
         if std::fs::metadata("/proc/self").ok()?.uid() != 0 {
             return Some(Self(None));
@@ -294,7 +295,7 @@ impl Unprivileged {
         self.shell(folder, "exec \"$@\"", args)
     }
 
-    /// A shell without the rights, to which the tool is `$1`, and `args` what follows.
+    /// A shell without the rights of root. `$1` is the tool, and `args` follow.
     pub(crate) fn shell(&self, folder: &Folder, line: &str, args: &[&str]) -> Command {
         let (mut command, tool) = match &self.0 {
             Some(tool) => {

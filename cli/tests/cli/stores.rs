@@ -1,8 +1,11 @@
 //! The tool on stores.
 //!
-//! Invariants checked: each verb that takes a filter takes a store; what it prints and how it exits is as for a filter; a
-//! verb that writes makes one version or none; a token that is repeated prints the same keys and commits nothing;
-//! the decoder that was written from the specification reads the same store, and refuses what gowk refuses.
+//! Invariants checked:
+//!
+//! 1. A verb for filters also works on stores, with the same output and exit codes. A verb that writes makes at most one
+//!    version.
+//! 2. A repeated token prints the same keys, and commits nothing.
+//! 3. The decoder, which was written from the specification alone, reads the same store and refuses what gowk refuses.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -96,7 +99,7 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     assert!(told.starts_with("5 versions and "), "{told}");
     assert_eq!(done(&["store", "log", store, "--json"], "").lines().count(), 2);
 
-    // As one filter, and back.
+    // The store becomes a filter, and that a store again.
     let (file, again) = (&path(dir.path(), "joined.gowk"), &path(dir.path(), "again"));
     done(&["copy", store, file], "");
     done(&["store", "create", again, "--shards", "2", "--from", file], "");
@@ -108,7 +111,7 @@ fn verbs_take_a_store_where_they_take_a_filter() {
         lines(900..905)
     );
 
-    // Damage.
+    // A damaged file.
     let newest = done(&["info", store, "--json"], "");
     assert!(newest.contains("\"version\":7,"), "{newest}");
     let version = std::fs::read_to_string(dir.path().join("s/versions/000000000007.toml")).unwrap();
@@ -143,7 +146,7 @@ fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     assert_eq!(dedup("crawl:7", &lines(50..200)).0, lines(150..200));
     done(&["insert", store], &lines(200..210));
     assert_eq!(version(), 5);
-    // Again, after others have come, and of an input that goes on.
+    // The same token again, after other commits, with more input.
     let (out, err, status) = dedup("crawl:7", &lines(50..205));
     assert_eq!((out, status), (lines(150..205), 0));
     assert!(err.contains("was made before"), "{err}");
@@ -156,13 +159,13 @@ fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     assert!(status == 0 && err.contains("was made before"), "{err}");
     assert_eq!(version(), 5);
     assert_eq!(gowk(&["check", store, "-q", "other"], "").2, 1);
-    // A token without new keys is a version all the same.
+    // A token without new keys still makes a version.
     assert_eq!(dedup("crawl:8", "").2, 0);
     assert_eq!(version(), 6);
     assert_eq!(done(&["dedup", store], ""), "");
     assert_eq!(version(), 6);
     assert!(done(&["info", store], "").contains("crawl:8 in version 6"));
-    // For a filter there are no tokens.
+    // A filter takes no tokens.
     let file = &path(dir.path(), "f.gowk");
     for option in [["--token", "a:1"], ["--scratch", "/tmp"]] {
         let (_, err, status) = gowk(&["dedup", file, option[0], option[1]], "x\n");
@@ -170,7 +173,7 @@ fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     }
 }
 
-/// However long the one who retries was off.
+/// It does not matter how much later the retry comes.
 #[test]
 fn a_retry_after_a_vacuum_prints_the_same_and_is_already_done() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,9 +194,9 @@ fn a_retry_after_a_vacuum_prints_the_same_and_is_already_done() {
     }
 }
 
-/// Beyond what fits, keys find no room, and all others are committed.
+/// Keys that do not fit are reported; all others are committed.
 #[test]
-fn keys_without_room_do_not_end_a_run_and_are_told_of() {
+fn keys_without_room_are_reported_and_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let (store, refused) = (&path(dir.path(), "s"), &path(dir.path(), "refused"));
     done(&["store", "create", store, "--shards", "3", "--capacity", "300", "--slots-per-bucket", "2"], "");
@@ -220,12 +223,12 @@ fn keys_without_room_do_not_end_a_run_and_are_told_of() {
     assert!(told[11].contains(&format!("read 60,000, new 60,000, seen 0, refused {grouped}, in")), "{err}");
     let words = format!("{number} of this run's 60000 keys found no room and are not in the store, but in ");
     assert!(told[12].contains(&words) && !told[12].contains("incoming"), "{err}");
-    // The same again commits nothing, and says the same.
+    // The same run again reports the same, and commits nothing.
     std::fs::remove_file(refused).unwrap();
     let (out, err, status) = gowk(&first, &input);
     assert!(status == 2 && out == input && err.contains("was made before"), "{err}");
     assert!(std::fs::read_to_string(refused).unwrap() == unfit);
-    // As is what comes after.
+    // Runs without a token refuse the same keys.
     let (out, _, status) = gowk(&["dedup", full], &input);
     assert!(status == 2 && out == unfit);
     std::fs::remove_file(refused).unwrap();
@@ -234,7 +237,7 @@ fn keys_without_room_do_not_end_a_run_and_are_told_of() {
     let inside = &path(dir.path(), "full/shards/r");
     let (_, err, status) = gowk(&["insert", full, "--refused", inside, "x"], "");
     assert!(status == 2 && err.contains("the folder of the store") && !Path::new(inside).exists(), "{err}");
-    // One that may grow has room for all.
+    // A store that may grow takes all keys.
     assert!(done(&["dedup", store, "--refused", refused], &input) == input);
 }
 
@@ -244,7 +247,7 @@ fn records_several_files_and_metrics_are_as_for_filters() {
     let (store, file) = (&path(dir.path(), "s"), &path(dir.path(), "f.gowk"));
     done(&["store", "create", store, "--shards", "2", "--capacity", "1000", "--seed", "7"], "");
     let rows = "id,url\n1,a\n2,b\n3,a\n";
-    assert_eq!(done(&["dedup", store, "--csv", "url"], rows), "1,a\n2,b\n");
+    assert_eq!(done(&["dedup", store, "--csv", "url"], rows), "id,url\n1,a\n2,b\n");
     assert_eq!(
         done(&["dedup", store, "--json-field", "u"], "{\"u\":\"b\"}\n{\"u\":\"c\"}\n"),
         "{\"u\":\"c\"}\n"
@@ -317,13 +320,13 @@ fn the_decoder_reads_what_gowk_writes() {
     let entries = info.split("\"entries\":").nth(1).unwrap().split(',').next().unwrap();
     assert!(out.contains(&format!("\"entries\": {entries},")), "{out}\n{info}");
     assert!(out.contains("\"versions\": [1, 2, 3, 4]") && out.contains("\": 9}"), "{out}");
-    // False positives too: at five slots a bucket there are many.
-    let asked = lines(5000..30_000);
+    // False positives too, of which some ten are expected.
+    let asked = lines(5000..80_000);
     let (found, _, status) = decoded(&[store, "--check"], &asked);
     assert_eq!(status, 0);
     assert!(found.lines().count() > 1001, "{}", found.lines().count());
     assert!(found == done(&["check", store], &asked));
-    // Both refuse texts and files that were changed.
+    // Both refuse changed texts and changed files.
     let newest = dir.path().join("s/versions/000000000004.toml");
     let text = std::fs::read_to_string(&newest).unwrap();
     let file =
@@ -331,7 +334,7 @@ fn the_decoder_reads_what_gowk_writes() {
     let file = dir.path().join("s/shards/0000").join(file);
     for path in [newest, dir.path().join("s/store.toml"), file] {
         let good = std::fs::read(&path).unwrap();
-        // A filter has bytes that mean nothing, but none in its last page.
+        // Some bytes of a filter have no meaning, but none in its last page.
         let half = if good.len() > 100_000 { good.len() - 4000 } else { good.len() / 2 };
         for at in [half, good.len() - 30] {
             let mut bytes = good.clone();

@@ -1,5 +1,5 @@
-//! Invariants checked: `info` shows a filter's seed only when asked for it, and as text; `verify` names what it found
-//! and what to do, and finds nothing after one `repair`.
+//! Invariants checked: `info` shows a filter's seed only on demand, and as text; `verify` names the fault and the remedy, and
+//! finds nothing after one `repair`.
 
 use std::os::unix::fs::FileExt;
 
@@ -22,10 +22,10 @@ fn info_shows_the_seed_only_when_asked_and_as_text() {
 }
 
 #[test]
-fn the_tool_verifies_clean_after_one_repair_of_a_live_area_left_behind() {
+fn one_repair_mends_a_stale_live_area() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["insert", "f", "key"], "").done();
-    // The commit that the last writer was applying, behind the two superblocks.
+    // The commit in the live area, which follows the two superblocks.
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("f")).unwrap();
     file.write_all_at(&9999_u64.to_le_bytes(), 131_072 + 1024).unwrap();
     let tool = |verb: &[&str]| {

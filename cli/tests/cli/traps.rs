@@ -1,6 +1,7 @@
-//! Invariants checked: what looks like one thing and is another is told, or taken for what was meant. No silent trap:
-//! the name of a file is no key without a word about it, a number behind `--wait` is no key, compressed inputs are
-//! decompressed, tips do not lead astray, and options without effect are named.
+//! Arguments and inputs that are easily mistaken for something else.
+//!
+//! Invariants checked: the name of a file is a key behind `--` alone; a number after `--wait` is no key; compressed inputs
+//! are decompressed, or refused by the name of their format; tips suggest the right verb; options without effect are named.
 
 use crate::run::{Folder, lines, run};
 
@@ -12,24 +13,80 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_key_that_is_the_name_of_a_file_is_pointed_out() {
-    let folder = Folder::new();
-    std::fs::write(folder.path("urls"), "a\nb\n").unwrap();
-    let ended = folder.run(&["dedup", "f", "--counting", "urls"], "");
-    assert_eq!((ended.code, ended.text().as_str()), (Some(0), "urls\n"));
-    assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
-    for words in ["gowk: urls: ", "--input urls", "-- urls"] {
-        assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
+fn the_name_of_a_file_is_a_key_behind_hyphens_alone() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--counting"]);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000", "--counting"], "").done();
+    for name in ["urls", "more urls"] {
+        std::fs::write(folder.path(name), "a\nb\n").unwrap();
     }
-    for verb in [&["check", "f"][..], &["count", "f"], &["insert", "f"], &["remove", "f"]] {
-        let ended = folder.run(&[verb, &["urls"]].concat(), "");
-        assert!(ended.err.contains("--input urls"), "{verb:?} {ended:?}");
+    folder.run(&["create", "g", "--capacity", "1000"], "").done();
+    let before = folder.snapshot();
+    for verb in ["dedup", "insert", "check", "count", "remove"] {
+        for place in ["f", "s"] {
+            for keys in [&["urls"][..], &["urls", "x"], &["x", "urls"], &["x", "urls", "--", "y"]] {
+                let ended = folder.run(&[&[verb, place], keys].concat(), "");
+                ended.refused(&["gowk: urls: is a file, and not a key", "--input urls", "`-- urls`"]);
+                assert_eq!(ended.text(), "", "{verb} {keys:?}");
+            }
+            folder.run(&[verb, place, "more urls"], "").refused(&["--input more urls"]);
+            // A filter or a store is no key either: a further one is looked into by an option.
+            folder.run(&[verb, place, "g"], "").refused(&["gowk: g: is a file", "--filter g"]);
+            folder.run(&[verb, place, "s"], "").refused(&["gowk: s: is a file", "--filter s"]);
+        }
     }
-    // Not where it is meant so, is not alone, or is no file.
-    folder.run(&["dedup", "f", "--", "urls"], "").done();
-    folder.run(&["dedup", "f", "urls", "other"], "").done();
-    folder.run(&["dedup", "f", "no file"], "").done();
-    folder.run(&["dedup", "f", "."], "").done();
+    // A file that is not there yet is not made, either.
+    folder.run(&["dedup", "new", "urls"], "").refused(&["--input urls"]);
+    assert!(folder.snapshot() == before);
+    // A pipe, as a shell's `<(...)` gives it.
+    folder.run(&["dedup", "f", "/dev/fd/0"], "a\n").refused(&["--input /dev/fd/0"]);
+    // Where it is meant so, or is no file.
+    assert_eq!(folder.run(&["dedup", "f", "--", "urls", "g"], "").done(), "urls\ng\n");
+    assert_eq!(folder.run(&["dedup", "f", "no file", ".", "--", "s"], "").done(), "no file\n.\ns\n");
+    assert_eq!(folder.run(&["dedup", "--", "s", "urls"], "").done(), "urls\n");
+    assert_eq!(folder.run(&["check", "f", "--", "urls"], "").done(), "urls\n");
+    folder.run(&["remove", "f", "--", "urls", "g", "s"], "").done();
+}
+
+/// What these programs make of `a`, a newline, `b` and a newline; and the beginning of a Parquet file.
+const FOREIGN: [(&str, &str, &[u8]); 6] = [
+    ("bzip2", "bzip2 -dc", b"BZh91AY&SY\xa0\x1c\x01\x4c\0\0\0\x41\0\0\x10\x20"),
+    ("xz", "xz -dc", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0\x21\x01\x16\0\0\0a\nb\n"),
+    ("lz4", "lz4 -dc", b"\x04\x22\x4d\x18\x64\x40\xa7\x04\0\0\x80a\nb\n\0\0\0\0"),
+    ("zip", "unzip -p", b"PK\x03\x04\x0a\0\0\0\0\0a\nb\n"),
+    ("7z", "7z x -so", b"7z\xbc\xaf\x27\x1c\0\x04\xb3\xa8\x97\xed\x08\0\0\0\0\0\0\0a\nb\n"),
+    ("Parquet", "duckdb", b"PAR1\x15\x04\x15\x20\x15\x24\x4c\x15\x02\x15\0\x12\0\0a\nb\n"),
+];
+
+const JOB: &str = "name = \"keys\"\n[filter]\npath = \"of the job\"\n[input]\npaths = [\"in\"]\n";
+
+#[test]
+fn formats_that_are_not_read_are_refused_by_name() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--counting"]);
+    for (format, remedy, bytes) in FOREIGN {
+        std::fs::write(folder.path("in"), bytes).unwrap();
+        let before = folder.snapshot();
+        for verb in
+            [&["dedup", "f"][..], &["dedup", "new"], &["insert", "f"], &["check", "f"], &["count", "f"]]
+        {
+            let is = format!("gowk: in: is {format} data");
+            folder.run(&[verb, &["--input", "in"]].concat(), "").refused(&[&is, remedy, "--plain"]);
+        }
+        assert!(folder.snapshot() == before, "{format}");
+        for verb in ["dedup", "insert", "remove", "check", "count"] {
+            let is = format!("gowk: standard input: is {format} data");
+            folder.run(&[verb, "f"], bytes).refused(&[&is, remedy, "--plain"]);
+        }
+        assert_eq!(folder.info("f")["entries"], 0, "{format}");
+        // As it is, where that is asked for; and what only begins like it.
+        let plain = folder.run(&["dedup", &format!("plain {format}"), "-0", "--plain", "--input", "in"], "");
+        assert_eq!((plain.code, plain.out.first()), (Some(0), bytes.first()), "{plain:?}");
+        let cut = folder.run(&["dedup", &format!("cut {format}"), "-0"], &bytes[..3]);
+        assert_eq!((cut.code, cut.out), (Some(0), [&bytes[..3], b"\0"].concat()), "{format}");
+        // A job, too.
+        std::fs::write(folder.path("job.toml"), JOB).unwrap();
+        let is = format!("gowk: in: is {format} data, which is not read");
+        folder.run(&["ingest", "job.toml"], "").refused(&[&is, remedy, "> NEW`"]);
+    }
 }
 
 #[test]
@@ -72,7 +129,7 @@ fn options_without_effect_on_a_store_are_named() {
         assert_eq!(both.matches("no effect").count(), 2, "{both}");
         assert!(both.contains("--wait has no effect") && both.contains("--commit-every has no effect"));
     }
-    // On a filter they have one.
+    // On a filter, these options have an effect.
     assert_eq!(said(&["dedup", "f", "--wait=2", "--commit-every", "5"]), "");
     std::fs::write(folder.path("keys"), "b\n").unwrap();
     std::fs::write(folder.path("job.toml"), JOB).unwrap();
@@ -100,7 +157,7 @@ fn compressed_inputs_are_recognised_by_their_content() {
     folder.run(&["remove", "g", "--input", "gz"], "").done();
     assert_eq!(folder.info("g")["entries"], 0);
 
-    // As it is, where that is asked for; and what only begins like something compressed.
+    // Input is left as it is on request, and if it only begins like a compressed file.
     let plain = folder.run(&["dedup", "h", "--plain", "-0"], &members);
     assert!(plain.out.len() > members.len() / 2 && plain.code == Some(0));
     for key in ["\x1f", "\x1f\n", "(", "(\n\n", "P*", "x"] {
@@ -116,7 +173,7 @@ fn compressed_inputs_that_are_cut_or_damaged_are_named_and_keys_before_that_are_
     let whole =
         [("gzip", gzip(keys.as_bytes())), ("zstd", zstd::stream::encode_all(keys.as_bytes(), 1).unwrap())];
     for (format, bytes) in whole {
-        // Where another member or frame would have to begin.
+        // Garbage in place of another member or frame.
         let damaged = [&bytes[..], &[0xff; 99]].concat();
         for (bytes, words) in [(&bytes[..bytes.len() / 2], "truncated"), (&damaged[..], "damaged")] {
             let _ = std::fs::remove_file(folder.path("f"));
@@ -137,9 +194,31 @@ fn tips_do_not_lead_astray_and_other_names_of_verbs_work() {
     assert!(!ended.err.contains("-- --cvs"), "{ended:?}");
     let ended = folder.run(&["dedup", "f", "-key"], "");
     assert!(ended.err.contains("-- -key"), "{ended:?}");
-    for verb in ["merge", "list", "open"] {
+    for verb in ["list", "open"] {
         let ended = folder.run(&[verb, "f"], "");
         assert!(ended.code == Some(2) && !ended.err.contains("similar"), "{ended:?}");
+    }
+    let tips: [(&[&str], &str); 10] = [
+        (&["create", "z", "--capacity", "10", "--fpr", "0.1"], "it is `--false-positive-rate` here"),
+        (&["dedup", "f", "--error-rate=0.1"], "it is `--false-positive-rate` here"),
+        (&["store", "create", "z", "--size", "10"], "it is `--capacity` here"),
+        (&["has", "f", "a"], "'check'"),
+        (&["delete", "f", "a"], "'remove'"),
+        (&["uniq", "f"], "'dedup'"),
+        (&["-v", "check", "f", "a"], "options stand behind the verb, as in `gowk check -v ...`"),
+        (&["--json", "info", "f"], "options stand behind the verb, as in `gowk info --json ...`"),
+        (&["-v"], "`gowk -V` prints the version"),
+        (&["check", "f", "-x"], "to take '-x' for a key, say '-- -x'"),
+    ];
+    for (words, tip) in tips {
+        let ended = folder.run(words, "");
+        assert!(ended.code == Some(2) && ended.err.contains(tip), "{words:?}: {ended:?}");
+        assert_eq!(ended.err.matches("tip: ").count(), 1, "{words:?}: {ended:?}");
+    }
+    // Not of an option that the verb does not have, and of no key where none is taken.
+    for words in [&["check", "f", "--fpr", "0.1"][..], &["info", "f", "-x"], &["-v", "info", "f", "-x"]] {
+        let ended = folder.run(words, "");
+        assert!(!ended.err.contains("it is `") && !ended.err.contains("for a key"), "{words:?}: {ended:?}");
     }
     let ended = folder.run(&["chek", "f", "a"], "");
     assert!(ended.err.contains("'check'"), "{ended:?}");
@@ -175,7 +254,7 @@ fn options_without_effect_on_an_existing_filter_are_named() {
             assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
         }
     }
-    // Neither for a new filter, nor without such options.
+    // Not for a new filter, and not without such options.
     let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
     folder.run(&new, "a\n").done();
     folder.run(&["dedup", "new"], "a\n").done();
@@ -196,7 +275,7 @@ fn an_output_named_after_the_filter_and_a_date_stays() {
         run(dedup.stdout(output), format!("{name}\nb\n").as_bytes()).done();
         let printed = std::fs::read_to_string(folder.path(name)).unwrap();
         assert_eq!(printed, format!("{before}{name}\nb\n"));
-        // And not by the next writer, either.
+        // The next writer does not remove it either.
         folder.run(&["insert", "urls", "--", name], "").done();
         assert_eq!(std::fs::read_to_string(folder.path(name)).unwrap(), printed);
     }

@@ -1,5 +1,7 @@
-//! Invariants checked: one flipped byte is found, named and never turned into "absent"; a copy and a doubled
-//! filter answer as the original does; `info` holds what the documentation promises.
+//! Verbs that describe, check or make a whole filter.
+//!
+//! Invariants checked: one flipped byte is found and named, and no lookup answers "absent" for it; a copy and a doubled filter
+//! answer as the original does; a merge has the keys of both; `info` has what the documentation promises.
 
 use crate::run::{Folder, lines};
 
@@ -153,7 +155,7 @@ fn filters_merge_into_one_that_is_made_if_it_is_not_there() {
     folder.run(&["merge", "all", "f", "g"], "").done();
     folder.assert_holds("all", &lines(0..50_000));
     folder.run(&["verify", "all"], "").done();
-    // A union: what both have is there once, and what is merged again changes nothing.
+    // A union: common keys are stored once, and a second merge changes nothing.
     assert!(folder.run(&["count", "all"], lines(20_000..20_001)).done().starts_with("1\t"));
     let merged = folder.info("all");
     let entries = merged["entries"].as_u64().unwrap();
@@ -186,7 +188,7 @@ fn copies_of_counting_filters_add_up_in_a_merge_and_can_be_removed() {
         let counted = folder.run(&["count", "sum"], lines(key..key + 1)).done();
         assert!(counted.starts_with(&format!("{copies}\t")), "{counted}");
     }
-    // Merged twice, it is there twice.
+    // The second merge adds the copies again.
     folder.run(&["merge", "twice", "g", "g", "--sealed"], "").done();
     assert_eq!(folder.info("twice")["copies"], 60_000);
     folder.run(&["remove", "sum"], lines(0..30_000)).done();
@@ -250,7 +252,7 @@ fn info_has_every_promised_field() {
     assert_eq!(groups, [8, 4, 4, 4, 12]);
     let by_tail: Vec<u64> =
         info["entries_by_tail"].as_array().unwrap().iter().map(|entries| entries.as_u64().unwrap()).collect();
-    // n = 4: tails of 9 bits when fresh; each doubling takes one.
+    // At n = 4 a new tail has 9 bits. Each doubling takes one of them.
     assert_eq!(by_tail.len(), 10);
     assert_eq!(by_tail[8] + by_tail[9], info["entries"].as_u64().unwrap());
     assert!(by_tail[8] > 49_900 && by_tail[9] > 9_900, "{by_tail:?}");
@@ -295,13 +297,13 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
-    // Two times, of which at least the second is known everywhere.
+    // Two times. The second is known on every file system.
     let written = text.lines().find_map(|line| line.strip_prefix("last written            ")).unwrap();
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     assert!(written.ends_with(" UTC") && written[..4] == now[..4], "{written}");
     assert_eq!(info["last_written"].as_str().unwrap().len(), "2026-05-17T18:04:12Z".len());
 
-    // One that cannot be read does not hide the others.
+    // A filter that cannot be read does not hide the others.
     let ended = folder.run(&["info", "--json", "f", "none", "g"], "");
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("none: no such filter") && ended.err.lines().count() == 1, "{ended:?}");
@@ -310,7 +312,7 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     assert_eq!((&files[0]["file"], &files[1]["file"], files.len()), (&"f".into(), &"g".into(), 2));
 }
 
-/// Name, file and value of each sample; fails where the text is not as the format asks.
+/// Name, file and value of each sample; panics if the text is not in the format.
 fn samples(text: &str) -> Vec<(String, String, f64)> {
     let (mut samples, mut current, mut seen) = (Vec::new(), "", std::collections::HashSet::new());
     for line in text.lines() {
@@ -323,7 +325,7 @@ fn samples(text: &str) -> Vec<(String, String, f64)> {
         } else {
             let (name, rest) = line.split_once("{file=\"").unwrap();
             let (file, value) = rest.rsplit_once("\"} ").unwrap();
-            // The kind is a second label, of one metric alone.
+            // One metric has the kind as a second label.
             let (file, kind) =
                 file.split_once("\",kind=\"").map_or((file, None), |(file, kind)| (file, Some(kind)));
             assert_eq!((name, kind.is_some()), (current, name == "gowk_filter_info"), "{line}");
@@ -361,13 +363,85 @@ fn info_gives_metrics_to_prometheus() {
 
     assert_eq!(value("gowk_filter_info", "f"), Some(1.0));
 
-    // One that cannot be read is told of, and hides nothing.
+    // A filter that cannot be read is reported, and does not hide the others.
     let ended = folder.run(&["info", "--prometheus", "none", "f"], "");
     assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
     let found = samples(&ended.text());
-    let up: Vec<_> = found.iter().filter(|(name, ..)| name == "gowk_up").map(|(.., value)| *value).collect();
-    assert_eq!(up, [0.0, 1.0]);
+    let opened = found.iter().filter(|(name, ..)| name == "gowk_opened").map(|(.., value)| *value);
+    assert_eq!(opened.collect::<Vec<_>>(), [0.0, 1.0]);
     assert!(found.iter().any(|(name, file, value)| (name.as_str(), file.as_str(), *value) == ("gowk_entries", "f", 100.0)));
+}
+
+/// `gowk info` reads no page, so that no metric of it says that a damaged filter is well.
+#[test]
+fn metrics_call_no_damaged_filter_clean() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f"], lines(0..100)).done();
+    folder.run(&["copy", "f", "damaged"], "").done();
+    folder.change("damaged", |bytes| *bytes.last_mut().unwrap() ^= 1);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    folder.run(&["dedup", "s"], lines(0..100)).code.unwrap();
+    let ended = folder.run(&["verify", "--prometheus", "f", "damaged", "s"], "");
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""));
+    let value = |found: &[(String, String, f64)], name: &str, file: &str| {
+        found.iter().find(|(found, of, _)| found == name && of == file).map(|(.., value)| *value)
+    };
+    let found = samples(&ended.text());
+    for (file, [clean, pages, damaged, files]) in
+        [("f", [1.0, 16.0, 0.0, 0.0]), ("damaged", [0.0, 16.0, 1.0, 1.0]), ("s", [1.0, 32.0, 0.0, 0.0])]
+    {
+        assert_eq!(value(&found, "gowk_clean", file), Some(clean), "{file}");
+        assert_eq!(value(&found, "gowk_verified_pages", file), Some(pages), "{file}");
+        assert_eq!(value(&found, "gowk_damaged_pages", file), Some(damaged), "{file}");
+        assert_eq!(value(&found, "gowk_damaged_files", file), Some(files), "{file}");
+        assert!(value(&found, "gowk_verified_timestamp_seconds", file).unwrap() > 1.7e9);
+    }
+    let opened = folder.run(&["info", "--prometheus", "damaged"], "").done();
+    assert!(!opened.contains("gowk_up") && opened.contains("Its pages are not read"), "{opened}");
+
+    // A shard that is missing, and a filter that is: the rest is told of all the same.
+    for file in std::fs::read_dir(folder.path("s/shards/0000")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let ended = folder.run(&["verify", "--prometheus", "none", "s", "f"], "");
+    assert!(ended.code == Some(2) && ended.err.contains("none: no such filter"), "{ended:?}");
+    let found = samples(&ended.text());
+    let clean = ["none", "s", "f"].map(|file| value(&found, "gowk_clean", file));
+    assert_eq!(clean, [Some(0.0), Some(0.0), Some(1.0)]);
+    assert_eq!(value(&found, "gowk_damaged_files", "s"), Some(1.0));
+    assert_eq!(value(&found, "gowk_verified_pages", "none"), None);
+
+    let ended = folder.run(&["verify", "damaged", "f", "--json"], "");
+    assert_eq!(ended.code, Some(1));
+    let text = ended.text();
+    assert!(text.starts_with("{\"file\":\"damaged\",\"clean\":false,"), "{text}");
+    assert!(text.lines().nth(1).unwrap().starts_with("{\"file\":\"f\",\"clean\":true,"), "{text}");
+}
+
+/// 5 keys in 2.25 MiB are not keys of 3,774,873.60 bits.
+#[test]
+fn bits_per_key_are_those_of_a_full_filter_while_there_are_few_keys() {
+    let folder = Folder::with_filter(&["--capacity", "20_000"]);
+    let bits = || {
+        let text = folder.run(&["info", "f"], "").done();
+        let line = text.lines().find(|line| line.starts_with("bits a key")).unwrap();
+        line["bits a key".len()..].trim().to_owned()
+    };
+    let report = |shown: &str| folder.run(&["report", "f"], "").done().contains(&format!("<dd>{shown}</dd>"));
+    let empty = bits();
+    assert!(empty.ends_with(" when full; no keys yet") && report(&empty), "{empty}");
+    folder.run(&["insert", "f", "a", "b", "c", "d", "e"], "").done();
+    let few = bits();
+    assert!(few.ends_with(" when full; few keys yet") && report(&few), "{few}");
+    let when_full: f64 = few.split(' ').next().unwrap().parse().unwrap();
+    assert!((60.0..80.0).contains(&when_full), "{few}");
+    folder.run(&["insert", "f"], lines(0..20_000)).done();
+    let info = folder.info("f");
+    let now = format!("{:.2}", info["bits_per_key"].as_f64().unwrap());
+    assert!(bits() == now && report(&now), "{now}");
+    folder.run(&["store", "create", "s", "--shards", "1", "--capacity", "1M"], "").done();
+    assert!(folder.run(&["dedup", "s", "a"], "").code == Some(0));
+    assert!(folder.run(&["info", "s"], "").done().contains("bits a key              few keys yet\n"));
 }
 
 #[test]
@@ -504,7 +578,7 @@ fn create_points_out_a_rate_nearby_that_takes_less_room() {
     let told = create("1e-6");
     assert!(told.contains("(5.01 bytes a key), 2 slots per bucket"), "{told}");
     assert!(told.contains("with a false-positive rate of 5.72e-6 (1 in 174,763) it would take 2.97 bytes a key: --slots-per-bucket 3"), "{told}");
-    // Not where it is far away, or cannot be less.
+    // No hint if that rate is far away, or if the filter cannot be smaller.
     for rate in ["1e-7", "5e-4", "50%"] {
         assert_eq!(create(rate).lines().count(), 1, "{rate}");
     }
@@ -521,7 +595,7 @@ fn journal_and_lock_take_the_mode_of_the_filter() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     for mode in [0o600, 0o664, 0o640] {
         crate::run::set_mode(&folder.path("f"), mode);
-        // A new key each time: a run that changes nothing leaves the journal alone.
+        // A new key each time, as a run without changes does not touch the journal.
         folder.run(&["insert", "f", &mode.to_string()], "").done();
         for name in ["f", "f-journal", "f-lock"] {
             let found = folder.path(name).metadata().unwrap().permissions().mode() & 0o777;

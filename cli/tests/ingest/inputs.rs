@@ -1,5 +1,5 @@
-//! Invariants: each key of each input is taken exactly once, however often the job runs; what was read is never
-//! read again, and never taken for what is there now if that differs.
+//! Invariants checked: each key of each input is taken once, however often the job runs; no byte is read twice; an input
+//! that no longer begins with the bytes that were read is an error.
 
 use std::ops::ControlFlow;
 
@@ -65,7 +65,7 @@ fn inputs_are_read_in_the_order_of_their_names_and_a_new_one_may_sort_earlier() 
 }
 
 #[test]
-fn what_was_added_to_an_input_is_read_and_nothing_else() {
+fn of_an_input_that_has_grown_only_the_addition_is_read() {
     let folder = Folder::new();
     let keys = [numbers(0..10), numbers(10..15), numbers(15..20), numbers(20..30)];
     let write = |name: &str, pack: Pack, parts: &[String]| {
@@ -129,7 +129,7 @@ fn a_csv_file_goes_on_by_its_header_and_a_record_cut_within_is_an_error() {
     assert_eq!((&summary["run"]["keys"], &summary["run"]["new"]), (&4.into(), &1.into()));
 }
 
-/// What is there when the input is finished, or half read, and is then changed.
+/// The input is changed after it was read, wholly or in part.
 #[test]
 fn a_replaced_or_cut_input_is_named_and_reading_it_anew_is_offered() {
     let text = numbers(0..100_000);
@@ -159,7 +159,7 @@ fn a_replaced_or_cut_input_is_named_and_reading_it_anew_is_offered() {
             ended.refused(&["log: ", problem, "--restart"]);
             assert!(folder.read("new") == before);
         }
-        // Put back, it goes on; or it is read anew as it is now.
+        // The job goes on with the old input, or reads the new one from its start.
         if finished {
             let summary = folder.run(&["ingest", "job.toml", "--json", "--restart", "./log"], "").json();
             assert_eq!((&summary["run"]["keys"], &summary["run"]["new"]), (&100_000.into(), &1.into()));
@@ -193,7 +193,7 @@ fn a_half_read_input_must_stay_and_be_read_by_the_same_options() {
 }
 
 #[test]
-fn records_without_a_key_are_counted_and_those_too_long_or_without_the_field_are_told_of() {
+fn records_without_a_key_are_counted_and_too_long_keys_and_missing_fields_are_named() {
     let folder = Folder::new();
     folder.write("a", " a \n\n  \nlonger than that\nb\n");
     folder.job("paths = ['a']\ntrim = true\nskip_empty = true\nmax_key_length = 8", 1);
@@ -246,7 +246,7 @@ fn metadata_that_would_not_fit_is_refused_before_anything_is_read() {
     let job = folder.text("job.toml");
     folder.write("other.toml", &job);
     folder.ingest();
-    // As many again fit, with another thousand they do not.
+    // The metadata has room for two jobs of 1000 inputs each, but not for 100 inputs more.
     folder.run(&["ingest", "other.toml", "--new-output"], "").refused(&["new: exists already"]);
     folder.write("other.toml", job.replace("\"new\"", "\"other\""));
     folder.run(&["ingest", "other.toml"], "").done();
@@ -260,4 +260,33 @@ fn metadata_that_would_not_fit_is_refused_before_anything_is_read() {
     assert!(folder.read("f")[131_072..] == before[131_072..]);
     let summary = folder.run(&["ingest", "job.toml", "--json", "--forget-missing"], "").json();
     assert_eq!((&summary["run"]["new"], &summary["finished_before"]), (&100.into(), &900.into()));
+}
+
+/// What was read to its end is not read again, so its keys would stay those of the old options.
+#[test]
+fn a_job_is_refused_by_other_options_than_those_by_which_inputs_were_finished() {
+    let folder = Folder::new();
+    folder.write("a", "id,url\n1,x\n2,y\n");
+    let input = "paths = ['a', 'b*']\nformat = 'csv'\nfield = 'url'";
+    folder.write("b", "id,url\n3,z\n");
+    folder.job(input, 1);
+    folder.ingest();
+    let job = folder.text("job.toml");
+    for other in ["field = 'id'", "field = ['url', 'id']", "field = 'url'\nskip_empty = true"] {
+        folder.write("job.toml", job.replace("field = 'url'", other));
+        let before = folder.snapshot();
+        let words = ["job.toml: other [input] options", "2 inputs were read to their ends", "--forget JOB"];
+        folder.run(&["ingest", "job.toml"], "").refused(&words);
+        folder.run(&["ingest", "job.toml", "--dry-run"], "").refused(&words);
+        assert!(folder.snapshot() == before, "{other}");
+    }
+    // By the same options it goes on, and forgotten it begins anew.
+    folder.write("job.toml", &job);
+    folder.append("a", "4,w\n");
+    assert_eq!(folder.ingest()["run"]["new"], 1);
+    folder.write("job.toml", job.replace("field = 'url'", "field = ['url', 'id']"));
+    folder.run(&["ingest", "job.toml", "--forget", "job"], "").done();
+    std::fs::remove_file(folder.path("new")).unwrap();
+    assert_eq!(folder.ingest()["run"]["new"], 4);
+    folder.assert_holds("f", "x\x1f1\nw\x1f4\nz\x1f3\n");
 }

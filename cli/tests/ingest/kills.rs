@@ -1,8 +1,9 @@
-//! Invariant: a job killed with SIGKILL at any moment and run again leaves what an uninterrupted one leaves: the
-//! same entries in the same slots, the same cursor, the same output.
+//! Invariant checked: a job that is killed with SIGKILL at any moments, and run again each time, ends like a job that was
+//! never killed: with the same entries in the same slots, the same cursor and the same output, also if it was killed
+//! while the filter doubled.
 //!
-//! `GOWK_KILLS=1000 cargo test --release --test ingest kills -- --nocapture` kills that many times in each test, and
-//! `GOWK_URLS=FILE.gz` does it over the lines of another file than the sample.
+//! `GOWK_KILLS=1000 cargo test --release --test ingest kills -- --nocapture` kills that many times in each test.
+//! `GOWK_URLS=FILE.gz` takes the lines of another file than the sample.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::run::Folder;
 use crate::sample::{Left, gunzip, gzip, urls, zstd};
 use crate::thorough;
 
-/// Numbers without an order, from a seed that a failure shows.
+/// Random numbers, from a seed that a failure prints.
 struct Random(u64);
 
 impl Random {
@@ -29,7 +30,7 @@ impl Random {
     }
 }
 
-/// As many as asked for, or as many as there is time for.
+/// How many kills a test makes: as many as asked for, or the size of the test.
 fn kills(otherwise: u32) -> u32 {
     std::env::var("GOWK_KILLS").map_or_else(
         |_| thorough::size("kills of a job", otherwise.div_ceil(4), otherwise),
@@ -37,11 +38,11 @@ fn kills(otherwise: u32) -> u32 {
     )
 }
 
-/// A job that can be begun any number of times.
+/// A job that can be run any number of times from the start.
 struct Case {
     prepare: Box<dyn Fn(&Folder)>,
     output: &'static str,
-    /// What it leaves when nobody disturbs it, and how long that takes.
+    /// What it leaves without a kill, and how long that takes.
     whole: Left,
     takes: Duration,
 }
@@ -64,7 +65,7 @@ impl Case {
         folder
     }
 
-    /// Kills it `kills` times, each after some time; what is finished is compared, and begun anew.
+    /// Kills the job `kills` times, each after a random time. A finished job is compared, and started anew.
     fn killed_at_random(&self, kills: u32) {
         let mut random = Random::new();
         let (mut killed, mut compared, mut in_a_row, mut most) = (0, 0, 0, 0);
@@ -90,7 +91,7 @@ impl Case {
         println!("{killed} kills, at most {most} in one job; {} jobs compared", compared + 1);
     }
 
-    /// Kills it soon after a new file for a doubling has appeared, `kills` times.
+    /// Kills the job `kills` times, each soon after the new file of a doubling has appeared.
     fn killed_while_doubling(&self, kills: u32) {
         let mut random = Random::new();
         let (mut killed, mut compared) = (0, 0);
@@ -110,13 +111,13 @@ impl Case {
             folder.ingest();
             self.whole.assert_same(&folder.left(self.output));
             compared += 1;
-            assert!(compared <= kills, "doublings are not noticed");
+            assert!(compared <= kills, "the test does not notice doublings");
         }
         println!("{killed} kills while doubling; {compared} jobs compared");
     }
 }
 
-/// Whether a temporary file appeared beside a filter that is there, before `ended`.
+/// Whether a temporary file appeared beside an existing filter before `ended`.
 fn wait_for_doubling(folder: &Folder, mut ended: impl FnMut() -> bool) -> bool {
     let left: Vec<_> = files(folder);
     loop {
@@ -137,12 +138,12 @@ fn files(folder: &Folder) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The lines of the sample, or of the file asked for.
+/// The lines of the sample, or of the file that `GOWK_URLS` names.
 fn input() -> String {
     std::env::var_os("GOWK_URLS").map_or_else(urls, |path| gunzip(Path::new(&path)))
 }
 
-/// The sample as it is: gzip, of several members.
+/// The sample itself: gzip, with several members.
 #[test]
 fn a_job_over_the_sample_survives_kills() {
     let case = Case::new("new", |folder| {
@@ -155,8 +156,8 @@ fn a_job_over_the_sample_survives_kills() {
     case.killed_at_random(kills(100));
 }
 
-/// Variants of the sample that make the filter double again and again: five times the keys, in all kinds of
-/// files, with a compressed output and commits that do not fall on the ends of inputs.
+/// A job over variants of the sample that double the filter several times: five times the keys, in files of all kinds, with
+/// a compressed output, and with commits in the middle of inputs.
 fn growing() -> Case {
     Case::new("new.zst", |folder| {
         let urls = input();
@@ -174,7 +175,7 @@ fn growing() -> Case {
     })
 }
 
-/// Rows with fields in quotes, in two files with one header, some of which come again; the output is compressed or not.
+/// CSV rows with quoted fields, some of them repeated, in two files with the same header. The output is compressed or not.
 #[test]
 fn whole_records_survive_kills() {
     for output in ["new", "new.zst"] {

@@ -1,5 +1,8 @@
-//! Invariants: the output holds each new key once, in the order of the inputs; what the job did not write is
-//! never cut or overwritten. Where records are asked for, they are as in the inputs, under one header. Keys without room go to both outputs, also when the job is killed meanwhile.
+//! Invariants checked:
+//!
+//! 1. The output has each new key once, in the order of the inputs. Whole records are as in the inputs, under one header.
+//! 2. A job never cuts or overwrites bytes that it did not write.
+//! 3. Keys without room go to both outputs, also if the job is killed meanwhile.
 
 use crate::run::{Folder, lines};
 use crate::sample::{gzip, unzstd};
@@ -24,7 +27,7 @@ fn a_file_that_the_job_did_not_write_is_left_alone() {
 }
 
 #[test]
-fn what_follows_the_committed_length_is_cut_off_and_what_precedes_it_must_be_there() {
+fn an_output_is_cut_to_its_committed_length_and_must_not_be_shorter() {
     let folder = prepared();
     folder.ingest();
     folder.append("new", "4 of a run that was killed\n");
@@ -38,7 +41,7 @@ fn what_follows_the_committed_length_is_cut_off_and_what_precedes_it_must_be_the
     folder.run(&["ingest", "job.toml"], "").refused(&["new: its first 8 bytes are not what this job wrote"]);
     assert_eq!(folder.text("new"), "1\n2\n3\n4\nlonger");
     std::fs::remove_file(folder.path("new")).unwrap();
-    // All was read when it was taken away.
+    // The output is removed after all inputs were read.
     folder.ingest();
     assert_eq!(folder.text("new"), "6\n");
     folder.append("a", "7\n");
@@ -66,7 +69,7 @@ fn a_new_output_is_begun_when_asked_for_or_between_runs() {
     assert_eq!(folder.text("new"), "1\n2\n3\n");
 }
 
-/// The second run would read what the first has written, and fail for that.
+/// Otherwise the second run would read the output of the first, and fail.
 #[test]
 fn patterns_pass_over_the_files_of_the_job_itself() {
     let folder = Folder::new();
@@ -106,7 +109,7 @@ fn whole_records_are_written_under_the_header_of_the_inputs() {
     let expected = "id,url\n1,x\n2,\"y\n\"\"z\"\n6,new\n";
     assert_eq!(folder.text("new"), expected);
 
-    // Later runs write no second header.
+    // Later runs write no header.
     folder.write("c", "id,url\n7,x\n8,newer");
     folder.write("job.toml", job.replace("'a', 'b.gz'", "'a', 'b.gz', 'c'"));
     folder.ingest();
@@ -123,7 +126,7 @@ fn whole_records_are_written_under_the_header_of_the_inputs() {
     std::fs::rename(folder.path("new"), folder.path("taken")).unwrap();
     folder
         .run(&["ingest", "job.toml"], "")
-        .refused(&["e: has another header than d: id,url", "job of its own"]);
+        .refused(&["e: has another header than d: id,url", "read it by itself"]);
     assert!(!folder.path("new").exists());
     folder.write("job.toml", job.replace("'a', 'b.gz'", "'e'").replace("\"new\"", "\"new.zst\""));
     folder.ingest();
@@ -131,7 +134,7 @@ fn whole_records_are_written_under_the_header_of_the_inputs() {
 }
 
 #[test]
-fn whole_lines_are_written_of_json_and_of_lines_that_are_trimmed() {
+fn whole_lines_are_written_for_json_and_for_trimmed_lines() {
     let folder = Folder::new();
     folder.write("a", "{\"n\": 1, \"url\":\"x\\n\"}\n{\"url\":\"y\"}\r\n\n{\"url\":\"x\\u000a\"}\n");
     folder.job("paths = ['a']\nformat = 'jsonl'\nfield = 'url'", 1);
@@ -157,7 +160,7 @@ fn overfull(folder: &Folder) {
 }
 
 #[test]
-fn keys_without_room_go_to_both_outputs_and_stop_nothing() {
+fn keys_without_room_go_to_both_outputs_and_are_skipped() {
     let folder = Folder::new();
     overfull(&folder);
     let ended = folder.run(&["ingest", "job.toml", "--json"], "");
@@ -168,7 +171,7 @@ fn keys_without_room_go_to_both_outputs_and_stop_nothing() {
     let held = folder.run(&["check", "f"], lines(0..25_000)).done();
     let lost = |key: &&str| !held.contains(&format!("{key}\n")) && !refused.contains(&format!("{key}\n"));
     assert_eq!(lines(0..25_000).lines().filter(lost).count(), 0);
-    // A key without room is new each time that it comes, and all others are once.
+    // A key without room is new each time it comes. All others are new once.
     assert_eq!(folder.text("new").lines().count(), held.lines().count() + count);
     let run = &summary["run"];
     assert_eq!((&run["refused"], &summary["total"]["refused"]), (&count.into(), &count.into()));
@@ -187,7 +190,7 @@ fn keys_without_room_go_to_both_outputs_and_stop_nothing() {
         assert!(last.contains(words), "no {words:?} in {last}");
     }
 
-    // Nothing is left to read, and the refused keys are not tried again until somebody inserts them.
+    // The next run has nothing to read: refused keys are not tried again.
     let again = folder.ingest();
     assert_eq!((&again["run"]["keys"], &again["total"]["refused"]), (&0.into(), &count.into()));
     folder.run(&["grow", "f"], "").done();

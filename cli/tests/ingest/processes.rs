@@ -1,10 +1,10 @@
-//! Invariants: a signal commits and says how to go on; two jobs on one filter take turns; standard output and
-//! standard error have what is documented.
+//! Invariants checked: after a signal, the job commits and says how to go on; two jobs on one filter take turns; standard
+//! output and standard error are as documented.
 
 use crate::run::{Folder, Running};
 use crate::sample::{numbers, urls};
 
-/// Enough keys, and enough commits, to be met while it runs.
+/// A job with enough keys and commits that a signal meets it running.
 fn long_job(folder: &Folder) {
     let urls = urls();
     let lines: String = (0..10).flat_map(|i| urls.lines().map(move |line| format!("{line}#{i}\n"))).collect();
@@ -57,7 +57,7 @@ fn signals_commit_and_say_how_to_go_on() {
     whole.assert_same(&folder.left("new"));
 }
 
-/// The keys of a run after which it reported commits.
+/// The numbers of keys in the commits that a run reported.
 fn commits(folder: &Folder) -> Vec<u64> {
     let ended = folder.run(&["ingest", "job.toml", "--json"], "");
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -77,7 +77,7 @@ fn commits_fall_on_multiples_of_the_keys_of_all_runs() {
     assert_eq!(commits(&folder), [3, 13, 23, 28]);
 }
 
-/// The job that `docs/operating.md` shows, and what it says of it.
+/// The job of `docs/operating.md` does what that page says.
 #[test]
 fn the_example_does_what_the_page_says() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -93,7 +93,7 @@ fn the_example_does_what_the_page_says() {
     folder.write("ingest.toml", example);
     std::fs::copy(crate::sample::URLS, folder.path("urls.txt.gz")).unwrap();
     let run = || folder.run(&["ingest", "ingest.toml", "--json"], "").json()["run"]["new"].as_u64().unwrap();
-    // Its seed is another each time, and may make a key or two look like others.
+    // The seed is random, so a key or two may be false positives.
     assert!((12_400..=12_428).contains(&run()));
     assert_eq!(run(), 0);
 }
@@ -173,7 +173,18 @@ fn the_summary_has_all_that_is_documented() {
     assert_eq!(words[1], ["a", "3", "2", "1", "0"], "{text}");
     assert_eq!(words[2], ["b", "2", "1", "1", "0"], "{text}");
     assert_eq!(words[3], ["this", "run", "5", "3", "2", "0"], "{text}");
-    assert!(text.contains("f: 3 entries, load 0.0002, expected false-positive rate"), "{text}");
+    let rate = "expected false-positive rate 3.41e-13 (1 in 2,932,031,007,403)";
+    assert!(text.contains("f: 3 entries, load 0.0002, ") && text.contains(rate), "{text}");
+    // Numbers are written for people.
+    let folder = Folder::new();
+    folder.write("a", (0..12_345).map(|key| format!("{key}\n")).collect::<String>());
+    folder.job("paths = ['a']", 100_000);
+    let planned = folder.run(&["ingest", "job.toml", "--dry-run"], "").text();
+    assert!(planned.contains("a: would read 62,960 bytes"), "{planned}");
+    let text = folder.run(&["ingest", "job.toml"], "").text();
+    let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words[..2], ["a", "12,345"], "{text}");
+    assert!(text.lines().last().unwrap().starts_with("f: 12,34"), "{text}");
     let folder = Folder::new();
     folder.write("a", "1\n2\n1\n");
     folder.job("paths = ['a']", 2);

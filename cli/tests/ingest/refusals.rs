@@ -1,10 +1,10 @@
-//! Invariant: each mistake is one line on standard error that names the file, the place and the remedy, with exit
-//! code 2; nothing is created or changed for it, and when it is mended the job ends as if it had not been made.
+//! Invariant checked: a mistake is one line on standard error that names the file, the place and the remedy, with exit code
+//! 2. Nothing is created or changed. Once the mistake is mended, the job ends as if it had never been made.
 
 use crate::run::Folder;
 use crate::sample::gzip;
 
-/// With `job.toml` over the input `a`.
+/// A folder with the input `a` and a `job.toml` that reads it.
 fn folder(input: &str, a: impl AsRef<[u8]>) -> Folder {
     let folder = Folder::new();
     folder.write("a", a);
@@ -84,7 +84,7 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
         (text(links.path("to-the-link")), text(links.path("to-the-folder/f-lock")));
     let own =
         ["f", "f-journal", "f-lock", "./f-journal", "f-gowk-new-12", &absolute, &to_the_link, &by_folder];
-    // Before there is a filter, and beside one.
+    // Without a filter, and beside an existing one.
     for round in 0..2 {
         for own in own {
             folder.write("job.toml", job.replace("\"new\"", &format!("\"{own}\"")));
@@ -98,7 +98,7 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
     }
     folder.write("job.toml", job.replace("\"new\"", "\"second-name\""));
     refused_and_unchanged(&folder, &["second-name: belongs to the filter itself"]);
-    // The filter by another name.
+    // Another name of the filter.
     symlink("f", folder.path("link")).unwrap();
     let of_link = job.replace("\"f\"", "\"link\"");
     for own in ["f", "f-journal", "link"] {
@@ -148,7 +148,9 @@ fn invalid_json_is_named_with_its_line() {
         "correct the line",
         "the first 10 are committed",
     ]);
-    // The line number counts from the start of the file also in the run that goes on.
+    // An option that only other verbs have is not proposed.
+    assert!(!ended.err.contains("--rejects"), "{ended:?}");
+    // A run that goes on also counts lines from the start of the file.
     folder.run(&["ingest", "job.toml"], "").refused(&["a: invalid JSON on line 17, column 7"]);
     lines[16] = "{\"url\":\"u17\"}".to_owned();
     folder.write("a", lines.join("\n"));
@@ -171,7 +173,7 @@ fn an_output_on_a_full_disk_loses_nothing() {
     mended(&folder, 3);
 }
 
-/// As a full disk in the midst of a file does, a limit on its length ends a write.
+/// A limit on the length of files ends a write in the middle, as a full disk does.
 #[test]
 fn an_output_that_fills_the_disk_half_way_is_exact_afterwards() {
     let lines: String = (0..20_000)
@@ -209,7 +211,7 @@ fn a_job_that_asks_for_the_other_kind_than_the_filter_has_changes_nothing() {
         folder.append("a", "3\n1\n");
         folder.write("job.toml", of_kind(asked));
         refused_and_unchanged(&folder, &[&format!("/f: is a {is}"), "`--counting`"]);
-        // Without a word about it, the job takes what is there.
+        // A job that names no kind accepts the filter's.
         folder.write("job.toml", &job);
         mended(&folder, 3);
         let copies = if is == "set" { "1" } else { "3" };

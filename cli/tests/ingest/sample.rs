@@ -1,4 +1,4 @@
-//! Inputs from the sample of URLs, job files, and what a job has left.
+//! Inputs from the sample of URLs, job files, and the results of a job.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Folder {
         String::from_utf8(self.read(name)).unwrap()
     }
 
-    /// `job.toml` for the filter `f` and the output `new`, with a seed, and with commits by keys alone.
+    /// Writes a `job.toml` for the filter `f` and the output `new`, with a seed, and with commits by keys alone.
     pub(crate) fn job(&self, input: &str, every_keys: u32) {
         let text = format!(
             "[filter]\npath = \"f\"\ncapacity = 1000\nslots_per_bucket = 2\nseed = 7\n\
@@ -67,7 +67,7 @@ impl Folder {
         self.write("job.toml", text);
     }
 
-    /// Runs `job.toml` to its end; the summary.
+    /// Runs `job.toml` to its end. Returns the summary.
     #[track_caller]
     pub(crate) fn ingest(&self) -> serde_json::Value {
         let ended = self.run(&["ingest", "job.toml", "--json"], "");
@@ -80,7 +80,7 @@ impl Folder {
     }
 }
 
-/// What must not depend on whether a job was killed.
+/// The results that must not depend on kills.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Left {
     /// All buckets.

@@ -1,10 +1,12 @@
 //! Jobs into a store.
 //!
-//! Invariants checked: a run makes one version, beside the one that claims a new output, and none if there is nothing to
-//! read; whatever is killed, and however
-//! often, the store and the output hold in the end what one run without a kill leaves; new input is read from where the
-//! last version ended; a job is forgotten; two runs at the same time leave the output of one; all on sets and on counting
-//! stores, and a job that asks for the other kind changes nothing.
+//! Invariants checked, on stores of both kinds:
+//!
+//! 1. A run makes one version, and another one before if it claims a new output. A run with nothing to read makes none.
+//! 2. After any number of kills, store and output end like those of one run without a kill.
+//! 3. The next run reads new input from where the last version ended. A job can be forgotten.
+//! 4. Two runs at the same time leave the output of one run.
+//! 5. A job that asks for the other kind changes nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -55,14 +57,14 @@ fn run(job: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Each key once, in the order in which they came first.
+/// Checks that the output has each key once, in the order of the inputs.
 fn is_right(dir: &Path, keys: u32) {
     let new = read_to_string(dir.join("new.txt")).unwrap();
     assert!(new.lines().eq((0..keys).map(|number| format!("key-{number}"))), "{} keys", new.lines().count());
     let store = Store::open(dir.join("s")).unwrap();
     let reader = store.read().unwrap();
-    // The input has two lines for each key. In a counting store, a key whose copies have no room in one bucket has entries
-    // in both.
+    // The input has two lines a key. In a counting store, a key may have entries in both its buckets if its copies do not
+    // fit into one.
     let info = reader.filter_info().unwrap();
     match store.description().kind {
         Kind::Counting => assert_eq!(info.copies, 2 * u64::from(keys)),
@@ -70,7 +72,7 @@ fn is_right(dir: &Path, keys: u32) {
     }
     let found = reader.contains_batch(&new.lines().collect::<Vec<_>>()).unwrap();
     assert!(found.iter().all(|found| *found));
-    // The input has `key-0` three times, and each other key of the lower half as well; the upper half comes once.
+    // `key-0` and the other keys of the lower half come three times, those of the upper half once.
     let highest = keys - 1;
     let copies = if store.description().kind == Kind::Counting { [3, 1] } else { [1, 1] };
     assert_eq!([0, highest].map(|number| reader.count(format!("key-{number}")).unwrap()), copies);
@@ -83,9 +85,9 @@ fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
     let job = job(dir.path(), 5000);
     run(&job);
     is_right(dir.path(), 5000);
-    // The claim of the output, and the keys.
+    // One version claims the output, one has the keys.
     assert_eq!(store.newest().unwrap().number, 3);
-    // Nothing is left to read, whatever becomes of the output.
+    // The next runs have nothing to read, with the output or without it.
     run(&job);
     assert_eq!(store.newest().unwrap().number, 3);
     let output = dir.path().join("new.txt");
@@ -114,9 +116,9 @@ fn a_run_makes_one_version_and_the_next_goes_on_from_it() {
     assert_eq!(gowk(&["--forget", "nightly"]).0, Some(0));
     let (status, told) = gowk(&["--forget", "nightly"]);
     assert!(status == Some(2) && told.contains("remembers no job `nightly`"), "{told}");
-    // Begun anew it would write to an output that it does not know.
+    // A job that starts anew does not know the existing output, and would overwrite it.
     assert_eq!(gowk(&[]).0, Some(2));
-    // An output inside the store.
+    // An output inside the store is refused.
     let text = read_to_string(&job).unwrap().replace("new.txt", "s/versions/000000000009.toml");
     write(&job, text).unwrap();
     let (status, told) = gowk(&[]);
@@ -145,12 +147,12 @@ fn keys_without_room_are_counted_and_written_and_the_rest_is_committed() {
     for (key, found) in new.lines().zip(found) {
         assert!(found || refused.contains(key), "{key}");
     }
-    // They are read, so the next run has nothing to do.
+    // Refused keys count as read, so the next run has nothing to do.
     run(&job);
 }
 
 #[test]
-fn a_job_that_is_killed_again_and_again_ends_as_one_that_is_not() {
+fn a_job_killed_again_and_again_ends_like_one_that_was_not() {
     let kills = thorough::size("kills of a job into a store", 12, 100);
     KINDS.into_iter().for_each(|kind| killed_again_and_again(kind, kills / KINDS.len() as u32));
 }
@@ -174,7 +176,7 @@ fn killed_again_and_again(kind: Kind, kills: u32) {
 }
 
 #[test]
-fn of_runs_at_the_same_time_the_output_is_that_of_one() {
+fn runs_at_the_same_time_leave_the_output_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path(), Kind::Counting);
     let keys = 20_000;

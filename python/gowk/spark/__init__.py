@@ -1,4 +1,4 @@
-"""Spark over a store: which rows have a key that no earlier batch had, and a version of the store for each batch.
+"""A store on Spark: finds the rows whose key no earlier batch had, and makes a version of the store for each batch.
 
 >>> store = gowk.spark.Store("/data/crawl.store")                     # doctest: +SKIP
 >>> new = store.unseen(df, "url", application="crawl", batch=118)     # rows whose key is new; of equal keys one row
@@ -11,11 +11,12 @@ one version for a batch, all or nothing. The store lies in a folder that the dri
 
 Invariants:
 
-1. ``unseen`` judges by the version before the batch's token, and a key's answer depends on that version and the key
-   alone. So a task, a stage or a batch that is repeated finds the same keys new as the first time.
+1. ``unseen`` reads the version before the batch's token, and a key's answer depends only on that version and the key.
+   So a repeated task, stage or batch finds the same keys new.
 2. A task writes only files that no version names. One commit on the driver publishes them, and it carries the
    token, so that a repeated batch changes nothing.
-3. Nothing here deletes a file of the store. What tasks leave that died or lost is removed by :meth:`gowk.Store.vacuum`.
+3. Nothing here deletes a file of the store. :meth:`gowk.Store.vacuum` removes the files of tasks that died or whose
+   result was not used.
 
 ``python/docs/spark.md`` says how to size a store and a cluster, and what to expect of retries.
 """

@@ -17,14 +17,14 @@ from .._disk import log
 from ._tasks import Array, Plan, Shard
 
 LOCAL_BYTES = 100 << 30
-"""Bytes of copies of shards that an executor's local disk keeps, unless it is told otherwise: 100 GiB."""
+"""Bytes of copies of shards that an executor's local disk keeps unless ``local_bytes`` is given: 100 GiB."""
 
 Change = Literal["insert", "remove"]
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     sealed: list[str]
     keys: int
@@ -42,7 +42,8 @@ class Writer(DataSourceArrowWriter):
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
-            # A counting store takes every copy. A set takes none that it finds, and its shard is not written anew for that.
+            # A counting store takes every copy. A set takes only keys that it does not find; without any, its shard is
+            # not written.
             every = self.change == "insert" and shard.store.info().kind == "counting"
             count = 0
             for batch in iterator:
@@ -55,7 +56,7 @@ class Writer(DataSourceArrowWriter):
                     if update is None and (changes or every) and len(keys):
                         scratch = stack.enter_context(self.plan.disk().scratch())
                         update = shard.store.update(base=shard.store, scratch=scratch)
-                        # Gives up the working copy if the task fails, before the folder around it goes.
+                        # If the task fails, this gives up the working copy before its folder is removed.
                         stack.callback(update.close)
                     if update is not None:
                         self._apply(update, keys)
@@ -85,7 +86,7 @@ class Writer(DataSourceArrowWriter):
 class Source(DataSource):
     """The data source ``gowk``: each task writes the keys of one shard, and the driver publishes a version.
 
-    :meth:`Store.insert` and :meth:`Store.remove` use it. Whoever writes to it directly registers it
+    :meth:`Store.insert` and :meth:`Store.remove` use it. To write to it directly, register it
     (``spark.dataSource.register(gowk.spark.Source)``), divides the rows by :meth:`Store.by_shard`, and saves them by
     ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``.
 
@@ -144,7 +145,7 @@ class Source(DataSource):
 
 
 def check_counting(store: Files) -> None:
-    """Refuses a set before a job begins. A task would do it only if it found one of its keys."""
+    """Refuses a set before a job begins. A task would refuse it only after it found one of its keys there."""
     if store.info().kind != "counting":
         message = f"{store.path}: is a set, but removing keys needs a counting filter; create another store with counting=True"
         raise WrongKind(message, path=str(store.path))

@@ -1,4 +1,4 @@
-"""What a Spark driver calls."""
+"""The calls of a Spark driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 class Store:
-    """A store of gowk, as a Spark driver uses it.
+    """A store of gowk, for a Spark driver.
 
     The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. Its folder is on a file system that the
     driver and all executors reach by the same path. gowk is installed on all of them.
@@ -43,8 +43,8 @@ class Store:
             is, which is right if the store lies on a local disk.
 
     Raises:
-        gowk.NotFound: there is nothing at the path.
-        gowk.Foreign: what is there is no store.
+        gowk.NotFound: the path does not exist.
+        gowk.Foreign: there is no store at the path.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Store:
         self.path = os.path.abspath(os.fspath(path))
         self._local = None if local is None else os.path.abspath(os.fspath(local))
         self._local_bytes, self._fetch = local_bytes, fetch
-        # The version that `unseen` has judged a batch by. It stays after a conflict: an insert on a newer version would leave
-        # keys new to two applications.
+        # The version that `unseen` has read for a batch. It stays after a conflict: with an insert on a newer version,
+        # keys could be new to two applications.
         self._bases: dict[tuple[str, int], int] = {}
         Files(self.path)
 
@@ -95,12 +95,12 @@ class Store:
         def is_new(rows: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
             return _tasks.unseen(plan, rows)
 
-        # To Spark it is no function of the key alone: it may neither be moved before other filters nor be evaluated twice.
+        # Tells Spark that the answer does not depend on the key alone, so that it neither moves the function before
+        # other filters nor evaluates it twice.
         judge = _udf(is_new, BooleanType()).asNondeterministic()
         key, name = _key(df, column, self.path), f"gowk_hash_{uuid4().hex}"
-        # Brings equal keys together, so that a comparison finds them, whatever order the shuffle delivers them in. Spark
-        # compares hashes as numbers, and keys only where hashes are equal: by their bytes, as a collation may call different
-        # keys equal.
+        # Sorting brings equal keys together, in whatever order the shuffle delivers them. Spark compares hashes as
+        # numbers, and only keys with equal hashes by their bytes: a collation may call different keys equal.
         divided = self.by_shard(df, column).withColumn(name, sf.xxhash64(key.cast("binary")))
         columns = order_by if isinstance(order_by, list) else [] if order_by is None else [order_by]
         divided = divided.sortWithinPartitions(name, key.cast("binary"), *columns)
@@ -117,8 +117,8 @@ class Store:
     ) -> StoreCommit:
         """Stores the keys of a batch in one version, exactly once, however often it is tried.
 
-        Write what :meth:`unseen` returned to an idempotent sink before. The other way round, a sink that fails after the
-        insert loses its rows, unless the batch is repeated.
+        Before this call, write the rows that :meth:`unseen` returned to an idempotent sink. In the opposite order, a
+        sink that fails after the insert loses its rows, unless the batch is repeated.
 
         Into a set it is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: all
         others are found in the store already. A counting store counts every row that it is given.
@@ -129,10 +129,10 @@ class Store:
             application: who makes the batches: one name for each sequence of them. A stream that begins a new checkpoint begins a
                 new sequence.
             batch: the number of the batch; each is higher than that of the application's batch before.
-            state: what the application wants to find again with its last token.
+            state: a text that the application can read back with its last token.
 
         Returns:
-            How it came out. ``"already"``: the batch, or a later one of the application, was committed before.
+            The outcome. ``"already"``: the batch, or a later one of the application, was committed before.
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
@@ -144,9 +144,9 @@ class Store:
     def remove(
         self, df: DataFrame, column: str | Column, *, application: str, batch: int, state: str = ""
     ) -> StoreCommit:
-        """Removes one copy of each key from a counting store, in one version, exactly once. Otherwise as :meth:`insert`.
+        """Removes one copy of each key from a counting store, in one version, exactly once. Otherwise like :meth:`insert`.
 
-        Remove only keys that were inserted, for another key may match one that was.
+        Remove only keys that were inserted: any other key may match the entry of one that was, and remove that.
 
         Raises:
             gowk.WrongKind: the store is a set.
@@ -167,7 +167,7 @@ class Store:
         return df.withColumn(name, self._seen()(_key(df, column, self.path)))
 
     def register(self, name: str = "gowk_seen", session: SparkSession | None = None) -> None:
-        """Registers what :meth:`mark` does as a function of SQL: ``SELECT * FROM pages WHERE NOT gowk_seen(url)``.
+        """Registers :meth:`mark` as a function of SQL: ``SELECT * FROM pages WHERE NOT gowk_seen(url)``.
 
         The function looks into the version that is the newest now. Register it again for a newer one.
 
@@ -192,10 +192,10 @@ class Store:
         """For ``stream.writeStream.foreachBatch``: hands the unseen rows of each batch to ``write``, and then inserts its keys.
 
         Args:
-            application: a name of this query and checkpoint alone. A query with another checkpoint is refused under
-                it, as its batches count from 0 again: their keys would be taken for committed already.
-            write: called with the unseen rows and the number of the batch. What it wrote for the same number before, it
-                replaces: a batch is repeated after a failure, with the same keys.
+            application: a name for this query and checkpoint only. A query with another checkpoint is refused under
+                this name: its batches count from 0 again, so its keys would be taken for committed already.
+            write: called with the unseen rows and the number of the batch. It must replace the rows that it wrote for
+                the same number before: after a failure a batch is repeated, with the same keys.
             column: the column with the keys, or an expression for them.
             order_by: see :meth:`unseen`.
             persist: keep the batch while it is used twice. Without it, it is read twice.
@@ -220,7 +220,7 @@ class Store:
         return batch_of_stream
 
     def by_shard(self, df: DataFrame, column: str | Column) -> DataFrame:
-        """The rows with a key, one partition for each shard: what the data source ``gowk`` needs."""
+        """The rows with a key, in one partition for each shard, as the data source ``gowk`` needs them."""
         plan = self._plan(Files(self.path).version, "by_shard")
 
         def shard(keys: Array) -> Array:
@@ -247,7 +247,7 @@ class Store:
         return _udf(seen, BooleanType())
 
     def _committed(self, application: str, batch: int, outcome: Literal["new", "already"]) -> StoreCommit | None:
-        """How the commit with the token came out, if one with it or a later one of the application was made."""
+        """The outcome of the commit with the token, if that token or a later one of the application was committed."""
         done = Files(self.path).tokens.get(application)
         if done is None or done.number < batch:
             return None
@@ -293,11 +293,12 @@ class Store:
         return committed
 
     def _sequence(self, df: DataFrame, column: str | Column, application: str, batch: int) -> str:
-        """What tells this sequence of batches from others, to be kept with the batch; refused if the application's last
-        batch is of another one.
+        """A text that identifies this sequence of batches, to be kept with the batch. Raises if the application's last batch
+        belongs to another sequence.
 
-        That is the id of the query. Where it is not to be had, a new checkpoint is known by its batch 0: it is below the last
-        batch that was committed, or, if that is 0, has other keys. Spark repeats no batch but the last one.
+        The text is the id of the query. Spark Connect does not tell the id; there a new checkpoint is recognized by its
+        batch 0, which is below the last committed batch or, if that is 0, has other keys. Spark repeats only the last
+        batch.
         """
         query, done = _query_of(df), Files(self.path).tokens.get(application)
         state = f"query {query}" if query is not None else self._fingerprint(df, column) if batch == 0 else ""
@@ -317,19 +318,19 @@ class Store:
         return state
 
     def _fingerprint(self, df: DataFrame, column: str | Column) -> str:
-        """The same for the same keys, in whatever order."""
+        """A text that is the same for the same keys in any order."""
         hashed = sf.xxhash64(_key(df, column, self.path).cast("binary"))
         row = df.select(hashed.alias("hash")).agg(sf.count("hash"), sf.bit_xor("hash"), sf.sum(sf.pmod("hash", sf.lit(1 << 31)))).collect()[0]
         return f"keys {row[0]} {row[1]} {row[2]}"
 
 
 def _query_of(df: DataFrame) -> str | None:
-    """The id of the streaming query that the batch is of."""
+    """The id of the streaming query that the batch belongs to."""
     try:
         query: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         return query
     except PySparkException:
-        # Spark Connect does not tell.
+        # Spark Connect does not tell the id.
         return None
 
 

@@ -1,4 +1,4 @@
-"""What runs in tasks, each on one shard. Keys stay in the memory that Arrow has put them in; answers are NumPy arrays."""
+"""The functions that run in tasks, each on one shard. Keys stay in Arrow's memory; answers are NumPy arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """What travels to the tasks: which version of which store they work on, and where they keep files."""
+    """The message from the driver to the tasks: the store and version to work on, and where to keep files."""
 
     path: str
     version: int
@@ -39,10 +39,10 @@ class Plan:
     local_bytes: int
     fetch: bool
     batch: str
-    """What is being done, for messages."""
+    """A text for messages that says what the tasks do."""
 
     def disk(self) -> Disk:
-        # Spark names the executor's folders for temporary files to its Python processes, and empties them at the end.
+        # Spark tells its Python processes the executor's folders for temporary files, and empties them at the end.
         ours = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
         return Disk(Path(self.local or ours) / "gowk", self.local_bytes)
 
@@ -50,13 +50,13 @@ class Plan:
         return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
 
     def tidy(self, store: Files) -> None:
-        """Removes the copies that the store would not read any further."""
+        """Removes the copies that the store has stopped reading."""
         for copy in store.take_refused_copies():
             self.disk().drop(copy)
 
     @contextmanager
     def named(self, work: Shard | None = None) -> Iterator[None]:
-        """Adds to an exception what was being done."""
+        """Adds a note to an exception that says what the task was doing."""
         try:
             yield
         except Exception as error:
@@ -66,7 +66,7 @@ class Plan:
 
 
 class Shard:
-    """The one shard that the keys of a task belong to, as of the version that the task works on."""
+    """The one shard that the keys of a task belong to, in the version that the task works on."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -103,7 +103,7 @@ class FirstOfEach:
         self._last: tuple[int, Scalar] | None = None
 
     def among(self, hashes: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
-        """Of each key, whether it differs from the one before it, be that in this call or in an earlier one."""
+        """For each key, whether it differs from the one before it, in this call or in an earlier one."""
         first = np.ones(len(keys), np.bool_)
         if not len(keys):
             return first
@@ -119,7 +119,7 @@ class FirstOfEach:
 
 
 def unseen(plan: Plan, batches: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
-    """Of each key, whether it is new: neither in the version nor earlier in this task. Keys come beside their hashes."""
+    """For each key, whether it is new: neither in the version nor earlier in this task. Each key comes with its hash."""
     shard, first = Shard(plan), FirstOfEach()
     for hashes, keys in batches:
         with plan.named(shard):
@@ -131,7 +131,7 @@ _kept: OrderedDict[Plan, Files] = OrderedDict()
 
 
 def open_kept(plan: Plan) -> Files:
-    """The version, as this process keeps it open from task to task."""
+    """The version, which this process keeps open from task to task."""
     store = _kept.pop(plan, None) or plan.open()
     _kept[plan] = store
     if len(_kept) > _KEPT:
@@ -140,7 +140,7 @@ def open_kept(plan: Plan) -> Files:
 
 
 def seen(plan: Plan, batches: Iterator[Array]) -> Iterator[Array]:
-    """Of each key, whether the version has it, whatever its shard."""
+    """For each key of any shard, whether the version has it."""
     with plan.named():
         store, disk = open_kept(plan), plan.disk()
     fetched: set[int] = set()

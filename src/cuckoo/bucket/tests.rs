@@ -2,12 +2,11 @@
 //!
 //! 1. A fresh slot holds the top bits of both halves of the hash; an entry of any age has the tail length that
 //!    it was built with, and every other slot has none.
-//! 2. Each whole-bucket operation says what its plain definition says of each lane alone, whatever lies in the
-//!    neighbouring lanes and in the bits outside every lane.
-//! 3. Splitting decides each lane by its first tail bit; what a key matched before, it matches after in the
-//!    bucket that it goes to, and nothing else.
-//! 4. The OFFSET tables have the shares of near and far tags that the design asked for, and cut no part of a
-//!    region off from the rest.
+//! 2. Each whole-bucket operation agrees with its plain definition for each lane alone, for any contents of the
+//!    neighbouring lanes and of the bits outside every lane.
+//! 3. Splitting decides each lane by its first tail bit. In the bucket that a key goes to, it matches just the entries
+//!    that it matched before.
+//! 4. The OFFSET tables have the shares of near and far tags in the specification, and connect all parts of a region.
 
 use super::*;
 use crate::cuckoo::offset::{OFFSET_T6, OFFSET_T10};
@@ -79,7 +78,7 @@ every_width! {
 /// Random buckets, slots or queries that each check tries.
 const ROUNDS: u32 = 20_000;
 
-/// What a slot says, read bit by bit as the format describes it.
+/// The meaning of a slot, read bit by bit as the format describes it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meaning {
     Empty,
@@ -140,7 +139,7 @@ impl Meaning {
     }
 }
 
-/// What the left and the right child get of each lane: a digit goes where the lane below goes.
+/// The slots of the left and the right child for each lane: a digit goes where the lane below it goes.
 fn split_plainly<W: Width>(slots: &[u32]) -> Vec<(Meaning, Meaning)> {
     let mut below = None;
     let each = slots.iter().map(|slot| {
@@ -155,8 +154,8 @@ fn split_plainly<W: Width>(slots: &[u32]) -> Vec<(Meaning, Meaning)> {
     each.collect()
 }
 
-/// The definition of a match: all bits above the lowest set bit of an entry agree. Of the slots that are no entry, those
-/// with the top bit match, and the others, empty ones and digits, do not.
+/// The definition of a match: all bits above the lowest set bit of an entry agree. A slot that is not an entry matches
+/// if it has the top bit; empty slots and digits do not match.
 fn agrees<W: Width>(slot: u32, query: u32) -> bool {
     match Meaning::of::<W>(slot) {
         Meaning::Empty | Meaning::Digit(_) => false,
@@ -192,13 +191,13 @@ impl Random {
         self.below(2) == 1
     }
 
-    /// An entry of any age: what a fresh fingerprint becomes as it loses bits.
+    /// An entry of any age: a fresh fingerprint that has lost some of its bits.
     fn entry<W: Width>(&mut self) -> u32 {
         let (tag, length) = (self.below(1 << W::TAG_BITS), self.below(W::TAIL_BITS + 1));
         Meaning::Entry { tag, length, tail: self.below(1 << length) }.slot::<W>()
     }
 
-    /// Any slot, the special ones often.
+    /// Any slot, with many special ones.
     fn slot<W: Width>(&mut self) -> u32 {
         match self.below(10) {
             0 | 1 => 0,
@@ -268,7 +267,7 @@ fn check_tail_length<W: Width>() {
             assert!(!slot.is_empty() && !slot.is_universal(), "{slot:?}");
         }
     }
-    // A tag with nothing behind it: empty, universal, a digit, and what no writer stores.
+    // A tag with zeros behind it: empty, universal, a digit, or malformed.
     for tag in 0..1 << W::TAG_BITS {
         let slot = Slot::<W>::new(tag << (W::BITS - W::TAG_BITS));
         assert_eq!(slot.tail_length(), None, "{slot:?}");
@@ -410,7 +409,7 @@ fn check_both_at_once<W: Width>() {
     }
 }
 
-/// Buckets to put one slot into: they lend and borrow as much as neighbours can.
+/// Buckets to put one slot into: their neighbouring lanes produce every carry and borrow.
 fn surroundings<W: Width>() -> [Bucket<W>; 4] {
     let each = |slot| Bucket::new(word::<W>(&vec![slot; W::SLOTS as usize]));
     [each(0), each(slot_mask::<W>()), each(1), Bucket::QUARANTINED]
@@ -445,7 +444,7 @@ fn check_universal_and_empty_answers<W: Width>() {
     }
 }
 
-/// Compares a split with the plain one of each slot.
+/// Compares a split with the plain definition for each slot.
 fn assert_split<W: Width>(bucket: Bucket<W>, slots: &[u32]) {
     let (left, right) = bucket.split();
     for (lane, (on_left, on_right)) in (0..).zip(split_plainly::<W>(slots)) {

@@ -1,8 +1,8 @@
 //! Invariants checked, for every width:
 //!
-//! 1. Each count has one group, which takes the lanes that the format says, and reads back as that count.
-//! 2. Taking a bucket apart and putting it together again keeps its groups, whatever lies in its lanes.
-//! 3. Of the groups that match, a removal takes from the one with the longest tail, and from a saturated one last.
+//! 1. Each count has one group, which takes the number of lanes in the format, and reads back as that count.
+//! 2. Taking a bucket apart and putting it together again keeps its groups, for any contents of its lanes.
+//! 3. A removal takes from the matching group with the longest tail, and from a saturated group last.
 
 use super::*;
 use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
@@ -61,7 +61,7 @@ fn check_any_bucket<W: Width>() {
     let mut random = 1_u64;
     for _ in 0..200_000 {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        // Lanes of all kinds, digits and empty ones often.
+        // Lanes of all kinds, with many digits and empty ones.
         let bucket = (0..W::SLOTS).fold(Bucket::<W>::new(0), |bucket, lane| {
             let choice = random >> (8 * lane);
             let slot = match choice % 8 {

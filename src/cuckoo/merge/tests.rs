@@ -8,7 +8,7 @@ fn worked_values() {
     assert!(!covers(0, 0xabc8) && !covers(0x7400, 0x7600));
 }
 
-/// For every entry and every query: whatever matches the second matches the first if and only if the first covers it.
+/// For any two entries: every query that matches the second matches the first, if and only if the first covers it.
 #[test]
 fn an_entry_covers_another_if_and_only_if_it_matches_all_that_the_other_matches() {
     fn check<W: Width>(step: usize) {

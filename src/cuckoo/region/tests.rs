@@ -2,15 +2,15 @@
 //!
 //! 1. A key inserted and not removed is found, and counted at least as often as it was inserted, through any history
 //!    of inserts, copies, removals, doublings and quarantined buckets.
-//! 2. A region holds exactly what a plain model of its copies holds: nothing is lost, doubled or invented on
-//!    the way, and every answer, also a wrong "present", is the one that the rules of matching give. The only
-//!    exceptions are those of section 4.6: saturated groups, and groups that became one.
-//! 3. An insert fails only where no room is within reach, and only with the right reason; it then has stored
-//!    nothing. In a region without digits, one that succeeds moves as few entries as possible, and none is missing at
-//!    any moment.
+//! 2. A region holds exactly the copies of a plain model: none is lost, doubled or invented, and every answer, even a
+//!    wrong "present", is the one that the rules of matching give. The only exceptions are those of section 4.6:
+//!    saturated groups, and groups that became one.
+//! 3. An insert fails only if no room is within reach, and only with the right reason; it has stored nothing then. In a
+//!    region without digits, an insert that succeeds moves as few entries as possible, and no entry is missing at any
+//!    moment.
 //! 4. Quarantined buckets keep all their universal slots and answer "present" to everything.
 //! 5. A failed load surfaces, changes nothing, and leaves the search usable.
-//! 6. Without removal, keys stored only if absent are all found.
+//! 6. Without removals, keys that are stored only if absent are all found.
 //! 7. A real region takes the load that the design promises before an insert fails.
 
 use std::collections::BTreeMap;
@@ -55,10 +55,10 @@ tiny_widths! {
     Narrow: 3 of 11 bits, tag 3, 2^3, &[1, 6, 1, 6, 1, 6, 1, 6];
 }
 
-/// Kicks that a search in a tiny region never runs out of: it looks at each slot once at most.
+/// More kicks than a search in a tiny region can use: it looks at each slot at most once.
 const ENOUGH_KICKS: u32 = 32;
 
-/// What a filter uses unless told.
+/// The default of a filter.
 const MAX_KICKS: u32 = 2000;
 
 /// The buckets of a region in memory, and a record of how they were used.
@@ -71,7 +71,7 @@ struct Memory<W> {
     loads_left: usize,
 }
 
-/// What a load fails with.
+/// The error of a load that fails.
 #[derive(PartialEq, Debug)]
 struct Unreadable;
 
@@ -112,7 +112,7 @@ impl<W: Width> BucketsMut<W> for Memory<W> {
     }
 }
 
-/// All that a filter knows of a key in a region. `rem` loses its first bit at each doubling.
+/// The parts of a key that a filter uses in a region. `rem` loses its first bit at each doubling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     local: u64,
@@ -143,7 +143,7 @@ impl Key {
     }
 }
 
-/// Where an entry may lie, which no kick changes: two buckets, named by the lower one, and its tag.
+/// The home of an entry, which no kick changes: its two buckets, named by the lower one, and its tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Home {
     bucket: u16,
@@ -156,19 +156,19 @@ impl Home {
     }
 }
 
-/// The tail of an entry; the longest last.
+/// The tail of an entry. The longest tail is ordered last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Tail {
     length: u32,
     bits: u32,
 }
 
-/// The copies in a region, each as an entry of its own, wherever they lie.
+/// The copies in a region, each as an entry of its own, without their buckets.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Entries(BTreeMap<Home, Vec<Tail>>);
 
 impl Entries {
-    /// Reads what some buckets hold.
+    /// Reads the copies of some buckets.
     fn of<W: Width>(buckets: &[Bucket<W>]) -> Self {
         let mut entries = Self::default();
         for (id, bucket) in (0u16..).zip(buckets) {
@@ -207,7 +207,7 @@ impl Entries {
         Some(longest)
     }
 
-    /// What one child has after a doubling.
+    /// The copies of one child after a doubling.
     fn child(&self, right: bool) -> Self {
         let mut child = Self::default();
         for (home, tails) in &self.0 {
@@ -247,7 +247,7 @@ impl Entries {
     }
 }
 
-/// What some buckets hold.
+/// The contents of some buckets.
 fn held<W: Width>(buckets: &[Bucket<W>]) -> Counts {
     let mut counts = Counts::default();
     assert!(buckets.iter().all(|bucket| counts.tally(*bucket)));
@@ -276,7 +276,7 @@ struct History<W> {
     max_kicks: u32,
     live: Vec<Key>,
     entries: Entries,
-    /// The counters as they were found, and what inserts and removals have changed since.
+    /// The counters of a scan, and their changes by inserts and removals since.
     found: Counts,
     delta: Delta,
 }
@@ -294,7 +294,7 @@ impl<W: Width> History<W> {
         }
     }
 
-    /// Counts anew what the region holds, after something else than an insert or a removal.
+    /// Counts the region anew, after an operation other than an insert or a removal.
     fn recount(&mut self) {
         (self.found, self.delta) = (held(&self.memory.buckets), Delta::default());
     }
@@ -346,8 +346,8 @@ impl<W: Width> History<W> {
         now[0]
     }
 
-    /// Groups that match the key become one that keeps their copies, under the shortest of their entries. Others share
-    /// what both begin with.
+    /// Groups that match the key become one that keeps their copies, under the shortest of their entries. Other groups
+    /// share the common beginning of their tails.
     fn check_merged(
         &mut self,
         key: Key,
@@ -359,7 +359,7 @@ impl<W: Width> History<W> {
         let matches = |group: &Group<W>| Bucket::new(u64::from(group.entry.0)).matches(query).any();
         let matching =
             |bucket: Bucket<W>| -> Vec<_> { groups_plainly(bucket).into_iter().filter(matches).collect() };
-        // Those of one bucket, or of both.
+        // The groups of one bucket, or of both.
         let from: Vec<_> = before.into_iter().flat_map(groups_plainly).collect();
         let in_both = both.map(matching);
         if from != in_both.concat() && !in_both.contains(&from) {
@@ -371,7 +371,7 @@ impl<W: Width> History<W> {
         let copies: u32 = from.iter().map(|group| group.copies).sum();
         assert!(from.len() > 1 && matches(&to), "{before:x?} {after:x?}");
         assert_eq!((to.entry.tail_length(), to.copies), (shortest, (copies + 1).min(W::MOST_COPIES)));
-        // Nothing else is changed but for its place.
+        // All other groups change at most their places.
         let mut expected = self.entries.clone();
         let tails = expected.0.entry(key.home::<W>()).or_default();
         for group in &from {
@@ -388,8 +388,8 @@ impl<W: Width> History<W> {
         assert!(self.entries == expected, "{key:x?}");
     }
 
-    /// The first of the groups `to` stands for two that were there, or for one and the key, and begins as both did. No
-    /// copy of any other entry is gone, and one more is there than before.
+    /// The first of the groups `to` stands for two groups from before, or for one and the key, and its tail is their
+    /// common beginning. No copy of any other entry is gone, and there is one copy more than before.
     fn check_shared(&mut self, from: &[Group<W>], to: &[Group<W>]) {
         let copies = |groups: &[Group<W>]| groups.iter().map(|group| group.copies).sum::<u32>();
         assert_eq!(copies(to), copies(from) + 1, "{from:x?} {to:x?}");
@@ -452,7 +452,7 @@ impl<W: Width> History<W> {
         }
     }
 
-    /// Gives up some buckets, and what they held.
+    /// Gives up some buckets, with their contents.
     fn quarantine(&mut self, ids: impl IntoIterator<Item = u16>) {
         for id in ids {
             self.memory.buckets[usize::from(id)] = Bucket::QUARANTINED;
@@ -515,7 +515,7 @@ impl<W: Width> History<W> {
         None
     }
 
-    /// An insert into a tiny region, with its outcome foretold as far as it can be.
+    /// An insert into a tiny region, whose outcome is predicted as far as possible.
     fn insert_as_foretold(&mut self, key: Key) {
         let room = self.kicks_needed(key);
         let quarantined = key.buckets::<W>().iter().any(|id| self.is_quarantined(*id));
@@ -547,7 +547,7 @@ impl<W: Width> History<W> {
         if matches!(inserted, Inserted::Stored | Inserted::Counted { .. }) {
             assert!(self.entries.include(&entries_before), "an entry went missing");
         }
-        // Groups that take each other's place cannot all have one at any moment; chains have.
+        // While groups take each other's places, some are missing for a moment; in chains, none is.
         if plain && inserted == Inserted::Stored {
             for (id, bucket) in self.memory.stored.clone() {
                 before.buckets[usize::from(id.0)] = bucket;
@@ -609,7 +609,7 @@ fn live_through<W: Width>(mut keys: Vec<Key>, steps: &[Step], max_kicks: u32) {
     }
 }
 
-/// As a filter without removal does: copies are stored for some keys, others only if absent.
+/// The history of a filter without removals: copies are stored for some keys, others are stored only if absent.
 fn collect_unique<W: Width>(mut keys: Vec<Key>, steps: &[Step]) {
     let mut history = History::<W>::new(ENOUGH_KICKS);
     let mut seen: Vec<Key> = Vec::new();
@@ -617,7 +617,7 @@ fn collect_unique<W: Width>(mut keys: Vec<Key>, steps: &[Step]) {
         match *step {
             Step::Insert(key) | Step::Remove(key) => {
                 let key = keys[usize::from(key) % keys.len()];
-                // What takes a copy away from other histories adds one here.
+                // The step that removes a copy in other histories adds one here.
                 let copy = matches!(step, Step::Remove(_));
                 if !copy && history.contains(key) || history.insert(key) != Inserted::NoPath {
                     seen.push(key);
@@ -722,8 +722,8 @@ fn slots<W: Width>() -> usize {
     (W::SLOTS << W::INDEX_BITS) as usize
 }
 
-/// Fills a region, empties it by a third, doubles the filter and goes on in one of the children: until the
-/// oldest entries are void.
+/// Fills a region, removes a third, doubles the filter and goes on in one of the children, until the oldest entries are
+/// void.
 fn check_ageing<W: Width>() {
     let mut history = History::<W>::new(MAX_KICKS);
     let mut numbers = 0..;
@@ -731,7 +731,7 @@ fn check_ageing<W: Width>() {
     for generation in 0..4 {
         let mut stored = true;
         while stored && (held(&history.memory.buckets).used() as f64) < load * slots::<W>() as f64 {
-            // In steps, as counting the entries is slow.
+            // In large steps, as counting the entries is slow.
             for number in numbers.by_ref().take(500) {
                 let key = numbered(7, number);
                 // A sixteenth of the keys come twice.
@@ -888,7 +888,7 @@ fn check_shared_pair<W: Width>() {
         history.check_live();
         history.check_entries();
     }
-    // What they share has a tail, so that a doubling does not copy it.
+    // The shared entry has a tail, so that a doubling does not copy it.
     assert_eq!(held(&history.memory.buckets).void(), 0);
     assert_eq!(Entries::of(&history.memory.buckets).0.len(), 1);
     while !history.live.is_empty() {
@@ -923,12 +923,12 @@ fn check_crowded_pair<W: Width>() {
     let siblings = (0..1 << W::TAIL_BITS).map(sibling).take(2 * W::SLOTS as usize + 1);
     let outcomes: Vec<_> = siblings.map(|sibling| (sibling, history.insert(sibling))).collect();
     match outcomes[..] {
-        // Too short a tail for so many.
+        // The tail is too short for that many keys.
         _ if outcomes.len() <= 2 * W::SLOTS as usize => {}
         [.., (last, Inserted::NoPath)] => {
             history.split(last.rem >> 63 == 1);
             history.check_live();
-            // Of the siblings, all have gone the other way that differ in the first bit of the tail.
+            // All siblings that differ in the first bit of the tail have gone to the other child.
             let aged = Key { rem: last.rem << 1, ..last };
             let gone = outcomes.iter().any(|(sibling, _)| (sibling.rem ^ last.rem) >> 63 == 1);
             assert_eq!(history.insert(aged) != Inserted::NoPath, gone);
@@ -1040,17 +1040,17 @@ fn check_max_kicks<W: Width>() {
         let outcome = [0, 1, 5, 20, 100, 500, MAX_KICKS].map(|max_kicks| {
             let mut memory = Memory::of(memory.buckets.clone());
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
-            // Three times at most an insert looks for a chain: for a copy in either bucket, and for an entry of its own.
-            // Four times at most it displaces groups: after each of these, and for all its copies as one; and twice for
-            // each candidate of those that may share an entry, which has as many entries to examine again. Whoever is
-            // displaced costs two loads, and so does the group itself, at each depth in each of its buckets.
+            // An insert looks for a chain at most three times: for a copy in either bucket, and for an entry of its
+            // own. It displaces groups at most four times: after each of these, and for all its copies as one; and
+            // twice for each pair of groups that may share an entry, for which it may examine as many entries again.
+            // Each displaced group costs two loads, and so does the group itself, at each depth in each of its buckets.
             let times = 4 + 2 * MOST_CANDIDATES;
             let near = 2 + 2 * W::SLOTS as usize;
             let candidates = near + 2 * near * W::SLOTS as usize + 3 * MOST_CANDIDATES;
             let displaced =
                 2 * 2 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
             let most = if digits { 3 * max_kicks as usize + displaced } else { max_kicks as usize };
-            // Both buckets are loaded at first, and again where that was not enough.
+            // Both buckets are loaded first, and again if that was not enough.
             assert!(memory.loaded.len() <= most + 4);
             assert!(max_kicks > 0 || memory.stored.len() < 2);
             inserted != Inserted::NoPath
@@ -1062,7 +1062,7 @@ fn check_max_kicks<W: Width>() {
 }
 
 fn check_examined<W: Width>() {
-    // Two full buckets whose entries lead to each other, but for one with a way out to an empty bucket.
+    // Two full buckets whose entries lead to each other, except one, which leads to an empty bucket.
     let key = numbered(18, 0);
     let [first, second] = key.buckets::<W>();
     let stuck = Slot::new(key.place::<W>().fingerprint.0 ^ 2);
@@ -1083,7 +1083,7 @@ fn check_examined<W: Width>() {
         };
         fewest.push((0..=2 * W::SLOTS).find(stores).unwrap());
     }
-    // Whatever the order of the search, the way out is the first entry examined, or the second, and so on.
+    // In any order of the search, the way out is the first entry examined, or the second, and so on.
     fewest.sort_unstable();
     assert_eq!(fewest, (1..=2 * W::SLOTS).collect::<Vec<_>>());
 }
@@ -1113,16 +1113,17 @@ fn a_region_takes_the_promised_load_before_an_insert_fails() {
     }
 }
 
-/// Copies of keys as of real URLs: `c` or more come with a chance of `c^-exponent`.
+/// Numbers of copies as those of real URLs: a key has `c` or more copies with a chance of `c^-exponent`.
 fn multiplicity<W: Width>(random: u64, exponent: f64) -> u32 {
     let uniform = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
     (uniform.powf(-1.0 / exponent) as u32).clamp(1, W::MOST_COPIES - 1)
 }
 
-/// Fills a region with such keys, whose copies come in any order. Returns the load at which one finds no room, or that
-/// at which the filling ended.
+/// Fills a region with such keys, whose copies come in any order. Returns the load at which a copy finds no room, or
+/// the load at the end.
 ///
-/// Only copies that take another lane are inserted, those between at once: which lanes a group takes is all that matters.
+/// Only copies that need another lane are inserted; those in between are added at once, as only the number of a group's
+/// lanes matters.
 fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
     let (mut memory, mut search) = (Memory::<W>::new(), Search::new());
     let mut events = Vec::new();
@@ -1140,7 +1141,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             let time = ((f64::from(at) - 1.0 + jitter) / f64::from(copies)).max(before);
             events.push((time, key, at));
             before = time;
-            // The first that so many lanes do not count: n = 4: 2, 33, 994.
+            // The first number of copies that needs another lane; for n = 4: 2, 33, 994.
             most = most * W::HIGHEST_DIGIT + 1;
             at = most + 1;
         }
@@ -1174,7 +1175,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
     end
 }
 
-/// `GOWK_SEEDS=1000 cargo test --release --lib multisets -- --nocapture` prints the table for so many seeds.
+/// `GOWK_SEEDS=1000 cargo test --release --lib multisets -- --nocapture` prints the table for 1000 seeds.
 #[test]
 fn multisets_as_of_real_urls_fill_a_region_to_the_promised_load() {
     fn lowest<W: Width>(seeds: u64, exponent: f64, end: f64) -> (f64, usize) {

@@ -1,4 +1,4 @@
-//! Reading a journal: which frames count, and what they say.
+//! Reading a journal: finding the frames that count, and parsing them.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +8,8 @@ use std::path::Path;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U64};
 
-use super::later;
-use super::read::read_up_to;
+use super::orphans;
+use super::read_up_to;
 use crate::cuckoo::Counts;
 use crate::error::{IoContext, Result};
 use crate::format::frame::{
@@ -36,7 +36,7 @@ pub(in crate::file) struct Broken {
     pub(in crate::file) last: u64,
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// `None` if it is damaged or missing.
@@ -48,13 +48,13 @@ pub(crate) struct Scan {
     pub(in crate::file) broken: Option<Broken>,
 }
 
-/// Finds what counts in a journal. `salt` and `base` are the superblock's, used where the header is not right.
+/// Finds the frames that count in a journal. `salt` and `base` are the superblock's, used if the header is not right.
 pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Scan> {
     let length = file.metadata().at(path, "look at")?.len();
     scan_source(file, length, path, salt, base)
 }
 
-/// As [`scan`], for any source of `length` bytes.
+/// Like [`scan`], for any source of `length` bytes.
 pub(super) fn scan_source<F: FileExt>(
     file: &F,
     length: u64,
@@ -89,12 +89,12 @@ pub(super) fn scan_source<F: FileExt>(
         }
     }
     let FrameChain { offset, salt, commit: first, .. } = chain;
-    let highest = later::highest_commit(file, offset, length, salt).at(path, "read")?;
+    let highest = orphans::highest_commit(file, offset, length, salt).at(path, "read")?;
     scan.broken = highest.filter(|last| *last > first).map(|last| Broken { offset, first, last });
     Ok(scan)
 }
 
-/// What the frames that counted so far say about the next one.
+/// The values that the next frame must have, given the frames that counted so far.
 struct FrameChain<'a, F> {
     file: &'a F,
     length: u64,
@@ -148,7 +148,7 @@ impl<F: FileExt> FrameChain<'_, F> {
     }
 }
 
-/// A frame's bytes as they are, padding and all.
+/// A frame's bytes, including its padding.
 pub(in crate::file) fn read_frame(file: &File, at: FrameAt) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(at.length).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, at.offset)?;
@@ -168,12 +168,12 @@ pub(in crate::file) struct Record<'a> {
     pub(in crate::file) page: PageId,
     /// The page's checksum with these changes in it.
     pub(in crate::file) crc: u32,
-    /// Empty where the words are the whole page.
+    /// Empty if the words are the whole page.
     indices: &'a [U16],
     words: &'a [U64],
 }
 
-/// What a COMMIT frame adds.
+/// The end of a COMMIT frame's payload.
 #[derive(Debug)]
 pub(in crate::file) struct Commit<'a> {
     pub(in crate::file) counts: Counts,
@@ -181,7 +181,7 @@ pub(in crate::file) struct Commit<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Parses a frame that counts, as [`read_frame`] gave it.
+    /// Parses a frame that counts, as [`read_frame`] returned it.
     pub(in crate::file) fn of_counted(frame: &'a [u8], at: FrameAt) -> Option<Self> {
         let (raw, rest) = RawFrame::read_from_prefix(frame).ok()?;
         Self::parse(raw.head()?, rest.get(..at.payload)?)

@@ -1,12 +1,12 @@
 //! Invariants checked:
 //!
 //! 1. Header, frames, records and COMMIT data lie as the tables of `format-spec/README.md` 6.2 and 6.3 say.
-//! 2. What is appended is found again, word for word, however it was divided into frames.
+//! 2. Appended transactions are found again, word for word, for any division into frames.
 //! 3. Damage never changes a transaction: after any flipped bit, any cut, any mixture of old and new frames, the
 //!    transactions that count are the first ones of those written, unchanged; and where later ones lie behind
 //!    the damage, the journal is broken and says which commits are lost.
-//! 4. Whether it is broken is found as by trying each place in turn, but in a number of bytes read that is linear in
-//!    the journal's length.
+//! 4. The search for later commits finds the same as trying each place in turn, but reads a number of bytes that is
+//!    linear in the journal's length.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Forged {
 /// Changed words of a page, with their index in it.
 type Words = Vec<(u32, u64)>;
 
-/// What a transaction changes: pages, each with its words, divided into frames; and its metadata.
+/// The changes of a transaction: pages, each with its words, divided into frames; and its metadata.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Transaction {
     frames: Vec<Vec<(u64, Words)>>,
@@ -132,7 +132,7 @@ impl Scanned {
         scan(&self.0, Path::new("f-journal"), HEADER_OF_TESTS.salt, HEADER_OF_TESTS.base)
     }
 
-    /// The transactions that count, and what is broken.
+    /// The transactions that count, and the break, if there is one.
     fn transactions(&self) -> (Vec<Found>, Option<Broken>) {
         let scan = self.scan().unwrap();
         let mut transactions = Vec::new();
@@ -313,7 +313,7 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     let payloads: Vec<usize> = scanned.scan().unwrap().frames.iter().map(|frame| frame.payload).collect();
     assert_eq!(payloads.len(), 2);
     assert!(payloads[0] <= MAX_PAYLOAD && payloads[0] + 4112 > MAX_PAYLOAD, "{payloads:?}");
-    // Where nothing but the end of the COMMIT frame does not fit, that gets a frame of its own.
+    // If only the end of the COMMIT frame does not fit, it gets a frame of its own.
     let full = MAX_PAYLOAD as u64 / 4112;
     transaction.frames[0].truncate(full as usize);
     let rest = (MAX_PAYLOAD as u64 - full * 4112 - 16) / 10;
@@ -408,7 +408,7 @@ fn frames_of_two_attempts_at_one_commit_never_mix() {
     let frames = Scanned::new(&one).scan().unwrap().frames;
     assert_eq!(frames.len(), 4);
     let kept = all_found(std::slice::from_ref(&first));
-    // A crash can leave any sectors of the second attempt, over all of the first.
+    // A crash can leave any sectors of the second attempt over the first attempt.
     for mixture in 0..8 {
         let mut bytes = one.clone();
         for (number, frame) in frames[1..].iter().enumerate().filter(|(number, _)| mixture >> number & 1 == 1)
@@ -447,12 +447,12 @@ fn frames_from_before_a_reset_do_not_count() {
     let scan_all = |bytes: &[u8]| {
         scan(&Scanned::new(bytes).0, Path::new("f-journal"), header.salt, header.base).unwrap()
     };
-    // The power went before the cut was on the medium.
+    // The power failed before the cut was on the medium.
     let mut bytes = old.clone();
     bytes[..HEADER as usize].copy_from_slice(&header.encode());
     let scan = scan_all(&bytes);
     assert_eq!((scan.header, scan.frames.len(), scan.broken), (Some(header), 0, None));
-    // Or in the middle of the header.
+    // Or during the write of the header.
     bytes[..HEADER as usize / 2].copy_from_slice(&old[..HEADER as usize / 2]);
     let scan = scan_all(&bytes);
     assert_eq!((scan.header, scan.frames.len(), scan.broken), (None, 0, None));
@@ -636,7 +636,7 @@ fn scan_counted(source: &Counted<'_>) -> Scan {
 
 #[test]
 fn a_journal_made_to_be_read_over_and_over_is_read_twice() {
-    // What looks like a frame at each place, each as long as the rest of the journal allows.
+    // A header that looks like a frame's at each place, each frame as long as the rest of the journal allows.
     let mut bytes = vec![0x5a; 4 << 20];
     bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
     for at in (HEADER as usize..bytes.len()).step_by(FRAME_ALIGN as usize) {
@@ -664,8 +664,8 @@ fn a_journal_is_broken_where_trying_each_place_in_turn_finds_it_so() {
         let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
         let header = HEADER_OF_TESTS.encode();
         bytes[..HEADER as usize].copy_from_slice(&header);
-        // From the last on, so that those sealed hold what comes after them. At times past the end, not aligned, or
-        // longer than a frame may be.
+        // From the last one to the first, so that sealed frames contain those after them. Some are past the end, not
+        // aligned, or longer than a frame may be.
         for place in (1..length / 512 + 1).rev() {
             let payload = match random(12) {
                 0 => 0,
@@ -682,7 +682,7 @@ fn a_journal_is_broken_where_trying_each_place_in_turn_finds_it_so() {
         }
         let source = Counted::new(&bytes);
         let scan = scan_counted(&source);
-        // Nothing counts: the first frame does not name the header's CRC.
+        // No frame counts: the first one does not name the header's CRC.
         assert_eq!(scan.last, None);
         let (first, end) = (HEADER_OF_TESTS.base + 1, bytes.len() as u64);
         let highest = highest_by_trying(&source, HEADER, end, HEADER_OF_TESTS.salt);

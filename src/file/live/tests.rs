@@ -1,20 +1,20 @@
 //! The protocol of sequences and epoch, in a model of memory.
 //!
-//! The code under test is the real one, above a memory that loom provides: a load may return any value that the
-//! memory model allows, and every order of the threads' steps is tried. Only what is written into regions is made
-//! up: two buckets a region, in one of which a key lies. The writer's own loads bypass loom: it is alone in storing,
-//! so it finds what it stored last; and loom 0.7 does not try all orders of a load by one thread with a store by
-//! another that has itself loaded the same word in between. `every_value_is_tried` fails if that should come back.
+//! The code under test is the real one, above a memory that loom provides: a load may return any value that the memory
+//! model allows, and every order of the threads' steps is tried. Only the regions are a model: two buckets a region, in
+//! one of which a key lies. The writer's own loads bypass loom: no other thread stores, so it finds the value that it
+//! stored last; and loom 0.7 does not try all orders of a load by one thread with a store by another that has itself
+//! loaded the same word in between. `every_value_is_tried` fails if some orders are not tried.
 //!
 //! Invariants checked, beside a commit, two commits, a commit to several regions, and a recovery of what a dead
 //! writer left:
 //!
 //! 1. A key that is stored all the time is never reported absent, although the writer moves it.
 //! 2. Counters are those of one commit.
-//! 3. A private replay that the file has left behind answers nothing.
-//! 4. A lookup that meets no writer, or one that has finished, comes to an end.
-//! 5. A glance (`settled.rs`) never reports such a key absent either while it says that it counts.
-//! 6. The shortcut (`calm.rs`) never reports such a key absent either, and answers nothing once a flag is set.
+//! 3. A private replay gives no answer once the file has changed.
+//! 4. A lookup ends if there is no writer, or if the writer has finished.
+//! 5. A glance (`seqlock.rs`) that says that it counts never reports such a key absent.
+//! 6. The shortcut (`shortcut.rs`) never reports such a key absent, and gives no answer once a flag is set.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ const REGIONS: usize = 2;
 const FIRST: RegionId = RegionId(0);
 const SECOND: RegionId = RegionId(1);
 
-/// A word, and what its only writer knows that it holds.
+/// A word, and the value that its only writer stored last.
 struct Word(AtomicU64, std::sync::atomic::AtomicU64);
 
 impl Word {
@@ -104,7 +104,7 @@ impl Memory {
         &self.0.buckets[region.0 as usize][bucket]
     }
 
-    /// As an apply writes it: bucket by bucket.
+    /// Writes a region as a commit does: bucket by bucket.
     fn write(&self, region: RegionId, buckets: [u64; 2]) {
         for (bucket, word) in buckets.into_iter().enumerate() {
             self.bucket(region, bucket).store(word);
@@ -186,7 +186,7 @@ fn set_flag(memory: &Memory, flag: u64) {
     live(memory).set_flag(flag, true, store).unwrap();
 }
 
-/// A lookup as readers do it, that looks so many times more before it gives up.
+/// A lookup as readers make it, which looks a given number of times more before it gives up.
 fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
     let mut left = patience;
     let wait = || {
@@ -194,25 +194,25 @@ fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
         left = left.saturating_sub(1);
         left > 0
     };
-    memory.settled(region, || memory.contains(region), |found| *found, wait)
+    memory.read_consistent(region, || memory.contains(region), |found| *found, wait)
 }
 
-/// A look that finds out, if it can, at which epoch the file is calm, and tells the shortcut.
-fn find_calm(memory: &Memory, calm: &AtomicU64) {
+/// A look that notes the epoch for the shortcut, if that is even and no flag is set.
+fn note_epoch(memory: &Memory, noted: &AtomicU64) {
     if let Some((_, Some(epoch))) = memory.glance(|| ()) {
-        calm.store(epoch, Ordering::Release);
+        noted.store(epoch, Ordering::Release);
     }
 }
 
 /// A lookup by the shortcut.
-fn shortcut(memory: &Memory, calm: &AtomicU64) -> Option<bool> {
-    let epoch = calm.load(Ordering::Acquire);
+fn shortcut(memory: &Memory, noted: &AtomicU64) -> Option<bool> {
+    let epoch = noted.load(Ordering::Acquire);
     let found = memory.contains(FIRST);
     memory.is_still(epoch).then_some(found)
 }
 
-/// Runs `reader` beside `writer` in every way there is; or, where that would take long, in every way in which each
-/// thread is interrupted at most so many times.
+/// Runs `reader` beside `writer` in every interleaving; or, if that would take long, in every one in which each thread
+/// is interrupted at most a given number of times.
 fn explore(
     interruptions: Option<usize>,
     memory: impl Fn() -> Memory + Send + Sync + 'static,
@@ -243,7 +243,7 @@ fn every_value_is_tried() {
             noted.lock().unwrap().insert((memory.epoch(), memory.sequence(FIRST)));
         },
     );
-    // All but an old sequence under an epoch that was stored after the new one.
+    // All combinations, except an old sequence under an epoch that was stored after the new sequence.
     let all = [(4, 2), (4, 3), (4, 4), (5, 2), (5, 3), (5, 4), (6, 4)];
     assert_eq!(*seen.lock().unwrap(), BTreeSet::from(all));
 }
@@ -308,10 +308,10 @@ fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
         Memory::new,
         |memory| apply(memory, 2, &[FIRST], [0, KEY]),
         |memory| {
-            let calm = Arc::new(AtomicU64::new(4));
-            let (other, noted) = (memory.clone(), calm.clone());
-            let thread = thread::spawn(move || find_calm(&other, &noted));
-            assert_ne!(shortcut(memory, &calm), Some(false));
+            let noted = Arc::new(AtomicU64::new(4));
+            let (other, theirs) = (memory.clone(), noted.clone());
+            let thread = thread::spawn(move || note_epoch(&other, &theirs));
+            assert_ne!(shortcut(memory, &noted), Some(false));
             thread.join().unwrap();
         },
     );
@@ -320,7 +320,7 @@ fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
 #[test]
 fn the_shortcut_answers_nothing_once_a_flag_is_set() {
     for flag in [SUPERSEDED, POISONED] {
-        // The bucket stands for what comes after: the rename, or whatever the writer leaves behind.
+        // The bucket stands for the later event: the rename, or the state that the writer leaves.
         explore(
             None,
             Memory::new,
@@ -329,11 +329,11 @@ fn the_shortcut_answers_nothing_once_a_flag_is_set() {
                 memory.bucket(SECOND, 1).store(KEY);
             },
             |memory| {
-                let calm = AtomicU64::new(u64::MAX);
-                find_calm(memory, &calm);
+                let noted = AtomicU64::new(u64::MAX);
+                note_epoch(memory, &noted);
                 let is_over = memory.bucket(SECOND, 1).load() == KEY;
                 loom::sync::atomic::fence(Ordering::Acquire);
-                assert!(!is_over || shortcut(memory, &calm).is_none());
+                assert!(!is_over || shortcut(memory, &noted).is_none());
             },
         );
     }
@@ -467,7 +467,7 @@ fn lookups_come_to_an_end() {
         assert_eq!(lookup(&memory, FIRST, 0), Some(true));
         memory.write(FIRST, [0, 0]);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
-        // In the middle of another region: the sequence of this one vouches for it.
+        // The writer died in the middle of another region: the sequence of this one shows that it is whole.
         SharedMemory::set_word(&memory, word(LIVE_EPOCH), 7);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
         SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 5);
@@ -477,8 +477,7 @@ fn lookups_come_to_an_end() {
     });
 }
 
-/// The system answers EFAULT, which says nothing of the reason, for a page behind the end of the file as for one that it
-/// cannot read.
+/// The system reports EFAULT both for a page behind the end of the file and for one that it cannot read.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_read_is_not_called_a_full_disk() {

@@ -1,5 +1,5 @@
-//! Invariants checked: a writer's lock is that of the name of its lock file, whoever removes the file while the writer
-//! opens; and a writer that verifies all pages when it opens keeps nobody else from opening the file.
+//! Invariants checked: a writer holds a lock on the file that its lock file's name leads to, even if somebody removes
+//! the file while the writer opens; and while a writer verifies all pages at opening, others can open the file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +50,7 @@ fn a_lock_file_removed_before_the_lock_is_converted_is_made_again() {
     assert!(fs2::FileExt::try_lock_exclusive(&named).is_ok());
 }
 
-/// Has a reader open the file, look up a key and close, while a writer reads the first page of the regions.
+/// Lets a reader open the file, look up a key and close, while a writer reads the first page of the regions.
 #[derive(Debug)]
 struct Beside {
     files: Files,

@@ -1,5 +1,5 @@
-//! Invariants checked: each page is remembered as intact by itself; and an opening takes no memory for pages that a file
-//! only claims to have.
+//! Invariants checked: the map of intact pages has a bit for each page alone; and an opening takes no memory for pages
+//! that a file only claims to have.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::ingest::error::JobProblem;
 
-/// By table; the first has no name.
+/// The known keys, by table; the first table has no name.
 pub(super) const KNOWN: [(&str, &[&str]); 5] = [
     ("", &["name", "filter", "input", "commit", "output"]),
     (
@@ -41,7 +41,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 5] = [
     ("output", &["new_keys", "records", "refused"]),
 ];
 
-/// The first unknown key, in the order of the file, and where it is.
+/// The first unknown key, in the order of the file, and its place.
 pub(super) fn unknown(job: &DeTable<'_>) -> Option<(JobProblem, Range<usize>)> {
     let tables = job.iter().filter_map(|(name, value)| match value.get_ref() {
         DeValue::Table(table) => Some((name.get_ref().as_ref(), table)),
@@ -62,7 +62,7 @@ fn of(table: &str) -> Option<&'static [&'static str]> {
     KNOWN.iter().find(|(name, _)| *name == table).map(|(_, keys)| *keys)
 }
 
-/// In the same table if nothing elsewhere is nearer.
+/// The nearest known key: one of the same table, unless one of another table is nearer.
 fn nearest(table: &str, key: &str) -> String {
     let all = KNOWN.iter().flat_map(|(name, keys)| keys.iter().map(move |known| (*name, *known)));
     let best = all.min_by_key(|(name, known)| (strsim::damerau_levenshtein(key, known), *name != table));

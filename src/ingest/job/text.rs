@@ -1,4 +1,4 @@
-//! From the text of a job file to a job: what serde takes it for, and the checks that serde does not make.
+//! Turns the text of a job file into a job: the structures that serde fills, and the checks that serde does not make.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,9 +17,9 @@ use crate::ingest::rules::{Column, Format, Rules};
 use crate::keys::LONGEST;
 use crate::{Case, KeyRules, SlotsPerBucket};
 
-/// Bytes that a job file may have.
+/// The most bytes that a job file may have.
 const LONGEST_JOB: u64 = 1 << 20;
-/// Bytes that a job's name may have.
+/// The most bytes that a job's name may have.
 const LONGEST_NAME: usize = 200;
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 const EVERY_SECONDS: Duration = Duration::from_secs(10);
@@ -78,6 +78,14 @@ fn lines() -> Spanned<RawFormat> {
 enum RawField {
     Name(String),
     Number(u64),
+    Several(Vec<RawColumn>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawColumn {
+    Name(String),
+    Number(u64),
 }
 
 #[derive(Default, Deserialize)]
@@ -116,8 +124,8 @@ impl Job {
         Self::parse(&text, path)
     }
 
-    /// Checks the text of a job file as if it were at `path`: its folder is the one to which the paths in it
-    /// are relative, and without a `name` the job is called as the file is, without the extension.
+    /// Checks the text of a job file as if it were at `path`: paths in it are relative to the folder of `path`, and a
+    /// job without a `name` has the file's name without the extension.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         parse(text, path).map_err(|(problem, at)| {
@@ -233,8 +241,10 @@ impl RawInput {
                 "given for this format: the name or number of a CSV column, or a top-level field of JSON",
             )),
             (RawFormat::Jsonl, Some(field)) => match field.get_ref() {
-                RawField::Name(name) => Ok(Format::Jsonl { field: name.clone() }),
-                RawField::Number(_) => Err(wrong("field", field, "a name, for format `jsonl`")),
+                RawField::Name(path) => Ok(Format::jsonl(path)),
+                RawField::Number(_) | RawField::Several(_) => {
+                    Err(wrong("field", field, "a name, for format `jsonl`"))
+                }
             },
             (RawFormat::Csv, Some(field)) => self.csv(field),
         }
@@ -248,17 +258,29 @@ impl RawInput {
                 _ => return Err(wrong("delimiter", given, "a single byte, as `;` or `\\t`")),
             },
         };
-        let (column, header) = match field.get_ref() {
-            RawField::Name(_) if self.header == Some(false) => {
-                return Err(wrong("field", field, "a number, from 1, where there is no header"));
+        let number = |number: u64| {
+            let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+            index.map(Column::Number).ok_or(wrong("field", field, "a name, or a number from 1"))
+        };
+        let columns = match field.get_ref() {
+            RawField::Name(name) => vec![Column::Name(name.clone())],
+            RawField::Number(one) => vec![number(*one)?],
+            RawField::Several(all) if all.is_empty() => {
+                return Err(wrong("field", field, "at least one column"));
             }
-            RawField::Name(name) => (Column::Name(name.clone()), true),
-            RawField::Number(number) => {
-                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-                let index = index.ok_or(wrong("field", field, "a name, or a number from 1"))?;
-                (Column::Number(index), self.header.unwrap_or(false))
+            RawField::Several(all) => {
+                let column = |column: &RawColumn| match column {
+                    RawColumn::Name(name) => Ok(Column::Name(name.clone())),
+                    RawColumn::Number(one) => number(*one),
+                };
+                all.iter().map(column).collect::<Result<_, _>>()?
             }
         };
-        Ok(Format::Csv { column, header, delimiter })
+        let is_named = columns.iter().any(|column| matches!(column, Column::Name(_)));
+        if is_named && self.header == Some(false) {
+            return Err(wrong("field", field, "a number, from 1, where there is no header"));
+        }
+        let header = is_named || self.header.unwrap_or(false);
+        Ok(Format::Csv { columns, header, delimiter })
     }
 }

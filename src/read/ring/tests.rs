@@ -1,4 +1,5 @@
-//! Invariant checked: blocks that ask for their pages first answer as others do, also with advice past the end.
+//! Invariant checked: a block that asks for its pages first gets the same answers as one that does not, even if it asks
+//! for pages past the end of the file.
 
 use std::sync::atomic::AtomicBool;
 

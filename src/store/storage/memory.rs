@@ -1,4 +1,4 @@
-//! A store in memory, for tests: what a call does is done at once, and all see it.
+//! A storage in memory, for tests: each call takes effect at once, for all threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::{IoContext, Result as FilterResult};
 #[derive(Debug, Default)]
 struct Objects {
     now: BTreeMap<String, Vec<u8>>,
-    /// All that ever were.
+    /// All objects that ever existed.
     ever: BTreeMap<String, Vec<u8>>,
     /// Names that were given to two objects.
     reused: Vec<String>,
@@ -39,7 +39,7 @@ impl Memory {
         self.lock().put(name, bytes);
     }
 
-    /// Puts another object in the place of one, as if it had always been there.
+    /// Replaces an object, as if the new one had always been there.
     pub(in super::super) fn replace(&self, name: &str, bytes: &[u8]) {
         let mut all = self.lock();
         all.now.insert(name.to_owned(), bytes.to_owned());
@@ -56,7 +56,7 @@ impl Memory {
         self.lock().reused.clone()
     }
 
-    /// Every object of a folder that ever was, by its name.
+    /// Every object of a folder that ever existed, by its name.
     pub(in super::super) fn ever(&self, folder: &str) -> Vec<(String, Vec<u8>)> {
         let all = self.lock();
         let within = all.ever.iter().filter(|(name, _)| name.starts_with(folder));

@@ -1,4 +1,4 @@
-//! Invariants checked: those that `storage.rs` asks of every storage, of each one there is.
+//! Invariants checked, for each storage: those that `storage.rs` requires of every storage.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Invariants checked: a version is kept for its grace, whatever one wrong clock says; a version that should stay and is
-//! not there ends a vacuum before anything is removed; the base of an application's last token stays.
+//! Invariants checked: a version is kept for its grace, even if one clock is wrong; if a version that should stay is
+//! missing, a vacuum ends before it removes anything; the base of an application's last token stays.
 
 use super::super::interrupted::{Deed, Shared};
 use super::*;
@@ -8,7 +8,7 @@ use crate::store::{Committed, Token};
 
 const HOUR: i64 = 3600;
 
-/// A store whose versions were made so many seconds ago.
+/// A store whose versions were made this many seconds ago.
 fn aged(ages: &[i64]) -> Shared {
     let shared = Shared::new();
     let made = |age: i64| {
@@ -42,10 +42,10 @@ fn a_wrong_clock_makes_no_version_old_before_its_grace() {
     for (ages, fence) in [
         (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0][..], 3),
         (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 2 * HOUR], 4),
-        // Of the last but one: it would make all before it old.
+        // The clock of the last but one version was wrong: it would make all versions before it old.
         (&[0, 0, 0, past, 0], 1),
         (&[past, 0, 0], 1),
-        // The version before it was superseded at a time that nobody knows, but not after the next one was made.
+        // The version before it was superseded at an unknown time, but not after the next one was made.
         (&[5 * HOUR, 4 * HOUR, past, 60, 0], 2),
         (&[5 * HOUR, 4 * HOUR, past, 2 * HOUR, 0], 4),
         (&[5 * HOUR, 4 * HOUR, future, 3 * HOUR, 0], 4),
@@ -106,7 +106,7 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
         Committed::Already(done) => assert_eq!(done.base, base.number),
         outcome => panic!("{outcome:?}"),
     }
-    // The next one gives it free, with its file.
+    // The next token releases it, with its file.
     let files =
         |shared: &Shared| shared.memory.names().iter().filter(|name| name.starts_with("shards")).count();
     assert_eq!(files(&shared), 3);

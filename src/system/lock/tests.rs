@@ -62,7 +62,7 @@ fn who_waits_for_the_gate_exclusively_is_not_overtaken() {
     Held::gate_shared(&third, &path, soon()).unwrap();
 }
 
-/// A file that was removed can be locked by who had opened it before.
+/// A removed file can still be locked by a process that had opened it before.
 #[test]
 fn a_lock_file_goes_with_the_lock_of_a_filter_that_never_came_to_be() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_lock_file_goes_with_the_lock_of_a_filter_that_never_came_to_be() {
     let (lock, made) = taken();
     assert!(made && !late.is_at(&files.lock).unwrap(), "another file has its name");
 
-    // Where the filter has come to be, or another file has the name of the lock, nothing is removed.
+    // If the filter exists by now, or another file has the name of the lock file, nothing is removed.
     std::fs::write(&files.data, "a filter").unwrap();
     drop(lock.of_new(&files, &disk));
     assert!(files.lock.exists());

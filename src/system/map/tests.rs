@@ -32,3 +32,26 @@ fn what_a_store_would_be_killed_for_a_reservation_refuses() {
     let refused = map.reserve(PAGE_BYTES..PAGE_BYTES + 8).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
+    use crate::cuckoo::{Shard, SlotsPerBucket};
+    let geometry = Geometry::new(SlotsPerBucket::Four, 3, 0, Shard::WHOLE).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(geometry.file_length()).unwrap();
+    let memory = MapMut::shared(&file, 0, geometry.file_length()).unwrap();
+    let words = (geometry.file_length() / 8) as usize;
+    (0..words).for_each(|index| memory.set_word(index, 2));
+    let map = Map::shared(&file, geometry).unwrap();
+    assert!((0..words).all(|index| map.word(index) == 2));
+    let buckets = map.region(RegionId(2)).unwrap();
+    map.release();
+    let epoch = ((LIVE + LIVE_EPOCH) / 8) as usize;
+    assert_eq!(map.live_head().word((LIVE_EPOCH / 8) as usize), u64::MAX);
+    assert!((0..words).filter(|index| *index != epoch).all(|index| map.word(index) == 0));
+    assert_eq!(buckets.word(7), 0);
+    assert!((0..words).all(|index| memory.word(index) == 2), "the file is as it was");
+    map.release();
+    assert_eq!(map.word(epoch), u64::MAX);
+}

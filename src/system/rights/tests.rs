@@ -55,7 +55,7 @@ fn a_mask_is_not_taken_for_the_rights_of_the_group() {
     assert_eq!(group_may_read.group(), 4);
     assert_eq!(group_may_read.with_group(0).group(), 0);
     for cut in 0..list().0.len() {
-        // Whatever a file system returns.
+        // A file system may return any bytes.
         let _ = Acl(list().0[..cut].to_vec()).with_group(0).group();
     }
 }

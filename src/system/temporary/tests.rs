@@ -34,7 +34,8 @@ fn only_what_a_dead_writer_left_is_removed() {
     ] {
         fs::write(dir.path().join(name), "mine").unwrap();
     }
-    // Named as ours are, and not ours: something else inside, a folder, a link to a file that begins as ours do.
+    // Named like a temporary file of gowk, but not one: other contents, a folder, a link to a file that begins like
+    // one.
     fs::write(dir.path().join("urls-gowk-new-0000000000000001"), "sixteen letters and more").unwrap();
     fs::write(dir.path().join("urls-gowk-new-0000000000000002"), temporary_head(3)).unwrap();
     fs::create_dir(dir.path().join("urls-gowk-new-0000000000000004")).unwrap();

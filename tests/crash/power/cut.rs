@@ -144,7 +144,7 @@ impl<'s> Examiner<'s> {
             medium.advance(position);
             let by = if position % 2 == 0 { Recoverer::Reader } else { Recoverer::Writer };
             for by in [by, Recoverer::DeniedReader] {
-                let context = format!("process died after event {position}, {by:?} comes; ");
+                let context = format!("process died after event {position}, then {by:?} opens; ");
                 medium.memory().write(self.dir.path()).unwrap();
                 self.recover_and_cut(history.cut(position), medium.states, by, &context);
             }
@@ -249,7 +249,7 @@ impl<'s> Examiner<'s> {
         writer.insert(&fresh).map_err(told)?;
         writer.commit().map_err(told)?;
         if let Some(stale) = Image::read(self.dir.path()).unwrap().0.keys().find(|name| is_temporary(name)) {
-            return Err(format!("{stale} is still there after a writer came"));
+            return Err(format!("a writer has left the stale file {stale}"));
         }
         let reader = options.read(&path).map_err(told)?;
         let (commit, entries) =
@@ -258,7 +258,7 @@ impl<'s> Examiner<'s> {
         let clean = reader.verify(&mut |_, _| {}).map_err(told)?.is_clean();
         let right = (info.commit, info.copies) == (commit + 1, u64::from(entries) + 1);
         if !right || !clean || !reader.contains(&fresh).map_err(told)? {
-            return Err(format!("one commit later, clean {clean}: {info:?}"));
+            return Err(format!("after one more commit: clean {clean}, {info:?}"));
         }
         Ok(number)
     }

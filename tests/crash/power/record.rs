@@ -118,7 +118,7 @@ impl Recorder {
             let Some(seen) = recording.files.get(file) else { continue };
             let length = seen.handle.metadata().map_or(0, |metadata| metadata.len()) as usize;
             let real = read(&seen.handle, 0..length);
-            assert!(real == seen.content, "{name} is not what was written to it");
+            assert!(real == seen.content, "{name} differs from what was written to it");
         }
         recording.history.clone()
     }

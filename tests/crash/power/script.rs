@@ -205,7 +205,7 @@ impl Run {
     }
 
     fn writer(&mut self) -> &mut Writer {
-        self.writer.as_mut().expect("a script opens a writer before it uses it")
+        self.writer.as_mut().expect("the script must open a writer first")
     }
 
     /// Changes the filter in an open transaction. Returns what it must then hold.
@@ -213,7 +213,7 @@ impl Run {
         let before = self.now().filter.clone();
         let new = Contents { kind: self.kind, seed: SEED, ..Contents::default() };
         let mut next = before.clone().unwrap_or(new);
-        let writer = self.writer.as_mut().expect("a script opens a writer before it uses it");
+        let writer = self.writer.as_mut().expect("the script must open a writer first");
         edits.iter().try_for_each(|edit| apply(*edit, writer, &mut next))?;
         // A commit without changes gets no number.
         next.commit += u64::from(before.as_ref() != Some(&next));

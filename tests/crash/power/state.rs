@@ -37,7 +37,7 @@ impl Contents {
     fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
         let entries: u32 = copies.values().sum();
         if info.copies != u64::from(entries) || info.quarantined_buckets != 0 {
-            return Err(format!("{} copies counted, but {entries} found", info.copies));
+            return Err(format!("the counters say {} copies, a scan finds {entries}", info.copies));
         }
         Ok(Self {
             kind: info.kind,
@@ -92,7 +92,7 @@ pub(crate) fn read(reader: &Reader) -> Found<State> {
     for number in 0..KEYS {
         let count = told("counting", reader.count(&key(number)))?;
         if told("looking", reader.contains(&key(number)))? != (count > 0) {
-            return Err(format!("key {number} counts {count}, but is not found so"));
+            return Err(format!("key {number} counts {count}, which its lookup contradicts"));
         }
         copies.extend((count > 0).then_some((number, count)));
     }

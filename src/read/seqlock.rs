@@ -1,8 +1,8 @@
-//! Lookups in one opening of the file: two buckets, and whether anything was applied to them meanwhile.
+//! Lookups in one opening of the file: two buckets, read under the seqlock of the live area.
 //!
-//! The invariant (`format-spec/README.md`, section 7): "absent" is answered only if nothing was applied around
-//! the reads: the apply epoch, or else the region's own sequence, was even and the same before and after them.
-//! "Present" needs no check.
+//! The invariant (`format-spec/README.md`, section 7): a lookup answers "absent" only if nothing was applied around its
+//! reads: the apply epoch, or the region's own sequence, was even, and the same before and after the reads. "Present"
+//! needs no check.
 
 use super::patience::Patience;
 use super::view::View;
@@ -13,12 +13,12 @@ use crate::format::{BUCKETS_PER_PAGE, Identity, PageId};
 use crate::options::OnDamage;
 
 /// A region whose pages are verified as they are touched.
-struct ViewRegion<'a> {
+struct VerifiedRegion<'a> {
     pages: &'a Pages,
     region: RegionId,
 }
 
-impl<W: Width> Buckets<W> for ViewRegion<'_> {
+impl<W: Width> Buckets<W> for VerifiedRegion<'_> {
     type Error = Error;
 
     #[inline]
@@ -27,26 +27,26 @@ impl<W: Width> Buckets<W> for ViewRegion<'_> {
     }
 }
 
-/// Both buckets of a key, and whether nothing was applied while they were loaded.
+/// Both buckets of a key. They are consistent if nothing was applied while they were loaded.
 struct Glance<W> {
     first: Bucket<W>,
     second: Bucket<W>,
     query: Slot<W>,
-    settled: bool,
+    consistent: bool,
 }
 
 impl<W: Width> Glance<W> {
     fn contains(self) -> Option<bool> {
-        let Self { first, second, query, settled } = self;
-        // "Present" is certain while something is being applied, "absent" is not.
+        let Self { first, second, query, consistent } = self;
+        // While something is being applied, "present" is certain and "absent" is not.
         let found = first.either_matches(second, query);
-        (found | settled).then_some(found)
+        (found | consistent).then_some(found)
     }
 
     fn count(self) -> Option<u32> {
-        let Self { first, second, query, settled } = self;
+        let Self { first, second, query, consistent } = self;
         let count = first.copies_in_either(second, query)?;
-        settled.then_some(count)
+        consistent.then_some(count)
     }
 }
 
@@ -57,17 +57,16 @@ impl View {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // `None` says that the file must be opened anew. The page is then verified by the lookup that touches
-            // it.
-            self.settled(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
+            // `None` says that the file must be opened anew. The lookup that touches the page then verifies it.
+            self.read_consistent(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
 
     /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
-    /// file must be opened anew: this takes so long that the writer may have died, the writer gave up, or the file
+    /// file must be opened anew: the wait was so long that the writer may have died, the writer gave up, or the file
     /// has changed since it was replayed privately.
     #[inline]
-    pub(super) fn settled<T>(
+    pub(super) fn read_consistent<T>(
         &self,
         region: RegionId,
         mut look: impl FnMut() -> T,
@@ -76,14 +75,14 @@ impl View {
         if self.is_replayed() {
             let epoch = self.pages.map.epoch();
             let outcome = look();
-            return (certain(&outcome) || self.was_settled(epoch)).then_some(outcome);
+            return (certain(&outcome) || self.is_consistent(epoch)).then_some(outcome);
         }
         let mut patience = Patience::default();
-        self.pages.map.settled(region, look, certain, || patience.wait())
+        self.pages.map.read_consistent(region, look, certain, || patience.wait())
     }
 
-    /// Whether the key is present. `None` if that takes more than two buckets of verified pages, or if the view is
-    /// not of `reader`.
+    /// Whether the key is present. `None` if the lookup needs more than two buckets of verified pages, or if the view
+    /// does not belong to `reader`.
     pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
         if self.reader != reader {
             return None;
@@ -91,7 +90,7 @@ impl View {
         with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
     }
 
-    /// As [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
+    /// Like [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
     pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
         if self.reader != reader {
             return None;
@@ -101,8 +100,8 @@ impl View {
         Some(self.superblock.identity.kind.capped(count))
     }
 
-    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads elsewhere,
-    /// or for a key of another shard. The view is not a private replay.
+    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads to
+    /// another file, or for a key of another shard. Must not be called on a private replay.
     fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
         let place = Place::<W>::new(hash.local(), rem);
@@ -115,14 +114,14 @@ impl View {
             let both = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
             (both, self.is_left())
         };
-        let (([first, second], left), calm) = head.glance(look)?;
+        let (([first, second], left), epoch) = head.glance(look)?;
         if left {
             return None;
         }
-        if let Some(epoch) = calm {
-            self.found_calm(epoch);
+        if let Some(epoch) = epoch {
+            self.note_epoch(epoch);
         }
-        Some(Glance { first, second, query: place.fingerprint, settled: calm.is_some() })
+        Some(Glance { first, second, query: place.fingerprint, consistent: epoch.is_some() })
     }
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
@@ -133,8 +132,8 @@ impl View {
         };
         let found = with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::contains(&mut ViewRegion { pages: self.contents(), region }, place);
-            self.settled(region, look, |found| matches!(found, Ok(true)))
+            let look = || region::contains(&mut VerifiedRegion { pages: self.contents(), region }, place);
+            self.read_consistent(region, look, |found| matches!(found, Ok(true)))
         })?;
         Some(match found {
             Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
@@ -150,8 +149,8 @@ impl View {
         };
         with_width!(geometry.slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::count(&mut ViewRegion { pages: self.contents(), region }, place);
-            let count = self.settled(region, look, |_| false)?;
+            let look = || region::count(&mut VerifiedRegion { pages: self.contents(), region }, place);
+            let count = self.read_consistent(region, look, |_| false)?;
             Some(count.map(|count| kind.capped(count.unwrap_or(geometry.slots.highest_count()))))
         })
     }

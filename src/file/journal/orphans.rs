@@ -1,4 +1,4 @@
-//! Looks for commits behind the last frame that counts. They show that the journal is damaged, and was not cut
+//! Looks for orphans: commits behind the last frame that counts. They show that the journal is damaged, and was not cut
 //! short by a crash (`format-spec/README.md`, section 6.4).
 //!
 //! A frame of up to 16 MiB may begin at each multiple of 512. Reading each of them would read every byte up to
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use crc32fast::Hasher;
 use zerocopy::FromBytes;
 
-use super::read::read_up_to;
+use super::read_up_to;
 use crate::format::frame::{FRAME_ALIGN, FRAME_HEADER, RawFrame};
 
 const ALIGN: usize = FRAME_ALIGN as usize;
@@ -22,22 +22,22 @@ const ALIGN: usize = FRAME_ALIGN as usize;
 const CHUNK: u64 = 1 << 16;
 const _: () = assert!(CHUNK.is_multiple_of(FRAME_ALIGN) && FRAME_HEADER <= ALIGN);
 
-/// A header with the right magic and salt: a frame if its CRC is right.
+/// A header with the right magic number and salt. It begins a frame if its CRC is right.
 struct Candidate {
     offset: u64,
-    /// Bytes with padding.
+    /// The length of the frame in bytes, with padding.
     length: u64,
     payload: u64,
     commit: u64,
     claimed: u32,
-    /// The CRC of its header's first bytes, and the running CRC where its payload begins.
+    /// The CRC of its header's first bytes, and the running CRC at the beginning of its payload.
     head: u32,
     before: u32,
     is_right: Option<bool>,
 }
 
 impl Candidate {
-    /// `after` is the running CRC where the payload ends.
+    /// Decides whether this is a frame; `after` is the running CRC at the end of the payload.
     fn judge(&mut self, after: u32) {
         // Both the header's CRC and the running CRC before the payload would be shifted. Shifting is linear, so
         // their exclusive or is shifted once.
@@ -46,25 +46,25 @@ impl Candidate {
     }
 }
 
-/// What `crc` contributes to the CRC of the same bytes with `zeros` zero bytes behind them.
+/// The part that `crc` contributes to the CRC of the same bytes with `zeros` zero bytes behind them.
 fn shift(crc: u32, zeros: u64) -> u32 {
     let mut hasher = Hasher::new_with_initial_len(crc, 0);
     hasher.combine(&Hasher::new_with_initial_len(0, zeros));
     hasher.finalize()
 }
 
-/// The candidates, and how far the bytes are read.
+/// The candidates, and the position of the reading.
 struct Search {
     salt: u64,
-    /// Where the file ends.
+    /// The length of the file.
     end: u64,
     /// Ascending by offset; some are judged already.
     candidates: VecDeque<Candidate>,
-    /// How many candidates were taken out in front.
+    /// The number of candidates that were taken out at the front.
     gone: u64,
-    /// Where the payload of each candidate that is not judged ends, and the candidate's number.
+    /// For each candidate that is not judged: the end of its payload, and its number.
     open: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Where the last right frame ends. Candidates that begin before are bytes of its payload, and do not count.
+    /// The end of the last right frame. Candidates that begin before it are bytes of its payload, and do not count.
     covered: u64,
     running: Hasher,
     highest: Option<u64>,
@@ -158,8 +158,7 @@ impl Search {
         (*at, *rest) = (to, behind);
     }
 
-    /// Takes out the candidates in order, up to the first that is not judged. At the end of the file, takes out
-    /// all.
+    /// Takes out the candidates in order, up to the first that is not judged; at the end of the file, all of them.
     fn settle(&mut self, is_end: bool) {
         while let Some(Candidate { offset, length, commit, is_right, .. }) = self.candidates.front() {
             if is_right.is_none() && !is_end {

@@ -1,5 +1,5 @@
-//! Invariants checked: the shortcut answers once every page is intact and some lookup has found nothing going on; and
-//! no more after a commit, or a flag, or in a view of another reader, until a lookup has looked again.
+//! Invariants checked: the shortcut answers once every page is intact and a lookup has noted an epoch. After a commit
+//! or a flag, or in a view of another reader, it gives no answer until a slower lookup notes an epoch again.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn filter(path: &Path, options: Options) -> Writer {
     writer
 }
 
-/// Lookups until the thread keeps the view, and knows a calm epoch.
+/// Looks keys up until the thread keeps the view and has noted an epoch.
 fn look(reader: &Reader) {
     for _ in 0..2 {
         assert!(reader.contains(KEY).unwrap());
@@ -101,12 +101,61 @@ fn a_lookup_that_ends_after_the_view_was_left_does_not_open_it_again() {
     let view = reader.view().unwrap();
     look(&reader);
     assert_eq!(view.contains_in_line(view.reader, &KEY), Some(true));
-    let calm = view.shortcut.calm.load(std::sync::atomic::Ordering::Acquire);
+    let epoch = view.shortcut.epoch.load(std::sync::atomic::Ordering::Acquire);
     view.leave();
     assert_eq!(view.contains_in_line(view.reader, &KEY), None);
-    // The end of a lookup that found the epoch calm before.
-    view.found_calm(calm);
+    // A lookup that found this epoch ends only now.
+    view.note_epoch(epoch);
     assert_eq!(view.contains_in_line(view.reader, &KEY), None);
     assert_eq!(view.contains_in_line(view.reader, &reader.hash(KEY).unwrap()), None);
     assert_eq!(view.count_in_line(view.reader, &KEY), None);
+}
+
+/// Threads that keep a view look keys up while the view loses its last user: each answer is right, or there is none.
+#[test]
+fn a_view_that_is_given_up_meanwhile_answers_no_present_key_absent() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    let keys: Vec<[u8; 4]> = (0..2000u32).map(u32::to_le_bytes).collect();
+    let mut writer = Options::new().capacity(100_000).create(&path).unwrap();
+    keys.iter().for_each(|key| assert!(writer.insert(key).unwrap()));
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let (answered, given_up) = (AtomicU64::new(0), AtomicU64::new(0));
+    for _ in 0..300 {
+        let reader = Options::new().verify(Verify::Eager).read(&path).unwrap();
+        keys.iter().for_each(|key| assert!(reader.contains(key).unwrap()));
+        let number = reader.view().unwrap().reader;
+        let hash = |key: &[u8; 4]| reader.hash(key).unwrap();
+        let hashes: Vec<KeyHash> = keys.iter().map(hash).collect();
+        let views = [0; 2].map(|_| reader.view().unwrap().to_keep());
+        std::thread::scope(|scope| {
+            for (view, quickly) in views.into_iter().zip([false, true]) {
+                let (keys, hashes, answered, given_up) = (&keys, &hashes, &answered, &given_up);
+                scope.spawn(move || {
+                    loop {
+                        for (key, hash) in keys.iter().zip(hashes) {
+                            let found = match quickly {
+                                false => view.contains_in_line(number, key),
+                                true => view.contains_quickly(number, *hash),
+                            };
+                            match found {
+                                Some(found) => assert!(found, "a key was lost"),
+                                None => return given_up.fetch_add(1, Ordering::SeqCst),
+                            };
+                        }
+                        answered.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            let before = answered.load(Ordering::SeqCst);
+            while answered.load(Ordering::SeqCst) == before && given_up.load(Ordering::SeqCst) % 2 == 0 {
+                std::thread::yield_now();
+            }
+            drop(reader);
+        });
+    }
+    assert_eq!(given_up.load(Ordering::SeqCst), 600);
+    assert!(answered.load(Ordering::SeqCst) > 0);
 }

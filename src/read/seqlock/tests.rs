@@ -1,5 +1,6 @@
-//! Invariant checked: a lookup in a private replay that began before somebody else recovered the file, and went on,
-//! answers nothing. What was not replayed is read from the file as it is now, and would be mixed with what was.
+//! Invariant checked: a lookup in a private replay gives no answer if another process recovers the file while the
+//! lookup runs. Pages that the replay did not change are read from the file as it is now; the answer would mix them
+//! with replayed pages.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use super::*;
 use crate::system::Disk;
 use crate::{Lookup, Options};
 
-/// The disk of somebody who may only read.
+/// The disk of a process that may only read.
 #[derive(Debug)]
 struct ReadOnly;
 
@@ -66,7 +67,7 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
     let view = reader.view().unwrap();
     assert!(view.is_replayed());
     assert!((0..20u8).all(|key| reader.contains(&[key]).unwrap()));
-    assert_eq!(view.settled(RegionId(0), || false, |found| *found), Some(false));
+    assert_eq!(view.read_consistent(RegionId(0), || false, |found| *found), Some(false));
     let epoch = view.pages.map.epoch();
     let recover_and_go_on = || {
         let mut writer = Options::new().open_existing(&path).unwrap();
@@ -75,9 +76,9 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
         writer.close().unwrap();
         false
     };
-    assert_eq!(view.settled(RegionId(0), recover_and_go_on, |found| *found), None);
+    assert_eq!(view.read_consistent(RegionId(0), recover_and_go_on, |found| *found), None);
     // As a batch asks.
-    assert!(!view.was_settled(epoch) && !view.was_settled(view.pages.map.epoch()));
+    assert!(!view.is_consistent(epoch) && !view.is_consistent(view.pages.map.epoch()));
     assert!(reader.contains(b"one more").unwrap());
     assert!(!reader.view().unwrap().is_replayed());
 }

@@ -1,0 +1,439 @@
+//! The command's input: a thread that reads it, and the pieces that it sends.
+//!
+//! Keys for a store come in pieces whose bounds the input alone decides, so that the same input gets the same answers
+//! each time. Keys for a filter come as soon as they are read.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use gowk::ingest::{Error, Format, Found, Input, InputProblem, Piece, Records, Rules, Skip};
+use gowk::keys::{Batch, Feed, Foreign, LONGEST, Sender};
+
+use super::failure::Failure;
+use super::field::Missing;
+use super::output::{self, Output};
+
+/// The most pieces read ahead, and the most taken together.
+pub(super) const AHEAD: usize = 64;
+
+/// Bytes of content after which a piece ends.
+const CHUNK: u64 = 64 * 1024;
+/// The same for a store.
+const STEADY: u64 = 64 << 20;
+/// The most keys in a piece that is read record by record.
+const KEYS: usize = 1 << 20;
+
+/// Keys on their way from the command's input.
+pub(super) type KeyFeed = Feed<Piece<Read>, Error>;
+
+/// The command's input.
+pub(super) struct Source {
+    pub(super) feed: KeyFeed,
+    /// Bytes read so far, before decompression.
+    pub(super) read: Arc<AtomicU64>,
+    /// Bytes to read; `None` if that is unknown, as for a pipe.
+    pub(super) bytes: Option<u64>,
+}
+
+/// What the reading thread tells of a piece besides its keys.
+pub(super) struct Read {
+    /// The place of its first key.
+    pub(super) first: Place,
+    /// The lines on which the records begin; `None` if each line is a record.
+    pub(super) lines: Option<Vec<u64>>,
+    /// The header of CSV, in the first piece of the first input that has one.
+    header: Option<Vec<u8>>,
+    pub(super) skipped: Skipped,
+    /// Records that were skipped, for `--rejects`.
+    rejects: Batch,
+}
+
+/// Records without a key.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Skipped {
+    /// Records that lack the field, or whose field holds no single value.
+    pub(super) no_field: u64,
+    /// Malformed records.
+    pub(super) malformed: u64,
+}
+
+/// The place of a key in the input.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The file, `standard input`, or `arguments`.
+    pub(super) input: Arc<str>,
+    /// `line`, `key` or `argument`.
+    pub(super) unit: &'static str,
+    /// Counted from 1.
+    pub(super) number: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            "argument" => write!(f, "argument {}", self.number),
+            unit => write!(f, "{unit} {} of {}", self.number, self.input),
+        }
+    }
+}
+
+impl Read {
+    pub(super) fn new(first: Place) -> Self {
+        let (skipped, rejects) = (Skipped::default(), Batch::default());
+        Self { first, lines: None, header: None, skipped, rejects }
+    }
+}
+
+impl Skipped {
+    fn add(&mut self, more: Self) {
+        self.no_field += more.no_field;
+        self.malformed += more.malformed;
+    }
+
+    pub(super) const fn all(self) -> u64 {
+        self.no_field + self.malformed
+    }
+}
+
+/// The place of the record with this index among all records of the pieces.
+pub(super) fn place(pieces: &[Piece<Read>], index: usize) -> Option<Place> {
+    let mut before = 0;
+    let piece = pieces.iter().find(|piece| {
+        let holds = index < before + piece.keys.len();
+        before += if holds { 0 } else { piece.keys.len() };
+        holds
+    })?;
+    let Read { first, lines, .. } = &piece.place;
+    let line = lines.as_ref().and_then(|lines| lines.get(index - before).copied());
+    Some(Place { number: line.unwrap_or(first.number + (index - before) as u64), ..first.clone() })
+}
+
+/// Prints headers, and writes and counts records without a key.
+pub(super) struct Aside {
+    rejects: Option<Output>,
+    /// Whether the header goes to standard output.
+    prints: bool,
+    pub(super) skipped: Skipped,
+}
+
+impl Aside {
+    pub(super) fn new(rejects: Option<Output>, prints: bool) -> Self {
+        Self { rejects, prints, skipped: Skipped::default() }
+    }
+
+    /// Takes note of pieces that were read; records are printed to `output`. Returns the header if it came with these
+    /// pieces.
+    pub(super) fn take<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = &'a Piece<Read>>,
+        output: &mut Output,
+    ) -> Result<Option<&'a [u8]>, Failure> {
+        let mut found = None;
+        for Piece { place: Read { header, skipped, rejects, .. }, .. } in pieces {
+            if let Some(header) = header {
+                if self.prints {
+                    output.header(header)?;
+                }
+                self.rejects.as_mut().map_or(Ok(()), |rejects| rejects.header(header))?;
+                found = Some(header.as_slice());
+            }
+            self.skipped.add(*skipped);
+            if let Some(to) = &mut self.rejects {
+                rejects.iter().try_for_each(|record| to.key(record))?;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), Failure> {
+        self.rejects.as_mut().map_or(Ok(()), Output::sync)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.rejects.as_mut().map_or(Ok(()), Output::flush)
+    }
+}
+
+/// The inputs, and the rules to read them by.
+pub(super) struct Reading {
+    /// `-` is standard input.
+    pub(super) inputs: Vec<PathBuf>,
+    pub(super) plain: bool,
+    pub(super) rules: Rules,
+    pub(super) missing: Missing,
+    /// The file for records without a key.
+    pub(super) rejects: Option<PathBuf>,
+    /// Whether records are written, so that all inputs must have the same columns.
+    pub(super) writes: bool,
+    /// Whether the input alone decides where pieces end.
+    pub(super) steady: bool,
+    pub(super) read: Arc<AtomicU64>,
+}
+
+impl Reading {
+    /// Starts the reading thread.
+    pub(super) fn start(self) -> Result<Source, Failure> {
+        let bytes = self.inputs.iter().map(|input| length(input)).sum();
+        let read = self.read.clone();
+        let feed = Feed::start("input", if self.steady { 2 } else { AHEAD }, move |to| self.all(to))
+            .map_err(|source| Failure::System { op: "start the reading thread", source })?;
+        Ok(Source { feed, read, bytes })
+    }
+
+    fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
+        let (mut keys, mut skipped, mut header) = (0, Skipped::default(), None);
+        for path in &self.inputs {
+            let input = open(path, self.plain, self.read.clone())?;
+            let is_line = matches!(self.rules.format, Format::Lines(_)) && self.rules.key.is_plain();
+            if let (Format::Lines(separator), true) = (&self.rules.format, is_line && !self.steady) {
+                let unit = if *separator == 0 { "key" } else { "line" };
+                let mut first = Place { input: name(path).into(), unit, number: 1 };
+                for batch in input.lines(*separator) {
+                    let (batch, place) = (batch?, first.clone());
+                    first.number += batch.len() as u64;
+                    if to.send(Piece::new(batch, Read::new(place))).is_err() {
+                        return Ok(());
+                    }
+                }
+                continue;
+            }
+            let mut one = One { reading: &self, path, keys: 0, skipped: Skipped::default() };
+            if one.read(input.records(&self.rules)?, &mut header, to)?.is_none() {
+                return Ok(());
+            }
+            one.note();
+            keys += one.keys;
+            skipped.add(one.skipped);
+        }
+        match (self.rules.format.field(), self.inputs.last()) {
+            (Some(field), Some(path)) if keys == 0 && skipped.no_field > 0 => {
+                let problem = InputProblem::NoField { field, records: skipped.no_field };
+                Err(Error::Input { path: name(path).into(), problem })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One input that is read record by record.
+struct One<'a> {
+    reading: &'a Reading,
+    path: &'a Path,
+    keys: u64,
+    skipped: Skipped,
+}
+
+impl One<'_> {
+    fn piece(&self) -> Piece<Read> {
+        let unit = if matches!(self.reading.rules.format, Format::Lines(0)) { "key" } else { "line" };
+        let first = Place { input: name(self.path).into(), unit, number: self.keys + 1 };
+        let is_line = matches!(self.reading.rules.format, Format::Lines(_));
+        let mut piece = Piece::new(Batch::default(), Read::new(first));
+        piece.place.lines = (!is_line).then(Vec::new);
+        piece.records = (!is_line || !self.reading.rules.key.is_plain()).then(Batch::default);
+        piece
+    }
+
+    /// Reads the input to its end; `None` if the receiver is gone. `common` is the header of the first input that has
+    /// one. Sends the records read before an error.
+    fn read(
+        &mut self,
+        mut records: Records,
+        common: &mut Option<(PathBuf, Vec<u8>)>,
+        to: &Sender<Piece<Read>, Error>,
+    ) -> Result<Option<()>, Error> {
+        let limit = if self.reading.steady { STEADY } else { CHUNK };
+        let (mut piece, mut begun) = (self.piece(), records.offset());
+        piece.place.header = records.header().map_or(Ok(None), |header| self.header(header, common))?;
+        // Whether there is something to send.
+        let mut has_any = piece.place.header.is_some();
+        loop {
+            let is_full = piece.keys.len() >= KEYS || records.offset() - begun >= limit;
+            if has_any && (is_full || !self.reading.steady && records.may_wait()) {
+                begun = records.offset();
+                if to.send(std::mem::replace(&mut piece, self.piece())).is_err() {
+                    return Ok(None);
+                }
+                has_any = false;
+            }
+            let goes_on = self.next(&mut records, &mut piece);
+            if !matches!(goes_on, Ok(true)) {
+                let sent = if has_any { to.send(piece) } else { Ok(()) };
+                return goes_on.map(|_| sent.ok());
+            }
+            has_any = true;
+        }
+    }
+
+    /// Adds the next record to a piece; false at the end.
+    fn next(&mut self, records: &mut Records, piece: &mut Piece<Read>) -> Result<bool, Error> {
+        let (record, skip) = match records.next()? {
+            None => return Ok(false),
+            Some(Found::Key { key, record }) => {
+                self.keys += 1;
+                piece.keys.push(&self.reading.rules.key.normal(key));
+                (record, None)
+            }
+            Some(Found::Skipped { skip: Skip::NoField, record }) if self.reading.missing == Missing::Keep => {
+                self.skipped.no_field += 1;
+                piece.place.skipped.no_field += 1;
+                piece.keyless.push(piece.keys.len());
+                piece.keys.push(b"");
+                (record, None)
+            }
+            Some(Found::Skipped { skip, record }) if !matches!(skip, Skip::Blank | Skip::Empty) => {
+                (record, Some(skip))
+            }
+            Some(_) => return Ok(true),
+        };
+        match skip {
+            None => {
+                piece.records.iter_mut().for_each(|records| records.push(record));
+                piece.place.lines.iter_mut().for_each(|lines| lines.push(records.line()));
+            }
+            Some(skip) => {
+                if self.reading.rejects.is_some() {
+                    piece.place.rejects.push(record);
+                }
+                self.skip(skip, records, &mut piece.place.skipped)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The header if it is the first one, else `None`; fails if it differs from the first one.
+    fn header(
+        &self,
+        header: &[u8],
+        common: &mut Option<(PathBuf, Vec<u8>)>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if !self.reading.writes {
+            return Ok(None);
+        }
+        match common {
+            None => *common = Some((name(self.path).into(), header.to_vec())),
+            Some((first, known)) => {
+                return match InputProblem::check_header(first, known, header) {
+                    None => Ok(None),
+                    Some(problem) => Err(Error::Input { path: name(self.path).into(), problem }),
+                };
+            }
+        }
+        Ok(Some(header.to_vec()))
+    }
+
+    fn skip(&mut self, skip: Skip, records: &Records, skipped: &mut Skipped) -> Result<(), Error> {
+        let failed = |problem| Err(Error::Input { path: name(self.path).into(), problem });
+        match skip {
+            Skip::Malformed(malformed) => {
+                if self.reading.rejects.is_none() {
+                    return Err(records.malformed(malformed));
+                }
+                skipped.malformed += 1;
+                self.skipped.malformed += 1;
+            }
+            Skip::NoField if self.reading.missing == Missing::Fail => {
+                let place = format!("line {}", records.line());
+                let field = self.reading.rules.format.field().unwrap_or_default();
+                return failed(InputProblem::NoKey { place, field });
+            }
+            Skip::NoField => {
+                skipped.no_field += 1;
+                self.skipped.no_field += 1;
+            }
+            _ => {
+                let (unit, number) = ("line", records.line());
+                return failed(InputProblem::KeyTooLong { unit, number, limit: LONGEST });
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes how many records had no key.
+    fn note(&self) {
+        let (name, Skipped { no_field, malformed }) = (name(self.path), self.skipped);
+        let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
+        if no_field > 0 {
+            output::note(format_args!(
+                "{name}: {no_field} records were {done} that lack the field, or hold no single value in it"
+            ));
+        }
+        if let (1.., Some(path)) = (malformed, &self.reading.rejects) {
+            output::note(format_args!("{name}: {malformed} malformed records are in {}", path.display()));
+        }
+    }
+}
+
+/// The name of an input in messages.
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+fn stream(path: &Path) -> io::Result<File> {
+    if path.as_os_str() == "-" {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::open(path)
+    }
+}
+
+fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> {
+    let failed =
+        |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
+    Input::new(name(path), stream(path).map_err(failed)?, plain, read)
+}
+
+/// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
+pub(super) fn beginning(path: &Path) -> Vec<u8> {
+    let mut first = Vec::new();
+    if path.metadata().is_ok_and(|metadata| metadata.is_file())
+        && let Ok(file) = File::open(path)
+    {
+        // Ignores an error: reading the input fails again, with a message.
+        let _ = file.take(Foreign::BYTES as u64).read_to_end(&mut first);
+    }
+    first
+}
+
+/// Fails if a file is in a format that gowk does not read.
+pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
+    match Foreign::of(&beginning(path)).filter(|_| !plain) {
+        Some(format) => {
+            Err(Error::Input { path: path.to_owned(), problem: InputProblem::Foreign { format } }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The length of an input, if it is a file.
+fn length(path: &Path) -> Option<u64> {
+    let metadata = stream(path).and_then(|file| file.metadata());
+    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+}
+
+/// Fails if a file has other columns than the first one, before the verb does anything. Pipes are checked only when
+/// they are read.
+pub(super) fn check_headers<'a>(
+    files: impl Iterator<Item = &'a Path>,
+    rules: &Rules,
+    plain: bool,
+) -> Result<(), Failure> {
+    let mut common: Option<(PathBuf, Vec<u8>)> = None;
+    for path in files.filter(|path| path.metadata().is_ok_and(|metadata| metadata.is_file())) {
+        let records = open(path, plain, Arc::default())?.records(rules)?;
+        let Some(header) = records.header() else { continue };
+        let Some((first, known)) = &common else {
+            common = Some((path.to_owned(), header.to_vec()));
+            continue;
+        };
+        if let Some(problem) = InputProblem::check_header(first, known, header) {
+            return Err(Error::Input { path: path.to_owned(), problem }.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Tips for arguments that are not understood: the most likely meaning, and no tip if that is not known.
+
+use std::ffi::OsString;
+
+use clap::Command;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Names of verbs in other tools, and the names here.
+const VERBS: [(&str, &str); 27] = [
+    ("has", "check"),
+    ("exists", "check"),
+    ("exist", "check"),
+    ("find", "check"),
+    ("get", "check"),
+    ("lookup", "check"),
+    ("query", "check"),
+    ("test", "check"),
+    ("delete", "remove"),
+    ("del", "remove"),
+    ("discard", "remove"),
+    ("new", "create"),
+    ("init", "create"),
+    ("make", "create"),
+    ("put", "insert"),
+    ("push", "insert"),
+    ("append", "insert"),
+    ("uniq", "dedup"),
+    ("unique", "dedup"),
+    ("filter", "dedup"),
+    ("show", "info"),
+    ("describe", "info"),
+    ("status", "info"),
+    ("union", "merge"),
+    ("fsck", "verify"),
+    ("fix", "repair"),
+    ("resize", "grow"),
+];
+
+/// Names of options in other tools, and the names here.
+const OPTIONS: [(&str, &str); 15] = [
+    ("--fpr", "--false-positive-rate"),
+    ("--fp-rate", "--false-positive-rate"),
+    ("--fp", "--false-positive-rate"),
+    ("--error-rate", "--false-positive-rate"),
+    ("--error", "--false-positive-rate"),
+    ("--rate", "--false-positive-rate"),
+    ("--max-fpr", "--max-false-positive-rate"),
+    ("--size", "--capacity"),
+    ("--keys", "--capacity"),
+    ("--file", "--input"),
+    ("--invert-match", "--absent"),
+    ("--null-data", "--null"),
+    ("--zero-terminated", "--null"),
+    ("--timeout", "--wait"),
+    ("--jobs", "--threads"),
+];
+
+/// The most letters by which a misspelt word may differ from a verb.
+const NEAR: usize = 2;
+
+fn text(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn set(error: &mut clap::Error, tip: String) {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+}
+
+/// The error with tips that help, and without the parser's tips that are most often wrong: an unknown long option is
+/// hardly ever meant as a key, and a verb that differs in most of its letters is hardly ever meant.
+pub(super) fn improved(mut error: clap::Error, arguments: &[OsString], command: &Command) -> clap::Error {
+    match error.kind() {
+        ErrorKind::UnknownArgument => improve_option(&mut error, arguments, command),
+        ErrorKind::InvalidSubcommand => improve_verb(&mut error),
+        _ => {}
+    }
+    error
+}
+
+fn improve_verb(error: &mut clap::Error) {
+    let given = text(error, ContextKind::InvalidSubcommand);
+    if let Some((_, verb)) = VERBS.iter().find(|(other, _)| *other == given) {
+        let verbs = ContextValue::Strings(vec![(*verb).to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, verbs);
+        return;
+    }
+    let is_near = |verbs: &ContextValue| match verbs {
+        ContextValue::Strings(verbs) => {
+            verbs.iter().any(|known| strsim::damerau_levenshtein(known, &given) <= NEAR)
+        }
+        _ => false,
+    };
+    if !error.get(ContextKind::SuggestedSubcommand).is_some_and(is_near) {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
+}
+
+fn improve_option(error: &mut clap::Error, arguments: &[OsString], command: &Command) {
+    error.remove(ContextKind::Suggested);
+    let option = text(error, ContextKind::InvalidArg);
+    let words: Vec<&str> = arguments.iter().skip(1).filter_map(|argument| argument.to_str()).collect();
+    let Some(verb) = words.first().and_then(|first| command.find_subcommand(first)) else {
+        let then = words.iter().find(|word| command.find_subcommand(word).is_some()).unwrap_or(&"VERB");
+        let version = if matches!(option.as_str(), "-v") { "; `gowk -V` prints the version" } else { "" };
+        return set(
+            error,
+            format!("options stand behind the verb, as in `gowk {then} {option} ...`{version}"),
+        );
+    };
+    // If the verb has verbs of its own, the one given.
+    let inner = words.get(1).and_then(|second| verb.find_subcommand(second));
+    let verb = inner.unwrap_or(verb);
+    let has = |name: &str| verb.get_arguments().any(|known| known.get_long() == name.strip_prefix("--"));
+    if let Some((_, name)) = OPTIONS.iter().find(|(other, name)| *other == option && has(name)) {
+        return set(error, format!("it is `{name}` here"));
+    }
+    // If one argument holds several short options, the parser names one of them; the whole argument may be a key.
+    let Some(letter) = option.strip_prefix('-').filter(|name| !name.starts_with('-')) else { return };
+    let key = words.iter().find(|word| word.starts_with('-') && word.contains(letter));
+    if let Some(key) = key.filter(|_| verb.get_arguments().any(|known| known.get_id() == "keys")) {
+        set(error, format!("to take '{key}' for a key, say '-- {key}'"));
+    }
+}

@@ -1,0 +1,53 @@
+//! Further filters and stores that `gowk dedup` looks into: a key that any of them has is not new.
+//!
+//! They are only read. Each key goes into the first filter in any case, so a window of several days forgets a key only
+//! when it has not come for that many days.
+
+use std::path::{Path, PathBuf};
+
+use gowk::ingest::Item;
+use gowk::{KeyRules, Options};
+
+use super::failure::Failure;
+use super::paths::is_same;
+use super::store::AnyReader;
+
+#[derive(Default)]
+pub(super) struct Window(Vec<(PathBuf, AnyReader)>);
+
+impl Window {
+    /// Opens the filters and stores. Fails if one does not exist, or is the filter that the keys go into.
+    pub(super) fn open(files: &[PathBuf], into: &Path, options: &Options) -> Result<Self, Failure> {
+        let open = |file: &PathBuf| match is_same(file, into) {
+            true => Err(Failure::WindowOfItself { file: file.clone() }),
+            false => Ok((file.clone(), AnyReader::open(file, options)?)),
+        };
+        files.iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The filters and stores.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.0.iter().map(|(file, _)| file.as_path())
+    }
+
+    /// Fails if one of them has other key rules than the filter that the keys go into.
+    pub(super) fn check_rules(&self, rules: Option<KeyRules>, into: &Path) -> Result<(), Failure> {
+        self.0.iter().try_for_each(|(file, reader)| match Some(reader.key_rules(file)?) == rules {
+            true => Ok(()),
+            false => Err(Failure::OtherRules { file: file.clone(), other: into.to_owned() }),
+        })
+    }
+
+    /// For each key, whether any of the filters and stores has it; empty if there are none.
+    pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
+        let mut known = if self.0.is_empty() { Vec::new() } else { vec![false; keys.len()] };
+        for (_, reader) in &self.0 {
+            let left = keys.iter().zip(&mut known).filter(|(_, known)| !**known);
+            let (left, places): (Vec<Item<'_>>, Vec<&mut bool>) =
+                left.map(|(key, known)| (*key, known)).unzip();
+            let found = reader.contains_batch(&left)?;
+            places.into_iter().zip(found).for_each(|(known, found)| *known = found);
+        }
+        Ok(known)
+    }
+}

@@ -1,0 +1,214 @@
+//! Invariants checked, of files given with `--output`:
+//!
+//! 1. `dedup` appends to its file, and syncs it before it commits: after `kill -9` the same command goes on, each key is
+//!    there once or twice, and none is glued to a line that the crash has cut.
+//! 2. The file of `check` and `count` appears at the end, whole; until then, and after a failure or a kill, an older one
+//!    is what it was.
+//! 3. No file takes the place of one that the command reads or writes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::run::{DEADLINE, Folder, lines, set_mode};
+
+fn read(folder: &Folder, name: &str) -> String {
+    fs::read_to_string(folder.path(name)).unwrap()
+}
+
+/// Waits until this holds.
+#[track_caller]
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < DEADLINE, "it does not come to hold");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn dedup_appends_new_keys_to_its_file() {
+    let folder = Folder::new();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    for (place, file) in [("f", "of f"), ("s", "of s")] {
+        assert_eq!(folder.run(&["dedup", place, "-o", file], "a\nb\na\n").done(), "");
+        assert_eq!(read(&folder, file), "a\nb\n");
+        assert_eq!(folder.run(&["dedup", place, "--output", file, "b", "c"], "").done(), "");
+        assert_eq!(read(&folder, file), "a\nb\nc\n");
+    }
+    folder.run(&["dedup", "g", "-0", "-o", "null"], "a\0b\nc\0").done();
+    assert_eq!(read(&folder, "null"), "a\0b\nc\0");
+    // Nobody needs a standard output then.
+    let ended = std::process::Command::new("sh")
+        .args(["-c", "exec \"$0\" dedup f -o 'of f' d >&-", env!("CARGO_BIN_EXE_gowk")])
+        .current_dir(folder.path(""))
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(read(&folder, "of f"), "a\nb\nc\nd\n");
+}
+
+#[test]
+fn a_line_that_a_crash_has_cut_is_ended_and_told() {
+    let folder = Folder::new();
+    fs::write(folder.path("new"), "a\nhal").unwrap();
+    let ended = folder.run(&["dedup", "f", "-o", "new"], "a\nhalf\n");
+    assert_eq!((ended.code, ended.err.lines().count()), (Some(0), 1), "{ended:?}");
+    assert!(ended.err.starts_with("gowk: new: did not end with a newline"), "{ended:?}");
+    assert_eq!(read(&folder, "new"), "a\nhal\na\nhalf\n");
+    folder.run(&["dedup", "f", "-o", "new", "b"], "").done();
+    folder.run(&["dedup", "g", "-o", "empty"], "").done();
+    folder.run(&["dedup", "g", "-o", "empty", "b"], "").done();
+    assert_eq!(read(&folder, "empty"), "b\n");
+}
+
+#[test]
+fn dedup_goes_on_with_its_file_after_a_kill() {
+    let folder = Folder::new();
+    let keys = lines(0..300_000);
+    let dedup = ["dedup", "f", "-o", "new", "--commit-every", "20_000", "--slots-per-bucket", "2"];
+    for part in 1..4 {
+        let mut running = folder.start(&dedup);
+        let all = keys.clone();
+        let stdin = running.stdin.take().unwrap();
+        let feeding = thread::spawn(move || {
+            use std::io::Write;
+            let mut stdin = stdin;
+            // It fails when the process is killed.
+            let _ = stdin.write_all(all.as_bytes());
+            stdin
+        });
+        wait_until(|| fs::metadata(folder.path("new")).is_ok_and(|new| new.len() > part * 200_000));
+        running.kill();
+        drop(feeding.join().unwrap());
+    }
+    assert_eq!(folder.run(&dedup, &keys).code, Some(0));
+    let new = read(&folder, "new");
+    let found: BTreeSet<&str> = new.lines().collect();
+    let absent: Vec<&str> = keys.lines().filter(|key| !found.contains(key)).collect();
+    // A few of these keys look the same to the filter as one before.
+    assert!(absent.len() < 20, "{} keys are in no line: {:?}", absent.len(), absent.first());
+    folder.assert_holds("f", &keys);
+}
+
+#[test]
+fn the_file_of_a_lookup_appears_whole_at_the_end() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f", "a", "b"], "").done();
+    fs::write(folder.path("out"), "old").unwrap();
+    set_mode(&folder.path("out"), 0o640);
+    std::os::unix::fs::symlink("out", folder.path("link")).unwrap();
+    let inode = |name: &str| fs::metadata(folder.path(name)).unwrap().ino();
+    let files = || fs::read_dir(folder.path("")).unwrap().count();
+    let before = (inode("out"), files());
+    for verb in ["check", "count"] {
+        // The answers are written out before more input is waited for, and the file is the old one all the same.
+        let mut running = folder.start(&[verb, "f", "-o", "link"]);
+        running.give("a\nc\n");
+        wait_until(|| {
+            let temporary = fs::read_dir(folder.path("")).unwrap().map(|entry| entry.unwrap());
+            let mut found =
+                temporary.filter(|entry| entry.file_name().to_string_lossy().contains("out-gowk-output-"));
+            found.any(|entry| entry.metadata().is_ok_and(|file| file.len() > 0))
+        });
+        assert_eq!(read(&folder, "out"), "old");
+        running.kill();
+        assert_eq!((read(&folder, "out").as_str(), inode("out")), ("old", before.0));
+        for entry in fs::read_dir(folder.path("")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.to_string_lossy().contains("-gowk-output-") {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        // Nor does a failure leave anything.
+        let longest = "x".repeat((16 << 20) + 1);
+        folder.run(&[verb, "f", "-o", "out"], format!("a\n{longest}\n")).refused(&["line 2 is longer"]);
+        assert_eq!((read(&folder, "out").as_str(), inode("out"), files()), ("old", before.0, before.1));
+    }
+    assert_eq!(folder.run(&["check", "f", "-o", "link"], "a\nc\nb\n").done(), "");
+    assert_eq!(read(&folder, "out"), "a\nb\n");
+    assert_eq!(fs::metadata(folder.path("out")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::symlink_metadata(folder.path("link")).unwrap().is_symlink());
+    folder.run(&["count", "f", "-o", "out", "b", "c"], "").done();
+    assert_eq!(read(&folder, "out"), "1\tb\n0\tc\n");
+    let none = folder.run(&["check", "f", "-o", "out", "c"], "");
+    assert_eq!((none.code, read(&folder, "out").as_str()), (Some(1), ""));
+    folder.run(&["check", "f", "--json", "-o", "new", "a"], "").done();
+    assert!(read(&folder, "new").starts_with("{\"keys\":1,"));
+    // What is no file is written to as it is, and an input may be replaced: it was read by then.
+    assert_eq!(folder.run(&["check", "f", "-o", "/dev/stdout", "a"], "").done(), "a\n");
+    fs::write(folder.path("keys"), "b\nx\n").unwrap();
+    folder.run(&["check", "f", "-v", "--input", "keys", "-o", "keys"], "").done();
+    assert_eq!(read(&folder, "keys"), "x\n");
+    assert_eq!(files(), before.1 + 2);
+}
+
+#[test]
+fn a_file_begins_with_the_header_of_its_records() {
+    let folder = Folder::new();
+    for (rows, all) in [("id,url\n1,a\n", "id,url\n1,a\n"), ("id,url\n2,b\n", "id,url\n1,a\n2,b\n")] {
+        folder.run(&["dedup", "f", "--csv", "url", "-o", "new"], rows).done();
+        assert_eq!(read(&folder, "new"), all);
+    }
+    let check = ["check", "f", "--csv", "url", "-o"];
+    for _ in 0..2 {
+        folder.run(&[&check[..], &["found"]].concat(), "url,id\na,9\nc,8\n").done();
+        assert_eq!(read(&folder, "found"), "url,id\na,9\n");
+    }
+    // A device too.
+    let ended = folder.run(&[&check[..], &["/dev/stdout"]].concat(), "url,id\na,9\nc,8\n");
+    assert_eq!(ended.done(), "url,id\na,9\n");
+}
+
+#[test]
+fn no_file_of_the_command_is_an_output() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    fs::write(folder.path("keys"), "a\n").unwrap();
+    folder.run(&["create", "keys.gowk", "--capacity", "1000"], "").done();
+    let before = folder.snapshot();
+    for verb in ["dedup", "check", "count"] {
+        for output in ["f", "./f-journal", "f-lock"] {
+            folder
+                .run(&[verb, "f", "-o", output], "a\n")
+                .refused(&["a file of the filter itself", "--output"]);
+        }
+        folder.run(&[verb, "s", "-o", "s/new"], "a\n").refused(&["the folder of the store", "--output"]);
+        folder.run(&[verb, "f", "-o", "none/new"], "a\n").refused(&["gowk: none/new: cannot "]);
+    }
+    folder.run(&["check", "f", "--filter", "s", "-o", "s/new"], "a\n").refused(&["--output"]);
+    folder
+        .run(&["dedup", "f", "--input", "keys", "-o", "keys"], "")
+        .refused(&["is the input keys", "--output"]);
+    folder.run(&["dedup", "f", "-o", "x", "--refused", "./x"], "a\n").refused(&["--refused"]);
+    let rows = ["--csv", "1", "--rejects"];
+    for others in [&["-o", "x"][..], &["--refused", "x"], &["--filter", "x"]] {
+        let ended = folder.run(&[&["dedup", "f"], &rows[..], &["./x"], others].concat(), "a\n");
+        assert_eq!(ended.code, Some(2), "{others:?}: {ended:?}");
+    }
+    // Nor is a further filter, which is only read, an output.
+    for (verb, output) in [("dedup", "--output"), ("dedup", "--refused"), ("check", "--output")] {
+        folder.run(&[verb, "f", "--filter", "keys.gowk", output, "keys.gowk"], "a\n").refused(&[
+            "gowk: keys.gowk: is ",
+            "a file of the filter itself",
+            output,
+        ]);
+    }
+    for verb in ["dedup", "check"] {
+        folder
+            .run(&[&[verb, "f", "--filter", "keys.gowk"], &rows[..], &["keys.gowk"]].concat(), "a\n")
+            .refused(&["gowk: keys.gowk: is ", "a file of the filter itself", "--rejects"]);
+    }
+    for verb in ["check", "count"] {
+        folder
+            .run(&[&[verb, "f", "-o", "x"], &rows[..], &["x"]].concat(), "a\n")
+            .refused(&["x: is the file given with --output", "--rejects"]);
+    }
+    assert!(folder.snapshot() == before);
+    // A device is no file.
+    let null =
+        ["dedup", "f", "--csv", "1", "-o", "/dev/null", "--refused", "/dev/null", "--rejects", "/dev/null"];
+    folder.run(&null, "a\n").done();
+}

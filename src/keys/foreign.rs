@@ -1,0 +1,138 @@
+//! Formats of files that gowk does not read, known by their first bytes: cut into lines, such a file would be millions
+//! of wrong keys.
+//!
+//! A format is recognised only by a beginning that is hardly ever text, so that no list of keys is refused: `BZh9` may
+//! be a key, and begins bzip2 data only if the magic number of a block follows.
+
+use std::fmt;
+
+/// A format that gowk does not read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// bzip2.
+    Bzip2,
+    /// xz.
+    Xz,
+    /// A frame of lz4.
+    Lz4,
+    /// A zip archive.
+    Zip,
+    /// A 7z archive.
+    SevenZip,
+    /// Parquet.
+    Parquet,
+}
+
+/// Stands for one digit from 1 to 9: the level of bzip2.
+const LEVEL: u8 = b'#';
+
+/// How files of each format begin. The magic number of the first block follows `BZh` and the level; in a file without
+/// blocks, that of the end. A page or the footer follows `PAR1`; its first field is an integer.
+const BEGINNINGS: [(&[u8], Foreign); 10] = [
+    (b"BZh#\x31\x41\x59\x26\x53\x59", Foreign::Bzip2),
+    (b"BZh#\x17\x72\x45\x38\x50\x90", Foreign::Bzip2),
+    (b"\xfd7zXZ\0", Foreign::Xz),
+    (b"\x04\x22\x4d\x18", Foreign::Lz4),
+    (b"\x02\x21\x4c\x18", Foreign::Lz4),
+    (b"PK\x03\x04", Foreign::Zip),
+    (b"PK\x05\x06", Foreign::Zip),
+    (b"PK\x07\x08", Foreign::Zip),
+    (b"7z\xbc\xaf\x27\x1c", Foreign::SevenZip),
+    (b"PAR1\x15", Foreign::Parquet),
+];
+
+impl Foreign {
+    /// The number of first bytes that tell every format.
+    pub const BYTES: usize = 10;
+
+    /// The format of a file that begins with these bytes; `None` if it is another format, or there are too few bytes.
+    pub fn of(first: &[u8]) -> Option<Self> {
+        let found = BEGINNINGS.iter().find(|(magic, _)| first.len() >= magic.len() && agree(magic, first));
+        found.map(|(_, format)| *format)
+    }
+
+    /// Whether these bytes are too few for [`of`](Self::of) to tell.
+    pub fn is_open(first: &[u8]) -> bool {
+        BEGINNINGS.iter().any(|(magic, _)| first.len() < magic.len() && agree(magic, first))
+    }
+
+    /// The command that writes the content of such a file to its standard output, without the name of the file. `None`
+    /// for Parquet: no unpacker turns its columns into lines.
+    pub const fn unpacker(self) -> Option<&'static str> {
+        match self {
+            Self::Bzip2 => Some("bzip2 -dc"),
+            Self::Xz => Some("xz -dc"),
+            Self::Lz4 => Some("lz4 -dc"),
+            Self::Zip => Some("unzip -p"),
+            Self::SevenZip => Some("7z x -so"),
+            Self::Parquet => None,
+        }
+    }
+}
+
+/// Its name.
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Lz4 => "lz4",
+            Self::Zip => "zip",
+            Self::SevenZip => "7z",
+            Self::Parquet => "Parquet",
+        })
+    }
+}
+
+/// Whether the two agree as far as the shorter one goes.
+fn agree(magic: &[u8], first: &[u8]) -> bool {
+    let mut both = magic.iter().zip(first);
+    both.all(|(magic, byte)| if *magic == LEVEL { (b'1'..=b'9').contains(byte) } else { magic == byte })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: [(&[u8], Foreign); 7] = [
+        (b"BZh91AY&SY\x12", Foreign::Bzip2),
+        (b"BZh1\x17\x72\x45\x38\x50\x90\0\0\0\0", Foreign::Bzip2),
+        (b"\xfd7zXZ\0\0\x04", Foreign::Xz),
+        (b"\x04\x22\x4d\x18\x64", Foreign::Lz4),
+        (b"PK\x03\x04\x14", Foreign::Zip),
+        (b"7z\xbc\xaf\x27\x1c\0\x04", Foreign::SevenZip),
+        (b"PAR1\x15\x04\x15", Foreign::Parquet),
+    ];
+
+    #[test]
+    fn a_format_is_known_by_its_whole_beginning_alone() {
+        for (bytes, format) in WHOLE {
+            assert_eq!(Foreign::of(bytes), Some(format), "{format}");
+            assert!(!Foreign::is_open(bytes), "{format}");
+            // The shortest beginning that tells the format: fewer bytes are open, and are called no format.
+            let known = (0..=bytes.len()).find(|length| Foreign::of(&bytes[..*length]).is_some()).unwrap();
+            assert!((4..=Foreign::BYTES).contains(&known), "{format}: {known}");
+            for length in 0..known {
+                assert!(Foreign::is_open(&bytes[..length]), "{format}: {length}");
+                let mut other = bytes[..known].to_vec();
+                other[length] ^= 0x80;
+                assert_eq!(
+                    (Foreign::of(&other), Foreign::is_open(&other)),
+                    (None, false),
+                    "{format}: {length}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_no_format() {
+        for text in ["BZh9", "BZh01AY&SY", "BZh#1AY&SY", "PAR1\n", "PAR1", "PK\n", "PK", "7z\n", "7zip", ""] {
+            assert_eq!(Foreign::of(text.as_bytes()), None, "{text:?}");
+        }
+        for text in ["BZh9\n", "PAR1\n", "PK\n", "7z\n", "a", "\n"] {
+            assert!(!Foreign::is_open(text.as_bytes()), "{text:?}");
+        }
+    }
+}
