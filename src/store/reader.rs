@@ -176,10 +176,16 @@ impl StoreReader {
     /// If this fails, the version stays as it was.
     pub fn refresh(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
-        let old = &self.snapshot;
-        if newest.number == old.version.number {
+        if newest.number == self.version().number {
             return Ok(false);
         }
+        *self = self.moved_to(newest);
+        Ok(true)
+    }
+
+    /// A reader of another version, with the files open that both versions name.
+    pub(super) fn moved_to(&self, newest: Version) -> Self {
+        let old = &self.snapshot;
         let mut next = Snapshot::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
@@ -192,8 +198,7 @@ impl StoreReader {
             let known = old.version.runs.iter().zip(&old.runs).find(|(known, _)| known.name == file.name);
             known.into_iter().for_each(|(_, opened)| *place = opened.clone());
         }
-        self.snapshot = Arc::new(next);
-        Ok(true)
+        Self { store: self.store.clone(), snapshot: Arc::new(next) }
     }
 
     /// The filter of a shard, to be asked in place of this reader; `None` if the shard is empty. Errors as for lookups, and
@@ -316,27 +321,31 @@ impl StoreReader {
     }
 
     /// Reads every page of every file that the version names, as [`Reader::verify`] does, on as many threads as
-    /// [`Options::threads`] says. Gives what was found of each shard that has a file, in order.
+    /// [`Options::threads`] says. Gives what was found in each file: first those of shards, by their shard, then the
+    /// runs, which have no shard, the oldest first.
     ///
-    /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
-    /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
-    ///
-    /// Fails if a run cannot be read or is damaged: with [`Error::DamagedRun`] at a page of it.
-    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
-        self.verify_runs()?;
-        let shards: Vec<u32> = self.version().shards.keys().copied().collect();
-        let (all, done) = (shards.len() as u64, Mutex::new(0));
-        let mut reports = divided(shards, self.store.options.threads, |shard| {
-            let verified = self.own_shard(shard).and_then(|filter| {
-                Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
-            });
+    /// A file that cannot be opened, or is not the one that the version names, is an error in its place; so is a run
+    /// with a damaged page ([`Error::DamagedRun`]). `progress` is told the files read, and all there are.
+    /// [Copies](Store::copies) are not read.
+    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
+        let version = self.version();
+        let files = version.shards.keys().map(|shard| (Some(*shard), 0));
+        let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
+        let (all, done) = (files.len() as u64, Mutex::new(0));
+        let mut reports = divided(files, self.store.options.threads, |(shard, place)| {
+            let report = match shard {
+                Some(shard) => self.own_shard(shard).and_then(|filter| {
+                    Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
+                }),
+                None => self.verify_run(place),
+            };
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
-            Ok((shard, verified))
+            Ok((shard, place, report))
         })?;
-        reports.sort_by_key(|(shard, _)| *shard);
-        Ok(reports)
+        reports.sort_by_key(|(shard, place, _)| (shard.is_none(), *shard, *place));
+        Ok(reports.into_iter().map(|(shard, _, report)| (shard, report)).collect())
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `divided`: a store made out of a filter.
 //! - `errors`: files of a store that are damaged, missing or foreign.
 //! - `processes`: processes that commit at the same time, and are killed.
+//! - `rebased`: updates that judge keys again which others have brought meanwhile.
 //! - `readers`: readers, copies and updates while versions come and go.
 //! - `runs`: stores whose commits write runs.
 
@@ -21,5 +22,6 @@ mod errors;
 mod images;
 mod processes;
 mod readers;
+mod rebased;
 mod record;
 mod runs;
