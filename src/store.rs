@@ -48,6 +48,7 @@ mod error;
 mod files;
 mod fold;
 mod history;
+mod info;
 #[cfg(test)]
 mod interrupted;
 mod join;
@@ -75,7 +76,8 @@ pub use commit::{Change, Committed, Token};
 pub use compact::Compacted;
 pub use description::Description;
 pub use error::{Error, Result};
-pub use reader::{StoreInfo, StoreReader};
+pub use info::StoreInfo;
+pub use reader::StoreReader;
 pub use rebase::Rejudged;
 pub use sealed::Sealed;
 pub use update::Update;
