@@ -6,6 +6,7 @@
 //! - `decoded`: golden stores, and stores with runs as `decode.py` reads them.
 //! - `divided`: a store made out of a filter.
 //! - `errors`: files of a store that are damaged, missing or foreign.
+//! - `folds`: folds that other processes make than the one that publishes them.
 //! - `processes`: processes that commit at the same time, and are killed.
 //! - `readers`: readers, copies and updates while versions come and go.
 //! - `runs`: stores whose commits write runs.
@@ -18,6 +19,7 @@ mod crash;
 mod decoded;
 mod divided;
 mod errors;
+mod folds;
 mod images;
 mod processes;
 mod readers;
