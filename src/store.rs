@@ -48,6 +48,7 @@ mod error;
 mod files;
 mod fold;
 mod history;
+mod info;
 #[cfg(test)]
 mod interrupted;
 mod join;
@@ -75,7 +76,8 @@ pub use commit::{Change, Committed, Token};
 pub use compact::Compacted;
 pub use description::Description;
 pub use error::{Error, Result};
-pub use reader::{StoreInfo, StoreReader};
+pub use info::StoreInfo;
+pub use reader::StoreReader;
 pub use rebase::Rejudged;
 pub use sealed::Sealed;
 pub use update::Update;
@@ -93,6 +95,7 @@ pub struct Store {
     description: Description,
     options: Options,
     copies: Option<Copies>,
+    folds: bool,
 }
 
 /// See [`Store::copies`].
@@ -155,6 +158,14 @@ impl Store {
     /// not at all. [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copies = Some(Copies { folder: folder.into(), refused: Arc::default() });
+        self
+    }
+
+    /// Whether commits also fold the shards for which that is due, as they do unless told otherwise. Otherwise they only
+    /// merge runs. A process that commits for many machines turns it off, and hands the folds to them:
+    /// [`to_fold`](Self::to_fold).
+    pub const fn folding(mut self, folds: bool) -> Self {
+        self.folds = folds;
         self
     }
 

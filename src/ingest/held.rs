@@ -91,7 +91,7 @@ mod tests {
             1 if at < 40 => long.clone(),
             _ => vec![at as u8; at as usize],
         };
-        let hash = |at: u128| (at % 3 != 0).then(|| KeyHash::new(at << 64 | at));
+        let hash = |at: u128| (!at.is_multiple_of(3)).then(|| KeyHash::new(at << 64 | at));
         for _ in 0..2 {
             (0..100).for_each(|at| held.push(hash(at), &record(at)).unwrap());
             assert!(held.file.is_some() && !held.memory.is_empty());

@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// That each sealed shard belongs into this commit, and that its file is there.
-    fn check_sealed(&self, change: &Change) -> Result<()> {
+    pub(super) fn check_sealed(&self, change: &Change) -> Result<()> {
         let misfit = |what, found: String, expected: String| Error::Misfit {
             path: self.root.clone(),
             what,
@@ -137,6 +137,13 @@ impl Store {
             }
             if *base != change.base {
                 return Err(misfit("base", base.to_string(), change.base.to_string()));
+            }
+            if sealed.fold {
+                return Err(misfit(
+                    "file",
+                    format!("{}, a fold", sealed.file()),
+                    "what an update sealed".to_owned(),
+                ));
             }
             if !files.insert(sealed.uuid) {
                 return Err(misfit("file", sealed.file(), "each file once".to_owned()));
@@ -165,21 +172,27 @@ impl Store {
         if base < newest.fence {
             return Err(Error::Expired { path, base, fence: newest.fence });
         }
+        self.check_files(change)?;
+        if base == newest.number {
+            return Ok(());
+        }
+        self.check_judged(change, newest)
+    }
+
+    /// That each sealed file is there, with its length.
+    pub(super) fn check_files(&self, change: &Change) -> Result<()> {
         for sealed in &change.sealed {
             let name = sealed.file();
             let path = self.path_of(&name);
             let gone = || io::ErrorKind::NotFound.into();
             let length = self.storage.length(&name)?.ok_or_else(gone).at(&path, "look at");
-            let length = length.map_err(|error| self.given_up(base, error.into()))?;
+            let length = length.map_err(|error| self.given_up(change.base, error.into()))?;
             if length != sealed.bytes {
                 let (found, expected) = (length.to_string(), sealed.bytes.to_string());
                 return Err(Error::WrongFile { path, what: "length", found, expected });
             }
         }
-        if base == newest.number {
-            return Ok(());
-        }
-        self.check_judged(change, newest)
+        Ok(())
     }
 
     /// The text of a version, which a reader would take: it is read back before it is published.

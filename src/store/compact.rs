@@ -10,9 +10,11 @@
 //! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
 
 use std::ops::Range;
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::Store;
+use super::commit::Change;
 use super::error::{Error, Result};
 use super::fold::{Draft, worth_rewriting};
 use super::partition::divided;
@@ -25,6 +27,19 @@ use crate::{Growth, events};
 
 /// Runs that a commit leaves: each costs every lookup of an absent key a line or two.
 const MOST_RUNS: usize = 8;
+
+/// What folds are called in the log.
+const FOLD: &str = "fold";
+
+/// Which shards are to be folded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    All,
+    /// Those of which enough is pending.
+    Asked,
+    /// The same, but for those that were full when so much was pending that it has been tried.
+    AfterCommit,
+}
 
 /// What a compaction has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,13 +76,7 @@ impl Store {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Option<Version>> {
         let reader = self.strict().read_version(version.clone());
-        let mut shards = Vec::new();
-        for shard in 0..self.description.shards {
-            let pending = reader.count_pending(shard)?;
-            if if all { pending > 0 } else { pending > self.due_at(reader.version(), shard) } {
-                shards.push(shard);
-            }
-        }
+        let shards = self.due(&reader, if all { Due::All } else { Due::Asked })?;
         let folded = self.fold(&reader, shards, told, progress)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
         let merged = self.or_give_way(&newest, self.merge(&newest, told))?;
@@ -96,26 +105,104 @@ impl Store {
         let mut told = Compacted::default();
         let merged = self.or_give_way(version, self.merge(version, &mut told))?;
         let version = merged.as_ref().unwrap_or(version);
-        let records: u64 = version.runs.iter().map(|run| run.records).sum();
-        // No shard can be due.
-        if records < worth_rewriting(&Version::first([0; 16]), 0) / 2 {
+        if !self.folds {
             return Ok(());
         }
         let reader = self.strict().read_version(version.clone());
+        let shards = self.due(&reader, Due::AfterCommit)?;
+        let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
+        self.or_give_way(version, folded).map(drop)
+    }
+
+    /// The shards of a version that a commit would fold, or `all` that have anything pending: for
+    /// [`fold_shard`](Self::fold_shard), perhaps in many processes.
+    pub fn to_fold(&self, version: &Version, all: bool) -> Result<Vec<u32>> {
+        let reader = self.strict().read_version(version.clone());
+        self.due(&reader, if all { Due::All } else { Due::AfterCommit })
+    }
+
+    fn due(&self, reader: &StoreReader, which: Due) -> Result<Vec<u32>> {
+        let version = reader.version();
+        let records: u64 = version.runs.iter().map(|run| run.records).sum();
+        // Fewer are due for no shard.
+        let least = if which == Due::All { 0 } else { worth_rewriting(&Version::first([0; 16]), 0) / 2 };
+        if records <= least {
+            return Ok(Vec::new());
+        }
         let may_refuse = self.description.growth == Growth::Never
             || self.description.max_file_size.is_some()
             || self.description.max_false_positive_rate.is_some();
         let mut shards = Vec::new();
         for shard in 0..self.description.shards {
             let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
-            // Where so much is pending, the shard was full, and every commit would find out again.
-            let was_full = may_refuse && pending > worth_rewriting(version, shard);
-            if pending > due && !was_full {
+            let is_due = match which {
+                Due::All => pending > 0,
+                Due::Asked => pending > due,
+                // Where so much is pending, the shard was full, and every commit would find out again.
+                Due::AfterCommit => {
+                    pending > due && !(may_refuse && pending > worth_rewriting(version, shard))
+                }
+            };
+            if is_due {
                 shards.push(shard);
             }
         }
-        let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
-        self.or_give_way(version, folded).map(drop)
+        Ok(shards)
+    }
+
+    /// Writes a shard anew with what is pending for it in a version. [`commit_folds`](Self::commit_folds) publishes the
+    /// file, here or in another process that it is sent to. `None` if the shard has no room, and must not grow.
+    ///
+    /// The working copy is made in the folder `scratch`, or in the store's own.
+    pub fn fold_shard(
+        &self,
+        version: &Version,
+        shard: u32,
+        scratch: Option<&Path>,
+    ) -> Result<Option<Sealed>> {
+        let reader = self.strict().read_version(version.clone());
+        self.folded(&reader, shard, scratch).map_err(|error| self.given_up(version.number, error))
+    }
+
+    fn folded(&self, base: &StoreReader, shard: u32, scratch: Option<&Path>) -> Result<Option<Sealed>> {
+        match Draft::open(base, scratch, shard) {
+            Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
+            outcome => Ok(Some(Sealed { fold: true, ..outcome?.seal(base, shard)? })),
+        }
+    }
+
+    /// Publishes a version with folds of one version's shards, and then merges runs, if there are too many. Folds of shards
+    /// that others have rewritten meanwhile are left out: theirs count.
+    pub fn commit_folds(&self, sealed: &[Sealed]) -> Result<Compacted> {
+        let mut told = Compacted::default();
+        let Some(base) = self.check_folds(sealed)? else { return Ok(told) };
+        let folded = self.publish_folds(&self.strict().read_version(base.clone()), sealed, &mut told);
+        let folded = self.or_give_way(&base, folded)?;
+        let newest = folded.map_or_else(|| self.newest(), Ok)?;
+        let merged = self.merge(&newest, &mut told);
+        if let Some(merged) = self.or_give_way(&newest, merged)? {
+            told.version = Some(merged.number);
+        }
+        Ok(told)
+    }
+
+    /// The version that folds are based on, if it is still there; and that they are folds of this store's shards, whose
+    /// files are whole.
+    fn check_folds(&self, sealed: &[Sealed]) -> Result<Option<Version>> {
+        let Some(first) = sealed.first() else { return Ok(None) };
+        let path = self.root.clone();
+        if let Some(other) = sealed.iter().find(|one| !one.fold || one.shard.is_none()) {
+            let (found, expected) = (other.file(), "folds of shards".to_owned());
+            return Err(Error::Misfit { path, what: "file", found, expected });
+        }
+        let plain = sealed.iter().map(|one| Sealed { fold: false, ..one.clone() });
+        let (base, operation) = (first.base, FOLD.to_owned());
+        let change = Change { base, operation, token: None, sealed: plain.collect() };
+        self.check_sealed(&change)?;
+        match self.check_files(&change) {
+            Err(Error::Expired { .. }) => Ok(None),
+            outcome => outcome.and_then(|()| self.load(base)),
+        }
     }
 
     /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole, drawn by the
@@ -138,10 +225,7 @@ impl Store {
     ) -> Result<Option<Version>> {
         let (all, done) = (shards.len() as u64, std::sync::Mutex::new(0));
         let sealed = divided(shards, self.options.threads, |shard| {
-            let folded = match Draft::open(base, None, shard) {
-                Err(Error::Filter(error)) if error.refuses_one_key() => None,
-                outcome => Some(outcome?.seal(base, shard)?),
-            };
+            let folded = self.folded(base, shard, None)?;
             let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
@@ -149,16 +233,26 @@ impl Store {
         })?;
         told.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
         let sealed: Vec<Sealed> = sealed.into_iter().flatten().collect();
+        self.publish_folds(base, &sealed, told)
+    }
+
+    /// Publishes a version with those folds whose shards nobody else has changed meanwhile.
+    fn publish_folds(
+        &self,
+        base: &StoreReader,
+        sealed: &[Sealed],
+        told: &mut Compacted,
+    ) -> Result<Option<Version>> {
         let number = base.version().number;
         let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
         let mut counted = (0, 0);
-        let published = self.publish_upkeep(number, "fold", |newest| {
+        let published = self.publish_upkeep(number, FOLD, |newest| {
             // Records that are folded now would lie beside later ones, and count twice.
             let is_merged = newest.runs.iter().any(|run| run.straddles(number));
             let is_same = |shard| !is_merged && name(base.version(), shard) == name(newest, shard);
             let mut next = newest.clone();
             counted = (0, 0);
-            for one in &sealed {
+            for one in sealed {
                 let Some(shard) = one.shard.filter(|shard| is_same(*shard)) else { continue };
                 next.shards.insert(shard, one.shard_file(newest.number + 1));
                 counted = (counted.0 + 1, counted.1 + one.bytes);

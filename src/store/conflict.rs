@@ -13,6 +13,9 @@ use super::version::Version;
 use crate::system::new_uuid;
 use crate::{Kind, OnDamage};
 
+/// Runs that are open at the same time, at most, while several become one: a process may have 1024 files open.
+const OPEN_RUNS: usize = 256;
+
 impl Store {
     /// The same store, in which damage is an error. A key that "present" is answered for because of damage would not be
     /// stored.
@@ -81,12 +84,27 @@ impl Store {
     /// The change with one run in place of its several.
     pub(super) fn with_one_run(&self, change: &Change) -> Result<Change> {
         let base = Version { number: change.base, ..Version::first([0; 16]) };
-        let runs = change.runs().map(|sealed| self.open_sealed(&base, sealed)).collect::<Result<Vec<_>>>()?;
+        let mut sealed: Vec<Sealed> = change.runs().cloned().collect();
+        while sealed.len() > 1 {
+            let mut fewer = Vec::new();
+            for part in sealed.chunks(OPEN_RUNS) {
+                fewer.extend(self.one_run_of(&base, part)?);
+            }
+            sealed = fewer;
+        }
+        let shards = change.sealed.iter().filter(|sealed| sealed.shard.is_some()).cloned();
+        Ok(Change { sealed: shards.chain(sealed).collect(), ..change.clone() })
+    }
+
+    /// One run with the records of several; `None` if nothing is left of them.
+    fn one_run_of(&self, base: &Version, sealed: &[Sealed]) -> Result<Option<Sealed>> {
+        if let [one] = sealed {
+            return Ok(Some(one.clone()));
+        }
+        let runs = sealed.iter().map(|sealed| self.open_sealed(base, sealed)).collect::<Result<Vec<_>>>()?;
         let at_most = runs.iter().map(Run::records).sum();
         let merged = Merged::new(runs.iter().map(Run::all));
-        let one = self.write_run(change.base, None, at_most, merged)?;
-        let shards = change.sealed.iter().filter(|sealed| sealed.shard.is_some()).cloned();
-        Ok(Change { sealed: shards.chain(one).collect(), ..change.clone() })
+        self.write_run(base.number, None, at_most, merged)
     }
 
     /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes.
@@ -113,7 +131,8 @@ impl Store {
         self.storage.put_file(&files::run(&name), &path)?;
         let store = self.description.uuid;
         let (uuid, entries) = (name.uuid, records);
-        Ok(Some(Sealed { store, shard: None, base, uuid, commit: 0, bytes, entries, rate: 0.0 }))
+        let (shard, commit, rate, fold) = (None, 0, 0.0, false);
+        Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold }))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;
     options.check_key_rules(&root, Some(description.key_rules))?;
-    Ok(Store { root, storage, description, options: options.clone(), copies: None })
+    Ok(Store { root, storage, description, options: options.clone(), copies: None, folds: true })
 }
 
 fn is_absent(error: &io::Error) -> bool {

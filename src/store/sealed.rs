@@ -22,6 +22,9 @@ pub struct Sealed {
     pub(super) bytes: u64,
     pub(super) entries: u64,
     pub(super) rate: f64,
+    /// Whether it is a [fold](super::Store::fold_shard), which brings no change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) fold: bool,
 }
 
 impl Sealed {

@@ -281,6 +281,7 @@ impl Store {
             bytes: info.file_length,
             entries: info.entries,
             rate: info.expected_false_positive_rate,
+            fold: false,
         })
     }
 }

@@ -15,13 +15,16 @@ use super::super::output::Output;
 /// Fold what small commits have brought into the files of the shards
 ///
 /// A commit of few keys writes one run, a file that serves all shards; lookups read the runs beside the shards' files.
-/// Commits fold and merge what is due as they come, so that this is needed only to have no run left, as before much
-/// reading. It may run beside commits, readers and vacuums, and be killed at any moment. A vacuum removes the old files.
+/// Commits fold and merge what is due as they come, so this is needed only to have no run left, as before much reading.
+/// It may run beside commits, readers and vacuums: a shard that another process rewrites meanwhile is left to that. If it
+/// is killed, the store stays as it was. A vacuum removes the old files.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   gowk store compact crawl.store                       the shards for which it is due
-  gowk store compact crawl.store --all --threads 8     every shard for which a run has anything")]
+  gowk store compact crawl.store --all --threads 8     every shard for which a run has anything
+
+The exit status is 0, also if there was nothing to do, and 2 after an error.")]
 pub(super) struct Compact {
     /// Store to compact
     store: PathBuf,
@@ -50,7 +53,8 @@ impl Compact {
                 output
                     .line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?;
             }
-            None => output.line("nothing to do")?,
+            None if full == 0 => output.line("nothing to do")?,
+            None => {}
         }
         if full > 0 {
             output.line(format_args!("{full} shards are full and must not grow: their keys stay in runs"))?;

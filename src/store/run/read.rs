@@ -188,7 +188,7 @@ impl Run {
 
     /// All records, in their order.
     pub(in super::super) fn all(&self) -> Records<'_> {
-        Records::new(self, [0..self.head.records])
+        Records::new(self, std::iter::once(0..self.head.records))
     }
 
     /// The records with the numbers of these ranges, which ascend.
