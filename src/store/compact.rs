@@ -3,9 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. What is published changes no answer, but for false positives of the filters.
-//! 2. Where others have rewritten a shard or merged its runs meanwhile, this gives way: nothing is published that they
-//!    have not seen.
+//! 1. What is published changes no answer, except for false positives of the filters.
+//! 2. If others have rewritten a shard or merged its runs meanwhile, this gives way, and publishes nothing of it.
 //!
 //! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
 
@@ -329,8 +328,8 @@ impl Store {
     }
 }
 
-/// The newest runs that are to be merged, if there are too many: at least so many that few are left, and older ones as
-/// long as each has no more records than all newer ones together.
+/// The newest runs, which are to be merged if there are too many: enough to leave `MOST_RUNS`, and older ones as long as
+/// each has no more records than all newer ones together.
 fn too_many(version: &Version) -> Option<Range<usize>> {
     let runs = &version.runs;
     if runs.len() <= MOST_RUNS {
