@@ -190,10 +190,10 @@ impl Store {
     /// files are whole.
     fn check_folds(&self, sealed: &[Sealed]) -> Result<Option<Version>> {
         let Some(first) = sealed.first() else { return Ok(None) };
-        let path = self.root.clone();
-        if let Some(other) = sealed.iter().find(|one| !one.fold || one.shard.is_none()) {
-            let (found, expected) = (other.file(), "folds of shards".to_owned());
-            return Err(Error::Misfit { path, what: "file", found, expected });
+        if sealed.iter().any(|one| !one.fold || one.shard.is_none()) {
+            let (found, expected) = ("update".to_owned(), "folds".to_owned());
+            let path = self.root.clone();
+            return Err(Error::Misfit { path, what: "kind", found, expected });
         }
         let plain = sealed.iter().map(|one| Sealed { fold: false, ..one.clone() });
         let (base, operation) = (first.base, FOLD.to_owned());

@@ -190,7 +190,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A file is not the one that a version, or a sealed shard, names.
+    /// A file is not the one that a version, or a sealed file, names.
     #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
     WrongFile {
         /// The file.
@@ -203,14 +203,14 @@ pub enum Error {
         expected: String,
     },
 
-    /// A sealed shard does not belong into this commit.
-    #[error("{}: a sealed shard has {what} {found}, but this commit takes {expected}", path.display())]
+    /// A sealed file does not belong into this commit.
+    #[error("{}: a sealed file has {what} {found}, but this commit takes {expected}", path.display())]
     Misfit {
         /// The store.
         path: PathBuf,
         /// What differs: `store`, `base`, `shard`.
         what: &'static str,
-        /// What the sealed shard has.
+        /// What the sealed file has.
         found: String,
         /// What it would have to have.
         expected: String,
