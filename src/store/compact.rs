@@ -105,7 +105,7 @@ impl Store {
         let mut told = Compacted::default();
         let merged = self.or_give_way(version, self.merge(version, &mut told))?;
         let version = merged.as_ref().unwrap_or(version);
-        if !self.folds {
+        if !self.folds || no_shard_is_due(version) {
             return Ok(());
         }
         let reader = self.strict().read_version(version.clone());
@@ -123,10 +123,7 @@ impl Store {
 
     fn due(&self, reader: &StoreReader, which: Due) -> Result<Vec<u32>> {
         let version = reader.version();
-        let records: u64 = version.runs.iter().map(|run| run.records).sum();
-        // Fewer are due for no shard.
-        let least = if which == Due::All { 0 } else { worth_rewriting(&Version::first([0; 16]), 0) / 2 };
-        if records <= least {
+        if which != Due::All && no_shard_is_due(version) {
             return Ok(Vec::new());
         }
         let may_refuse = self.description.growth == Growth::Never
@@ -327,6 +324,12 @@ impl Store {
             }
         }
     }
+}
+
+/// Whether a version has so few records that nothing of it need be opened to know.
+fn no_shard_is_due(version: &Version) -> bool {
+    let records: u64 = version.runs.iter().map(|run| run.records).sum();
+    records < worth_rewriting(&Version::first([0; 16]), 0) / 2
 }
 
 /// The newest runs that are to be merged, if there are too many: at least so many that few are left, and older ones as
