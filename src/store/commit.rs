@@ -44,6 +44,11 @@ impl Token {
     pub fn new(application: impl Into<String>, number: u64) -> Self {
         Self { application: application.into(), number, state: String::new() }
     }
+
+    /// The last token of its application in a version, if that is this one or a later one.
+    pub(super) fn done_in(&self, version: &Version) -> Option<Done> {
+        version.tokens.get(&self.application).filter(|done| done.number >= self.number).cloned()
+    }
 }
 
 /// What a commit changes.
@@ -246,8 +251,7 @@ impl Change {
 
     /// The token of this one's application in `newest`, if it is this one or a later one.
     pub(super) fn already(&self, newest: &Version) -> Option<Done> {
-        let Token { application, number, .. } = self.token.as_ref()?;
-        newest.tokens.get(application).filter(|done| done.number >= *number).cloned()
+        self.token.as_ref()?.done_in(newest)
     }
 
     /// The version that has these changes on top of `newest`.

@@ -56,21 +56,12 @@ impl Store {
     fn check_run(&self, sealed: &Sealed, before: &StoreReader, now: &StoreReader) -> Result<()> {
         let (base, newest) = (before.version(), now.version());
         let run = self.open_sealed(base, sealed)?;
-        let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
+        let again = Again { before, now };
         let (mut keys, mut first) = (0, None);
         for next in Merged::new([run.all()]) {
             let (key, _) = next?;
-            let hash = key.hash();
-            let shard = self.description.shard_of(hash);
-            if name(base, shard) == name(newest, shard) && !is_in_new_runs(key, shard, base, now)? {
-                continue;
-            }
-            // A set's update has found the key absent.
-            let expected = match self.description.kind {
-                Kind::Set => 0,
-                Kind::Counting => before.count_in(shard, hash)?,
-            };
-            if now.count_in(shard, hash)? != expected {
+            let shard = self.description.shard_of(key.hash());
+            if again.copies(key, shard)?.is_some() {
                 keys += 1;
                 first.get_or_insert(shard);
             }
@@ -160,18 +151,43 @@ fn fill(
     Ok(writer.seal()?)
 }
 
-/// Whether a run has the key that the newest version names for its shard, and the base does not.
-fn is_in_new_runs(key: RecordKey, shard: u32, base: &Version, now: &StoreReader) -> Result<bool> {
-    let folded = now.version().folded(shard);
-    for (place, file) in now.version().runs.iter().enumerate() {
-        if file.to <= folded || base.names_run(file.name) {
-            continue;
+/// A version that has judged keys, and a later one.
+pub(super) struct Again<'a> {
+    pub(super) before: &'a StoreReader,
+    pub(super) now: &'a StoreReader,
+}
+
+impl Again<'_> {
+    /// The copies of a key in both versions, if these differ. In a set, the key was absent before.
+    pub(super) fn copies(&self, key: RecordKey, shard: u32) -> Result<Option<(u32, u32)>> {
+        let Self { before, now } = *self;
+        let name = |version: &Version| version.shards.get(&shard).map(|file| file.name);
+        if name(before.version()) == name(now.version()) && !self.is_in_new_runs(key, shard)? {
+            return Ok(None);
         }
-        if let Some(run) = now.run(place)?
-            && run.copies(key)?.is_some()
-        {
-            return Ok(true);
-        }
+        let hash = key.hash();
+        let found_before = match now.store().description().kind {
+            Kind::Set => 0,
+            Kind::Counting => before.count_in(shard, hash)?,
+        };
+        let found_now = now.count_in(shard, hash)?;
+        Ok((found_before != found_now).then_some((found_before, found_now)))
     }
-    Ok(false)
+
+    /// Whether a run that only the later version names has the key, and is pending for its shard.
+    fn is_in_new_runs(&self, key: RecordKey, shard: u32) -> Result<bool> {
+        let (base, newest) = (self.before.version(), self.now.version());
+        let folded = newest.folded(shard);
+        for (place, file) in newest.runs.iter().enumerate() {
+            if file.to <= folded || base.names_run(file.name) {
+                continue;
+            }
+            if let Some(run) = self.now.run(place)?
+                && run.copies(key)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }

@@ -11,7 +11,7 @@ use super::run::{Merged, RecordKey, Records, Run};
 use super::text::hex;
 use super::version::{RunFile, Version};
 use crate::error::Error as FilterError;
-use crate::{KeyHash, Kind, Lookup as _};
+use crate::{KeyHash, Kind, Lookup as _, Report};
 
 /// Keys whose lines are asked for before the first of them is looked up.
 const AHEAD: usize = 16;
@@ -149,13 +149,9 @@ impl StoreReader {
         Ok(answers)
     }
 
-    /// Reads every page of every run.
-    pub(super) fn verify_runs(&self) -> Result<()> {
-        for place in 0..self.version().runs.len() {
-            if let Some(run) = self.run(place)? {
-                run.verify()?;
-            }
-        }
-        Ok(())
+    /// Reads every page of a run.
+    pub(super) fn verify_run(&self, place: usize) -> Result<Report> {
+        let pages = self.run(place)?.map(Run::verify).transpose()?.unwrap_or_default();
+        Ok(Report { pages, ..Report::default() })
     }
 }

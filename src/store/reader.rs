@@ -10,10 +10,8 @@ use super::partition::divided;
 use super::run::Run;
 use super::text::hex;
 use super::version::{ShardFile, Version};
-use crate::cuckoo::Counts;
 use crate::error::{Error as FilterError, Result as FilterResult};
-use crate::info::Facts;
-use crate::{Info, Key, Lookup, OnDamage, Options, Reader, Report, events};
+use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -176,10 +174,16 @@ impl StoreReader {
     /// If this fails, the version stays as it was.
     pub fn refresh(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
-        let old = &self.snapshot;
-        if newest.number == old.version.number {
+        if newest.number == self.version().number {
             return Ok(false);
         }
+        *self = self.moved_to(newest);
+        Ok(true)
+    }
+
+    /// A reader of another version, with the files open that both versions name.
+    pub(super) fn moved_to(&self, newest: Version) -> Self {
+        let old = &self.snapshot;
         let mut next = Snapshot::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
@@ -192,8 +196,7 @@ impl StoreReader {
             let known = old.version.runs.iter().zip(&old.runs).find(|(known, _)| known.name == file.name);
             known.into_iter().for_each(|(_, opened)| *place = opened.clone());
         }
-        self.snapshot = Arc::new(next);
-        Ok(true)
+        Self { store: self.store.clone(), snapshot: Arc::new(next) }
     }
 
     /// The filter of a shard, to be asked in place of this reader; `None` if the shard is empty. Errors as for lookups, and
@@ -270,73 +273,32 @@ impl StoreReader {
         }
     }
 
-    /// The version in numbers. No file of a shard is opened for it.
-    pub fn info(&self) -> StoreInfo {
-        StoreInfo::of(&self.store, self.version())
-    }
-
-    /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
-    /// a shard at its creation, and nothing is forecast.
-    pub fn filter_info(&self) -> Result<Info> {
-        let own = &self.store.description;
-        let (identity, policy) = own.options(0).design(self.store.path())?;
-        let facts = Facts {
-            identity,
-            policy,
-            counts: Counts::default(),
-            commit: 0,
-            journal_length: 0,
-            key_rules: Some(own.key_rules),
-        };
-        let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
-        for shard in self.version().shards.keys() {
-            let Some(info) = self.look(*shard, Reader::info)? else { continue };
-            all.slots += info.slots;
-            all.entries += info.entries;
-            all.digits += info.digits;
-            all.saturated += info.saturated;
-            all.copies += info.copies;
-            all.inserted += info.inserted;
-            all.removed += info.removed;
-            all.quarantined_buckets += info.quarantined_buckets;
-            all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
-        }
-        let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
-        all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
-        let StoreInfo { version, pending, bytes, bits_per_key, expected_false_positive_rate, .. } =
-            self.info();
-        // The load is that of the files.
-        all.entries += pending;
-        all.inserted += pending;
-        all.uuid = own.uuid;
-        (all.shards, all.capacity) = (1, own.capacity);
-        (all.commit, all.file_length, all.bits_per_key) = (version, bytes, bits_per_key);
-        all.expected_false_positive_rate = expected_false_positive_rate;
-        Ok(all)
-    }
-
     /// Reads every page of every file that the version names, as [`Reader::verify`] does, on as many threads as
-    /// [`Options::threads`] says. Gives what was found of each shard that has a file, in order.
+    /// [`Options::threads`] says. Gives what was found in each file: first those of shards, by their shard, then the
+    /// runs, which have no shard, the oldest first.
     ///
-    /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
-    /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
-    ///
-    /// Fails if a run cannot be read or is damaged: with [`Error::DamagedRun`] at a page of it.
-    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
-        self.verify_runs()?;
-        let shards: Vec<u32> = self.version().shards.keys().copied().collect();
-        let (all, done) = (shards.len() as u64, Mutex::new(0));
-        let mut reports = divided(shards, self.store.options.threads, |shard| {
-            let verified = self.own_shard(shard).and_then(|filter| {
-                Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
-            });
+    /// A file that cannot be opened, or is not the one that the version names, is an error in its place; so is a run
+    /// with a damaged page ([`Error::DamagedRun`]). `progress` is told the files read, and all there are.
+    /// [Copies](Store::copies) are not read.
+    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
+        let version = self.version();
+        let files = version.shards.keys().map(|shard| (Some(*shard), 0));
+        let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
+        let (all, done) = (files.len() as u64, Mutex::new(0));
+        let mut reports = divided(files, self.store.options.threads, |(shard, place)| {
+            let report = match shard {
+                Some(shard) => self.own_shard(shard).and_then(|filter| {
+                    Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
+                }),
+                None => self.verify_run(place),
+            };
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
-            Ok((shard, verified))
+            Ok((shard, place, report))
         })?;
-        reports.sort_by_key(|(shard, _)| *shard);
-        Ok(reports)
+        reports.sort_by_key(|(shard, place, _)| (shard.is_none(), *shard, *place));
+        Ok(reports.into_iter().map(|(shard, _, report)| (shard, report)).collect())
     }
 }
 
@@ -374,51 +336,5 @@ impl Lookup for StoreReader {
             Ok(())
         })?;
         Ok(found)
-    }
-}
-
-/// A version of a store in numbers.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct StoreInfo {
-    /// The number of the version.
-    pub version: u64,
-    /// Shards that have a file; the others have nothing but what is pending for them.
-    pub files: u64,
-    /// Runs that are not folded into all shards.
-    pub runs: u64,
-    /// Records in all runs. Those that some shard has folded already count until their run is merged.
-    pub pending: u64,
-    /// Bytes of all runs.
-    pub run_bytes: u64,
-    /// Entries in the files of all shards, and `pending`.
-    pub entries: u64,
-    /// Bytes of all files of shards, and of all runs.
-    pub bytes: u64,
-    /// Bits of the files per entry; `None` while there are no entries.
-    pub bits_per_key: Option<f64>,
-    /// The chance that a key never inserted is found: the mean of the shards' rates, as such a key belongs to each shard
-    /// with the same chance.
-    pub expected_false_positive_rate: f64,
-    /// The highest rate of a shard.
-    pub highest_false_positive_rate: f64,
-}
-
-impl StoreInfo {
-    fn of(store: &Store, version: &Version) -> Self {
-        let (entries, bytes) = (version.entries(), version.bytes());
-        let rates = || version.shards.values().map(|file| file.expected_false_positive_rate);
-        Self {
-            version: version.number,
-            files: version.shards.len() as u64,
-            runs: version.runs.len() as u64,
-            pending: version.runs.iter().map(|run| run.records).fold(0, u64::saturating_add),
-            run_bytes: version.runs.iter().map(|run| run.bytes).fold(0, u64::saturating_add),
-            entries,
-            bytes,
-            bits_per_key: (entries != 0).then(|| bytes as f64 * 8.0 / entries as f64),
-            expected_false_positive_rate: rates().sum::<f64>() / f64::from(store.description.shards),
-            highest_false_positive_rate: rates().fold(0.0, f64::max),
-        }
     }
 }

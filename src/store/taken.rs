@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
+use super::conflict::Again;
 use super::error::{Error, Result};
 use super::fold::Draft;
 use super::reader::StoreReader;
@@ -25,6 +26,8 @@ pub(super) struct Taken {
     copies: FxHashMap<RecordKey, i64>,
     /// How many records they take.
     records: u64,
+    /// Whether any key was to be removed, found or not.
+    removes: bool,
     /// Why the shard takes no further key, once its filter was found to have no room for those that came.
     full: Option<Full>,
 }
@@ -46,6 +49,29 @@ impl Taken {
 
     pub(super) const fn records(&self) -> u64 {
         self.records
+    }
+
+    pub(super) const fn removes(&self) -> bool {
+        self.removes
+    }
+
+    /// Its keys whose answer is another one in a later version than in the base, each with its copies in the base: those
+    /// that were absent and are there, and those that were there and are absent.
+    pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, u32)>> {
+        let mut changed = Vec::new();
+        for key in self.copies.keys() {
+            if let Some((before, now)) = again.copies(*key, shard)?
+                && (before == 0) != (now == 0)
+            {
+                changed.push((*key, before));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives up the records of a key.
+    pub(super) fn forget(&mut self, key: RecordKey) {
+        self.add(key, -self.copies(key));
     }
 
     /// All keys, ascending.
@@ -180,6 +206,7 @@ impl Taken {
     }
 
     fn remove(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        self.removes = true;
         let (mut removed, mut added) = (Vec::new(), Vec::new());
         for (at, hash) in hashes.iter().enumerate() {
             if self.count(from, *hash)? > 0 {

@@ -40,11 +40,11 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// 16384 a shard, before keys are refused.
 pub struct Update {
     pub(super) store: Store,
-    base: StoreReader,
+    pub(super) base: StoreReader,
     scratch: Option<PathBuf>,
     rewrites: bool,
     /// What it has of each shard.
-    shards: Vec<Held>,
+    pub(super) shards: Vec<Held>,
 }
 
 impl fmt::Debug for Update {
@@ -163,61 +163,89 @@ impl Update {
         self.seal_with(&|_, _| {})
     }
 
-    /// As [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
+    /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
     pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let Self { store, base, shards, scratch, .. } = self;
-        let (mut drafts, mut records) = (Vec::new(), Vec::new());
-        for (shard, held) in (0..).zip(shards) {
-            match held {
-                Held::Rewritten(draft) => drafts.push((shard, draft)),
-                Held::Records(taken) if taken.records() > 0 => records.push(taken),
-                Held::Records(_) => {}
-            }
-        }
-        let has_run = !records.is_empty();
-        let (all, done) = ((drafts.len() + usize::from(has_run)) as u64, Mutex::new(0));
+        let has_run = self.records().next().is_some();
+        let drafts = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count() as u64;
+        let (all, done) = (drafts + u64::from(has_run), Mutex::new(0));
         let tell = || {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
         };
-        let number = base.version().number;
-        let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
-            let sealed = draft.seal(&base, shard).map_err(|error| store.given_up(number, error))?;
+        let run = self.seal_run()?;
+        run.iter().for_each(|_| tell());
+        let Self { store, base, shards, .. } = self;
+        let drafts = (0..).zip(shards).filter_map(|(shard, held)| match held {
+            Held::Rewritten(draft) => Some((shard, draft)),
+            Held::Records(_) => None,
+        });
+        let mut sealed = divided(drafts.collect(), store.options.threads, |(shard, draft)| {
+            let sealed = draft.seal(&base, shard);
+            let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
             tell();
             Ok(sealed)
         })?;
         sealed.sort_by_key(Sealed::shard);
-        if has_run {
-            let at_most = records.iter().map(Taken::records).sum();
-            // Shards divide the positions in their order.
-            let keys = records.iter().flat_map(|taken| taken.sorted().into_iter().map(Ok));
-            let run = store.write_run(number, scratch.as_deref(), at_most, keys);
-            sealed.extend(run.map_err(|error| store.given_up(number, error))?);
-            tell();
-        }
+        sealed.extend(run);
         Ok(sealed)
     }
 
-    /// Seals what was changed, and publishes a version with it, as [`Store::commit`] does. Without a
-    /// touched shard and without a token there is nothing to publish. If a commit with the
-    /// token was made before, nothing is sealed.
+    /// What it has of shards that are not rewritten, if that is anything.
+    fn records(&self) -> impl Iterator<Item = &Taken> {
+        self.shards.iter().filter_map(|held| match held {
+            Held::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
+            Held::Rewritten(_) => None,
+        })
+    }
+
+    /// One run of all records, synced and in its place; `None` if there are no records.
+    pub(super) fn seal_run(&self) -> Result<Option<Sealed>> {
+        let (number, at_most) = (self.base().number, self.records().map(Taken::records).sum());
+        if at_most == 0 {
+            return Ok(None);
+        }
+        // Shards divide the positions in their order.
+        let keys = self.records().flat_map(|taken| taken.sorted().into_iter().map(Ok));
+        let run = self.store.write_run(number, self.scratch.as_deref(), at_most, keys);
+        run.map_err(|error| self.store.given_up(number, error))
+    }
+
+    /// Seals what was changed, and publishes a version with it, as [`Store::commit`] does. Publishes nothing if no key
+    /// came or went and there is no token. Seals nothing if a commit with the token was made before.
+    ///
+    /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
+    /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.
     pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
+        self.commit_with(operation, token, &|_, _| {})
+    }
+
+    pub(super) fn commit_with(
+        self,
+        operation: &str,
+        token: Option<Token>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Committed> {
         if self.touched() == 0 && token.is_none() {
             return Ok(Committed::Unchanged);
         }
-        let (store, base) = (self.store.clone(), self.base().number);
-        let mut change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
-        let newest = store.newest()?;
+        let (store, newest) = (self.store.clone(), self.store.newest()?);
+        let mut change = self.change(operation, token, &newest)?;
         if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
         }
-        // A token or word that cannot be published is told before anything is sealed.
-        if base <= newest.number {
-            store.text_of(&change.on(&newest, newest.id))?;
-        }
-        change.sealed = self.seal()?;
+        change.sealed = self.seal_with(progress)?;
         store.commit(&change)
+    }
+
+    /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.
+    pub(super) fn change(&self, operation: &str, token: Option<Token>, newest: &Version) -> Result<Change> {
+        let base = self.base().number;
+        let change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
+        if base <= newest.number && change.already(newest).is_none() {
+            self.store.text_of(&change.on(newest, newest.id))?;
+        }
+        Ok(change)
     }
 }
 

@@ -13,7 +13,7 @@
 //!
 //! For each kind of sync, an image breaks these invariants without it (`without_…`).
 //!
-//! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
+//! Each call to the disk, and each reading of a run, fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
 //! names the file and the reason; the store is as before or as after; the step can be done again.
 //!
 //! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
@@ -104,11 +104,15 @@ impl Run {
     ) -> Result<()> {
         let (number, mut held) = self.now();
         held.extend(keys);
-        let state = self.begin(State(Some((number + 1, held))));
+        // A ninth run is merged with others at once, in a version of its own.
+        let merges = Store::open(self.root.join(STORE))?.newest()?.runs.len() >= 8;
+        let state = self.begin(State(Some((number + 1, held.clone()))));
+        let merged = if merges { self.begin(State(Some((number + 2, held)))) } else { state };
         match update.commit("insert", token)? {
             Committed::New(version) => {
                 assert_eq!(version.number, number + 1);
-                self.acknowledge(state);
+                let newest = Store::open(self.root.join(STORE))?.newest()?;
+                self.acknowledge(if newest.number > version.number { merged } else { state });
             }
             Committed::Already(_) => {
                 // The state that was begun is not to be.
@@ -229,10 +233,18 @@ fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
         Compact,
         Vacuum(1),
     ];
+    let more = |keys: &[u64]| Commit(vec![keys.to_vec()]);
+    let mut merges = vec![Create];
+    merges.extend((0..11).map(|at| more(&[one[at], two[at]])));
+    merges.extend([Vacuum(1), more(&one[11..13]), Compact, Vacuum(1)]);
     let in_both = |(name, steps): (&'static str, Vec<Step>)| {
         [(name, Way::Runs, steps.clone()), (name, Way::Shards, steps)]
     };
-    scripts.into_iter().flat_map(in_both).chain([("folds", Way::Runs, folds)]).collect()
+    scripts
+        .into_iter()
+        .flat_map(in_both)
+        .chain([("folds", Way::Runs, folds), ("merges", Way::Runs, merges)])
+        .collect()
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -390,10 +402,9 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
     assert!(message.contains(&reason) && message.contains(&*run.root.to_string_lossy()), "{message}");
     assert!(!message.contains('\n'), "{message}");
     let found = look(&run.root).unwrap_or_else(|how| panic!("{message}: {how}"));
-    let after = run.states.len() - 1;
-    let is_after = found == run.states[after] && after > run.durable;
+    let after = (run.durable + 1..run.states.len()).find(|after| found == run.states[*after]);
     let is_unknown = matches!(error, Error::Unknown { .. });
-    if is_after {
+    if let Some(after) = after {
         // A vacuum publishes first, and removes files then.
         assert!(is_unknown || matches!(step, Vacuum(_) | Create), "{step:?}: {message}");
         run.acknowledge(after);

@@ -6,8 +6,10 @@
 //! - `decoded`: golden stores, and stores with runs as `decode.py` reads them.
 //! - `divided`: a store made out of a filter.
 //! - `errors`: files of a store that are damaged, missing or foreign.
+//! - `killed`: a process that dies before each of its calls to the disk.
 //! - `folds`: folds that other processes make than the one that publishes them.
 //! - `processes`: processes that commit at the same time, and are killed.
+//! - `rebased`: updates that judge keys again which others have brought meanwhile.
 //! - `readers`: readers, copies and updates while versions come and go.
 //! - `runs`: stores whose commits write runs.
 
@@ -21,7 +23,9 @@ mod divided;
 mod errors;
 mod folds;
 mod images;
+mod killed;
 mod processes;
 mod readers;
+mod rebased;
 mod record;
 mod runs;

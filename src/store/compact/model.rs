@@ -1,15 +1,18 @@
-//! Every way in which commits of runs, rewritten shards, folds and merges of runs can take turns and die, in a small
-//! model. How a version is published, and what a vacuum removes, is in `store/model.rs`; here a version is published in
-//! one step, which fails if the newest version is not the one that was loaded.
+//! Every way in which commits of runs, rewritten shards, folds, merges of runs and vacuums can take turns, stall and die,
+//! in a small model. How a version is published, and which versions a vacuum keeps for tokens, is in `store/model.rs`;
+//! here a version is published in one step, which fails if the newest version is not the one that was loaded. A vacuum
+//! has no grace: it gives up everything that is under way, and removes all that the newest version does not name.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
 //! 1. Each key has exactly the copies that published commits brought, in the newest version: none is lost, and no record
 //!    counts twice.
-//! 2. A key is called new by one published commit at most.
-//! 3. From every state, all processes that live can come to their ends.
+//! 2. A key is called new by one published commit at most. A commit in conflict judges its key again, and goes on.
+//! 3. The newest version names no run and no file that a vacuum has removed. Whoever misses a file learns why.
+//! 4. From every state, all processes that live can come to their ends.
 //!
-//! That the model can fail: each check that is left out violates an invariant.
+//! That the model can fail: each check that is left out violates an invariant, and so does a vacuum that publishes nothing
+//! or removes first.
 
 use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};
 
@@ -17,16 +20,21 @@ use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};
 enum Step {
     /// Chooses the base, and judges by it.
     Begin,
-    /// Makes the file, or the run.
+    /// Makes the file, or the run. Folds, merges and rewriting commits read the files of the base, and end or begin anew
+    /// if a vacuum has removed them.
     Seal,
     /// Reads the newest version.
     Load,
-    /// Begins anew if the newest version judges the key otherwise.
+    /// Begins anew if a vacuum has given up the base.
+    CheckFence,
+    /// Begins anew if the newest version judges the key otherwise. Reads the base.
     CheckJudged,
     /// Begins anew if the shard has another file than in the base.
     CheckFile,
     /// Begins anew if a run that the base does not name has a record of the shard, and is not all from before it.
     CheckRuns,
+    /// Ends if a vacuum has given up the base.
+    GiveWayToFence,
     /// Ends if the shard has another file than in the base.
     GiveWayToFile,
     /// Ends if a run has records from before the base and from after it.
@@ -37,6 +45,8 @@ enum Step {
     GiveWayToFold,
     /// Starts over at `Load` if the newest version is another one than was loaded.
     Publish,
+    /// Removes all versions but the newest, and the files that it does not name and that are based on older ones.
+    Sweep,
 }
 use Step::*;
 
@@ -46,14 +56,16 @@ const ADD: usize = 0;
 const REWRITE: usize = 1;
 const FOLD: usize = 2;
 const MERGE: usize = 3;
-const NAMES: [&str; 4] = ["add", "rewrite", "fold", "merge"];
+const VACUUM: usize = 4;
+const NAMES: [&str; 5] = ["add", "rewrite", "fold", "merge", "vacuum"];
 
 fn programs() -> Programs {
     explorer::Programs(vec![
-        vec![Begin, Seal, Load, CheckJudged, Publish],
-        vec![Begin, Seal, Load, CheckFile, CheckRuns, Publish],
-        vec![Begin, Seal, Load, GiveWayToFile, GiveWayToMerge, Publish],
-        vec![Begin, Seal, Load, GiveWayToRuns, GiveWayToFold, Publish],
+        vec![Begin, Seal, Load, CheckFence, CheckJudged, Publish],
+        vec![Begin, Seal, Load, CheckFile, CheckFence, CheckRuns, Publish],
+        vec![Begin, Seal, Load, GiveWayToFence, GiveWayToFile, GiveWayToMerge, Publish],
+        vec![Begin, Seal, Load, GiveWayToFence, GiveWayToRuns, GiveWayToFold, Publish],
+        vec![Load, Publish, Sweep],
     ])
 }
 
@@ -76,6 +88,8 @@ struct Run {
     to: u8,
     /// The version that it came with, which tells it from all others.
     since: u8,
+    /// The version that it is based on.
+    base: u8,
     content: Content,
 }
 
@@ -90,8 +104,11 @@ struct Version {
     /// What the files of all shards hold.
     files: Content,
     since: [u8; SHARDS],
+    /// The version that each file is based on, and that it has folded.
     folded: [u8; SHARDS],
     runs: [Run; RUNS],
+    /// Updates based on versions below this can no longer be committed.
+    fence: u8,
 }
 
 impl Version {
@@ -131,6 +148,9 @@ struct Process {
     run: Run,
     files: Content,
     loaded: u8,
+    /// Whether the sealed file is there, and whether a vacuum has removed it.
+    sealed: bool,
+    gone: bool,
     /// Updates that may still be begun anew.
     left: u8,
     ended: bool,
@@ -143,6 +163,8 @@ struct World {
     /// Copies of each key that published commits brought, and how many of them called it new.
     brought: Content,
     new: Content,
+    /// Versions below this were removed.
+    first: u8,
     deaths: u8,
     processes: [Option<Process>; 4],
 }
@@ -163,6 +185,8 @@ impl World {
                 run: Run::default(),
                 files: [0; KEYS],
                 loaded: 0,
+                sealed: false,
+                gone: false,
                 left: rounds,
                 ended: false,
             })
@@ -176,12 +200,12 @@ impl World {
             let since = newest as u8;
             let mut content = [0; KEYS];
             content[key] = 1;
-            next.runs[usize::from(number)] = Run { from: since, to: since, since, content };
+            next.runs[usize::from(number)] = Run { from: since, to: since, since, base: since - 1, content };
             versions[newest] = next;
             brought[key] += 1;
             new[key] = 1;
         }
-        Self { versions, newest: newest as u8, brought, new, deaths, processes }
+        Self { versions, newest: newest as u8, brought, new, first: 1, deaths, processes }
     }
 
     fn version(&self, number: u8) -> Version {
@@ -201,7 +225,7 @@ impl World {
         };
         match usize::from(me.program) {
             ADD => {
-                let run = Run { from: number, to: number, since: number, ..me.run };
+                let run = Run { from: number, to: number, since: number, base: me.base, ..me.run };
                 next.set_runs(next.runs.into_iter().filter(|run| run.to > 0).chain([run]))?;
             }
             REWRITE => in_file(shard_of(of), &mut next),
@@ -212,8 +236,9 @@ impl World {
                     |run: &Run| (0..SHARDS).any(|shard| run.to > folded[shard] && run.has_any_of(shard));
                 next.set_runs(next.runs.into_iter().filter(|run| run.to > 0 && is_needed(run)))?;
             }
+            VACUUM => next.fence = number,
             _ => {
-                let merged = Run { since: number, ..me.run };
+                let merged = Run { since: number, base: me.base, ..me.run };
                 let goes = |run: &Run| base.named().any(|old| old == run);
                 let kept = next.runs.into_iter().filter(|run| run.to > 0 && !goes(run));
                 next.set_runs([merged].into_iter().chain(kept))?;
@@ -244,13 +269,17 @@ impl World {
                     me.ended = true;
                 }
             }
+            Seal if usize::from(process.program) != ADD && process.base < self.first => {
+                if usize::from(process.program) == REWRITE { anew(me) } else { me.ended = true }
+            }
             Seal => {
+                me.sealed = true;
                 let mut content = [0; KEYS];
                 match usize::from(process.program) {
                     ADD => content[of] = 1,
                     MERGE => {
-                        for key in 0..KEYS {
-                            content[key] = base.pending(key);
+                        for (key, copies) in content.iter_mut().enumerate() {
+                            *copies = base.pending(key);
                         }
                         me.run.from = base.named().map(|run| run.from).min().unwrap_or_default();
                         me.run.to = base.named().map(|run| run.to).max().unwrap_or_default();
@@ -264,6 +293,14 @@ impl World {
                 me.run.content = content;
             }
             Load => me.loaded = self.newest,
+            CheckFence if process.base < loaded.fence => anew(me),
+            GiveWayToFence if process.base < loaded.fence => me.ended = true,
+            CheckJudged if process.base < self.first => {
+                if self.newest == process.loaded {
+                    return Err("a committer misses its base, and is not told why".to_owned());
+                }
+                me.at = program.iter().position(|step| *step == Load).unwrap_or_default() as u8;
+            }
             CheckJudged if loaded.copies(of) != process.judged => anew(me),
             CheckFile if loaded.since[shard] > process.base => anew(me),
             CheckRuns => {
@@ -285,7 +322,9 @@ impl World {
             Publish if self.newest != process.loaded => {
                 me.at = program.iter().position(|step| *step == Load).unwrap_or_default() as u8;
             }
+            Publish if process.gone => return Err("a version names a file that is gone".to_owned()),
             Publish => {
+                me.sealed = false;
                 let version = self.publishes(&process)?;
                 next.newest += 1;
                 *next
@@ -297,15 +336,28 @@ impl World {
                     next.new[of] += u8::from(process.judged == 0);
                 }
             }
+            Sweep => {
+                let swept = process.loaded + 1;
+                let (newest, own) = (self.version(self.newest), self.version(swept));
+                let is_new = |run: &&Run| !own.named().any(|known| known == *run);
+                let lost_run = newest.named().filter(is_new).any(|run| run.base < swept);
+                let lost_file = (0..SHARDS).any(|of| newest.since[of] > swept && newest.folded[of] < swept);
+                if lost_run || lost_file {
+                    return Err("a vacuum removes a file that a version names".to_owned());
+                }
+                next.first = self.first.max(swept);
+                let others = next.processes.iter_mut().flatten();
+                others.for_each(|other| other.gone |= other.sealed && other.base < swept);
+            }
             _ => {}
         }
         Ok(Some(next))
     }
 }
 
-/// A committer is told of a conflict, and begins another update or gives up.
+/// A committer is told of a conflict, and judges by the newest version or gives up.
 fn anew(me: &mut Process) {
-    (me.at, me.ended) = (0, me.left == 0);
+    (me.at, me.ended, me.sealed, me.gone) = (0, me.left == 0, false, false);
     me.left = me.left.saturating_sub(1);
 }
 
@@ -335,7 +387,9 @@ impl Model for World {
             let me = next.processes[process].filter(|me| !me.ended);
             let step = me.map(|me| programs.0[usize::from(me.program)].get(usize::from(me.at)).copied());
             match step {
-                None | Some(Some(Begin | Load | Publish)) => return Ok(vec![next]),
+                None | Some(Some(Begin | Seal | Load | CheckJudged | Publish | Sweep)) => {
+                    return Ok(vec![next]);
+                }
                 Some(_) => next = next.one_step(process, programs)?.unwrap_or(next),
             }
         }
@@ -363,9 +417,13 @@ const fn fold(shard: u8) -> Part {
     Some((FOLD, shard))
 }
 const M: Part = Some((MERGE, 0));
+const V: Part = Some((VACUUM, 0));
 
 /// Who takes part, beside commits that were made before.
-const CASTS: [[Part; 4]; 8] = [
+const CASTS: [[Part; 4]; 11] = [
+    [add(0), fold(0), M, V],
+    [add(0), add(2), V, V],
+    [rewrite(0), add(2), M, V],
     [add(0), add(2), fold(0), M],
     [add(2), add(2), fold(0), M],
     [add(0), fold(0), fold(0), M],
@@ -381,7 +439,7 @@ fn starts() -> Vec<World> {
 }
 
 #[test]
-fn no_order_of_commits_folds_and_merges_breaks_an_invariant() {
+fn no_order_of_commits_folds_merges_and_vacuums_breaks_an_invariant() {
     for start in starts() {
         let states = explore(start, &programs()).unwrap();
         println!(
@@ -395,13 +453,19 @@ fn no_order_of_commits_folds_and_merges_breaks_an_invariant() {
 #[test]
 fn without_any_check_an_invariant_breaks() {
     let changes = [
+        "add: without CheckFence",
         "add: without CheckJudged",
         "rewrite: without CheckFile",
+        "rewrite: without CheckFence",
         "rewrite: without CheckRuns",
+        "fold: without GiveWayToFence",
         "fold: without GiveWayToFile",
         "fold: without GiveWayToMerge",
+        "merge: without GiveWayToFence",
         "merge: without GiveWayToRuns",
         "merge: without GiveWayToFold",
+        "vacuum: without Publish",
+        "vacuum: Sweep before Publish",
     ];
     assert_each_breaks(&starts(), &programs(), &NAMES, &changes);
 }

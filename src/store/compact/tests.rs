@@ -85,7 +85,11 @@ impl Shared {
     fn check(&self) -> Result<(), String> {
         let failed = |error: Error| error.to_string();
         let reader = self.store.read().map_err(failed)?;
-        reader.verify(&|_, _| {}).map_err(failed)?;
+        let whole = |reader: &StoreReader| -> Result<(), String> {
+            let reports = reader.verify(&|_, _| {}).map_err(failed)?;
+            reports.into_iter().try_for_each(|(_, report)| report.map(drop).map_err(failed))
+        };
+        whole(&reader)?;
         let copies = self.copies.lock().unwrap();
         for key in 0..450_u32 {
             let (found, expected) =
@@ -97,7 +101,7 @@ impl Shared {
         let newest = reader.version();
         for number in newest.first..newest.number {
             let version = self.store.version(number).map_err(failed)?;
-            self.store.read_version(version).verify(&|_, _| {}).map_err(failed)?;
+            whole(&self.store.read_version(version))?;
         }
         Ok(())
     }

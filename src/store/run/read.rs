@@ -188,7 +188,7 @@ impl Run {
 
     /// All records, in their order.
     pub(in super::super) fn all(&self) -> Records<'_> {
-        Records::new(self, [0..self.head.records])
+        Records::new(self, std::iter::once(0..self.head.records))
     }
 
     /// The records with the numbers of these ranges, which ascend.
@@ -207,8 +207,8 @@ impl Run {
         if is_right { Ok(record) } else { Err(self.damaged(Self::place(at).0)) }
     }
 
-    /// Reads all of it by system calls, and checks whatever can be checked.
-    pub(in super::super) fn verify(&self) -> Result<()> {
+    /// Reads all of it by system calls, and checks whatever can be checked. Gives its pages.
+    pub(in super::super) fn verify(&self) -> Result<u64> {
         for page in 0..self.head.pages() {
             let bytes = self.read_page(page)?;
             let used = if (1..=self.head.record_pages()).contains(&page) {
@@ -232,7 +232,8 @@ impl Run {
                 entry += 1;
             }
         }
-        (entry..self.head.entries()).try_for_each(|entry| self.check_start(entry, self.head.records))
+        (entry..self.head.entries()).try_for_each(|entry| self.check_start(entry, self.head.records))?;
+        Ok(self.head.pages())
     }
 
     fn check_start(&self, entry: u64, expected: u64) -> Result<()> {

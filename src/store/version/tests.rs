@@ -1,5 +1,12 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::text::{MAX_OPERATION, MAX_RUNS, MAX_STRINGS};
 use super::*;
 use crate::Options;
+use crate::store::description::Description;
+use crate::store::error::Error;
+use crate::store::files::MAX_VERSION;
 
 fn path() -> &'static Path {
     Path::new("/tmp/versions/000000000017.toml")
@@ -147,7 +154,7 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         name: file.name,
         from: since,
         to: since,
-        records: run::MAX_RECORDS,
+        records: crate::store::run::MAX_RECORDS,
         bytes: MAX_VERSION,
         since,
     };
@@ -165,7 +172,7 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
     }
     assert!(
         65_536 * (640 + 256) + MAX_RUNS * 320 + 6 * MAX_STRINGS + 6 * MAX_OPERATION + 1024
-            < text::LONGEST as usize
+            < crate::store::text::LONGEST as usize
     );
 }
 
