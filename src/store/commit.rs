@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// That each sealed shard belongs into this commit, and that its file is there.
+    /// That each sealed file belongs into this commit, and that its file is there.
     pub(super) fn check_sealed(&self, change: &Change) -> Result<()> {
         let misfit = |what, found: String, expected: String| Error::Misfit {
             path: self.root.clone(),
@@ -140,11 +140,7 @@ impl Store {
                 return Err(misfit("base", base.to_string(), change.base.to_string()));
             }
             if sealed.fold {
-                return Err(misfit(
-                    "file",
-                    format!("{}, a fold", sealed.file()),
-                    "what an update sealed".to_owned(),
-                ));
+                return Err(misfit("kind", "fold".to_owned(), "what updates sealed".to_owned()));
             }
             if !files.insert(sealed.uuid) {
                 return Err(misfit("file", sealed.file(), "each file once".to_owned()));

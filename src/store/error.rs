@@ -204,13 +204,13 @@ pub enum Error {
     },
 
     /// A sealed file does not belong into this commit.
-    #[error("{}: a sealed shard has {what} {found}, but this commit takes {expected}", path.display())]
+    #[error("{}: a sealed file has {what} {found}, but this commit takes {expected}", path.display())]
     Misfit {
         /// The store.
         path: PathBuf,
         /// What differs: `store`, `base`, `shard`.
         what: &'static str,
-        /// What the sealed shard has.
+        /// What the sealed file has.
         found: String,
         /// What it would have to have.
         expected: String,

@@ -235,8 +235,8 @@ fn wrong_calls_are_refused() {
         let error = one.commit(change).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    refused(&change(3, seal(&two)), "sealed shard has store");
-    refused(&change(2, sealed.clone()), "sealed shard has base 3");
+    refused(&change(3, seal(&two)), "sealed file has store");
+    refused(&change(2, sealed.clone()), "sealed file has base 3");
     refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each file once");
     refused(&change(9, Vec::new()), "no version 9");
     one.commit(&change(3, sealed)).unwrap();
