@@ -111,15 +111,15 @@ fn folds_and_updates_are_not_taken_for_each_other() {
     let base = store.newest().unwrap();
     let fold = store.fold_shard(&base, 0, None).unwrap().unwrap();
     let (run, rewritten) = (sealed(&store, 1000..1100, false), sealed(&store, 1000..1100, true));
-    let misfit = |outcome: Result<(), Error>| {
+    let misfit = |kind, outcome: Result<(), Error>| {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, Error::Misfit { what: "file", .. }), "{error}");
+        assert!(matches!(&error, Error::Misfit { what, .. } if *what == kind), "{error}");
     };
-    misfit(store.commit(&change(base.number, vec![fold.clone()])).map(drop));
-    misfit(store.commit_folds(&run).map(drop));
-    misfit(store.commit_folds(&rewritten).map(drop));
-    misfit(store.commit_folds(&[fold.clone(), rewritten[1].clone()]).map(drop));
-    misfit(store.commit_folds(&[fold.clone(), fold]).map(drop));
+    misfit("kind", store.commit(&change(base.number, vec![fold.clone()])).map(drop));
+    misfit("kind", store.commit_folds(&run).map(drop));
+    misfit("kind", store.commit_folds(&rewritten).map(drop));
+    misfit("kind", store.commit_folds(&[fold.clone(), rewritten[1].clone()]).map(drop));
+    misfit("file", store.commit_folds(&[fold.clone(), fold]).map(drop));
     assert_eq!(store.newest().unwrap().number, base.number);
     holds(&store, 1000);
 }

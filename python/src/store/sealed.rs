@@ -1,17 +1,22 @@
-//! `gowk.Sealed`: the value that the process that has changed a shard sends to the one that commits it.
+//! `gowk.Sealed`: the value that the process that has made a file sends to the one that commits it.
 
 use gowk::store;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
-/// or as text from the process that made the file to the one that commits it.
+/// A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by
+/// pickle or as text from the process that made the file to the one that commits it.
 ///
 /// If it is never committed, a later vacuum removes the file.
 #[pyclass(frozen, eq, module = "gowk", name = "Sealed")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Sealed(pub(super) store::Sealed);
+
+/// What callers gave to be committed.
+pub(super) fn all(sealed: &Bound<'_, PyAny>) -> PyResult<Vec<store::Sealed>> {
+    sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect()
+}
 
 #[pymethods]
 impl Sealed {
