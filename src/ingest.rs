@@ -93,6 +93,7 @@ mod destination;
 mod engine;
 mod error;
 mod fingerprint;
+mod held;
 mod inputs;
 mod job;
 mod jsonl;

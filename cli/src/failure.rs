@@ -108,6 +108,12 @@ pub(super) enum Failure {
     )]
     Partly { cause: Box<Self>, committed: u64, within: Option<[u64; 2]> },
 
+    /// `cause` came after the commit to a store, while its new keys were printed.
+    #[error(
+        "{cause}; the commit was made, so that the same command with the same token prints all its new keys"
+    )]
+    Unprinted { cause: Box<Self> },
+
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
@@ -172,7 +178,9 @@ impl Failure {
     pub(super) fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } => cause.is_broken_pipe(),
+            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } | Self::Unprinted { cause } => {
+                cause.is_broken_pipe()
+            }
             Self::Twice { then, .. } => then.is_broken_pipe(),
             _ => false,
         }
