@@ -195,7 +195,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
         // A quoted field may hold any byte, so no byte marks the start of a record.
         Format::Csv { .. } => return Err(within()),
-        Format::Lines(_) | Format::Jsonl { .. } => {}
+        Format::Lines(_) | Format::Jsonl { .. } | Format::Parquet { .. } => {}
     }
     let length = end.min(LONGEST as u64 + 1);
     let mut last = vec![0; length as usize];

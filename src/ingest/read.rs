@@ -13,7 +13,7 @@ use super::job::{Job, Missing};
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
-use super::records::Records;
+use super::records::StreamRecords;
 use super::rules::Format;
 use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
@@ -82,7 +82,7 @@ impl Reading {
         if !content.repeat(task.from, || to.is_stopped())? {
             return Err(End::Stopped);
         }
-        let mut records = Records::of(&self.job.rules, content, task.from)?;
+        let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
         let mut begun = records.offset();
         let is_csv = matches!(self.job.rules.format, Format::Csv { .. });
         let new = || Piece::new(Batch::default(), (Tally::default(), Batch::default()));

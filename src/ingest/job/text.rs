@@ -68,6 +68,8 @@ enum RawFormat {
     Nul,
     Csv,
     Jsonl,
+    /// Refused by name.
+    Parquet,
 }
 
 fn lines() -> Spanned<RawFormat> {
@@ -246,6 +248,12 @@ impl RawInput {
             return Err((problem, Some(self.format.span().start)));
         }
         match (format, &self.field) {
+            // A cursor keeps a place in a stream of bytes, and the hash of all bytes before it.
+            (RawFormat::Parquet, _) => Err(wrong(
+                "format",
+                &self.format,
+                "`lines`, `nul`, `csv` or `jsonl`: a job does not read Parquet; write the column of keys as CSV",
+            )),
             (RawFormat::Lines, None) => Ok(Format::Lines(b'\n')),
             (RawFormat::Nul, None) => Ok(Format::Lines(0)),
             (RawFormat::Lines | RawFormat::Nul, Some(field)) => {
