@@ -139,7 +139,7 @@ impl Reading {
     }
 
     /// Fails if a record like this ends the run.
-    fn check(&self, skip: Skip, records: &Records) -> Result<(), Error> {
+    fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
         match skip {
             Skip::Malformed(malformed) if self.job.rejects.is_none() => Err(records.malformed(malformed)),
             Skip::NoField if self.job.missing == Missing::Fail => {

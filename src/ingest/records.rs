@@ -32,7 +32,7 @@ pub struct Input {
 pub struct Records(Source);
 
 enum Source {
-    Stream(StreamRecords),
+    Stream(Box<StreamRecords>),
     #[cfg(feature = "parquet")]
     Parquet(Box<Parquet>),
 }
@@ -99,7 +99,8 @@ impl Input {
     /// which only [`Records::of_file`] reads.
     pub fn records(self, rules: &Rules) -> Result<Records, Error> {
         let content = Content::of(self.name, self.decoder);
-        StreamRecords::new(rules, content, Position::default()).map(|stream| Records(Source::Stream(stream)))
+        StreamRecords::new(rules, content, Position::default())
+            .map(|stream| Records(Source::Stream(Box::new(stream))))
     }
 }
 
@@ -136,7 +137,8 @@ impl Records {
     /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
     pub fn may_wait(&self) -> bool {
         match &self.0 {
-            Source::Stream(StreamRecords { kind, content, .. }) => {
+            Source::Stream(stream) => {
+                let StreamRecords { kind, content, .. } = &**stream;
                 let end = if let Kind::Lines(separator) = kind { *separator } else { b'\n' };
                 memchr(end, content.waiting()).is_none()
             }
@@ -148,8 +150,7 @@ impl Records {
     /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
     pub fn line(&self) -> u64 {
         match &self.0 {
-            Source::Stream(StreamRecords { kind: Kind::Csv(csv), .. }) => csv.line(),
-            Source::Stream(stream) => stream.lines,
+            Source::Stream(stream) => stream.line(),
             #[cfg(feature = "parquet")]
             Source::Parquet(parquet) => parquet.row(),
         }
@@ -158,8 +159,9 @@ impl Records {
     /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
         match &self.0 {
-            Source::Stream(StreamRecords { kind: Kind::Csv(csv), .. }) => csv.header(),
-            _ => None,
+            Source::Stream(stream) => stream.header(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(_) => None,
         }
     }
 
@@ -227,6 +229,15 @@ impl StreamRecords {
 
     pub(super) const fn offset(&self) -> u64 {
         self.content.offset()
+    }
+
+    /// The line on which the last record began, from 1.
+    pub(super) fn line(&self) -> u64 {
+        if let Kind::Csv(csv) = &self.kind { csv.line() } else { self.lines }
+    }
+
+    fn header(&self) -> Option<&[u8]> {
+        if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
     }
 
     pub(super) fn malformed(&self, Malformed { line, column, message }: Malformed) -> Error {
