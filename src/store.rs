@@ -119,16 +119,16 @@ impl Store {
         Self::open_with(path, &Options::new())
     }
 
-    /// Opens a store. Of the options those count that say how its filters are read and written, such as
+    /// Opens a store. It uses the options that say how filters are read and written, such as
     /// [`threads`](Options::threads), [`verify`](Options::verify) and [`on_damage`](Options::on_damage).
     ///
-    /// Fails with [`Error::NotAStore`] where there is none, with [`Error::Unfinished`] where
-    /// [`create_from`](Self::create_from) has not come to its end, and with whatever is wrong with its `store.toml`.
+    /// Fails with [`Error::NotAStore`] if the folder is no store, with [`Error::Unfinished`] if
+    /// [`create_from`](Self::create_from) has not finished, and with another error if `store.toml` is damaged or wrong.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         history::open(path.as_ref(), options)
     }
 
-    /// Whether a folder is a store, as far as its names tell.
+    /// Whether a folder looks like a store: only names are checked.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         Folder::is_store(path.as_ref())
     }
@@ -143,17 +143,16 @@ impl Store {
         &self.description
     }
 
-    /// Where the file of a shard is that a version names.
+    /// The path of a shard's file that a version names.
     pub fn file_path(&self, shard: u32, file: &ShardFile) -> PathBuf {
         self.path_of(&files::shard(shard, &file.name))
     }
 
-    /// Reads the copies of files of shards that are in this folder, under the files' own names, in place of the files:
-    /// as on a disk that is nearer than the store's. Files that are not there are read from the store. A copy is never out of
-    /// date, since no two files have the same name.
+    /// Reads shards from copies of their files in this folder, for example on a local disk. A copy has the file's own
+    /// name; a file without a copy is read from the store. A copy is never out of date, since no two files have the same
+    /// name.
     ///
-    /// Copies are a cache: one that fails is not read any further, and the store's own file is read instead. A copy fails if
-    /// its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
+    /// Copies are a cache: if one fails, the store's own file is read from then on. A copy fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
     /// not match its checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never)
     /// not at all. [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -169,13 +168,13 @@ impl Store {
         self
     }
 
-    /// What errors call the object of this name.
+    /// The path of an object, for errors.
     fn path_of(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The copies that failed since this was last called, in clones, readers and updates of this store too. They stay
-    /// where they are: whoever keeps the copies removes them.
+    /// The copies that failed since this was last called, also in clones, readers and updates of this store. The files
+    /// stay; the caller removes them.
     pub fn take_refused_copies(&self) -> Vec<PathBuf> {
         let Some(Copies { refused, .. }) = &self.copies else { return Vec::new() };
         std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()

@@ -31,11 +31,11 @@ use crate::system::new_uuid;
 /// An idempotency token: a commit with it happens once, however often it is tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Who commits: any name of at most 1,024 bytes. The tokens of one application come one after the other.
+    /// The name of the application that commits, of at most 1,024 bytes. Its tokens come one after the other.
     pub application: String,
-    /// Higher than that of the application's token before.
+    /// Higher than the number of the application's last token.
     pub number: u64,
-    /// What the application wants to find again with its last token: at most 2^20 bytes, possibly none.
+    /// What the application keeps with its last token, possibly empty: at most 2^20 bytes.
     pub state: String,
 }
 
@@ -58,7 +58,7 @@ pub struct Change {
     pub base: u64,
     /// What it is, in a word, for the log: `insert`. At most 256 bytes.
     pub operation: String,
-    /// What makes the commit happen once.
+    /// The token with which the commit happens at most once.
     pub token: Option<Token>,
     /// The new files of the shards that are rewritten, and runs.
     pub sealed: Vec<Sealed>,
@@ -78,11 +78,12 @@ pub enum Committed {
 impl Store {
     /// Publishes a version with these changes.
     ///
-    /// If other versions have come since the base, they stay: the changes are put on top of them, unless one of them
-    /// has changed what this one judged ([`Error::Conflict`]): a key of a run, or anything in a shard that was rewritten.
-    /// Several runs become one first. [`Error::Expired`] says that the base is so old that a vacuum
-    /// has given the update up. Nothing is published that a reader would refuse ([`Error::Invalid`]). [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
-    /// that it is not.
+    /// The changes are put on top of all versions that came since the base. If one of these has changed what this commit
+    /// judged, a key of a run or anything in a rewritten shard, it fails with [`Error::Conflict`]. Several runs become one
+    /// first.
+    ///
+    /// Fails with [`Error::Expired`] if a vacuum has given up the base, and with [`Error::Invalid`] if readers would refuse
+    /// the version. After [`Error::Unknown`] the version may be there; after any other error it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
         let joined;
@@ -103,7 +104,7 @@ impl Store {
                 return Ok(Committed::Already(done));
             }
             match self.check_base(change, &newest) {
-                // It has read files of a version that a vacuum has removed since: there is a newer one.
+                // A vacuum has removed files of that version, so there is a newer one.
                 Err(Error::Vacuumed { .. }) if self.newest()?.number > newest.number => continue,
                 outcome => outcome?,
             }
@@ -191,7 +192,7 @@ impl Store {
         Ok(())
     }
 
-    /// The text of a version, which a reader would take: it is read back before it is published.
+    /// The text of a version. It is read back, and an error if a reader would refuse it.
     pub(super) fn text_of(&self, version: &Version) -> Result<String> {
         let path = self.path_of(&files::version(version.number));
         let invalid = |field, found, expected| {
@@ -229,8 +230,8 @@ impl Store {
             version: version.number,
             source: Box::new(source),
         };
-        // Looked at again now that the draft is there: a vacuum that has removed versions before now has published one
-        // that is seen here, and a vacuum that removes some later removes the draft first.
+        // Lists again after the draft was made: a vacuum that removed versions before has published one, which this
+        // sees; a vacuum that removes versions later removes the draft first.
         let mut due = || Ok(self.newest_number(newest)? == Some(newest));
         match publish(&*self.storage, &name, &draft, text.as_bytes(), &mut due) {
             Ok(true) => {}

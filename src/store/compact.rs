@@ -3,9 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. What is published changes no answer, but for false positives of the filters.
-//! 2. Where others have rewritten a shard or merged its runs meanwhile, this gives way: nothing is published that they
-//!    have not seen.
+//! 1. What is published changes no answer, except for false positives of the filters.
+//! 2. If others have rewritten a shard or merged its runs meanwhile, this gives way, and publishes nothing of it.
 //!
 //! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
 
@@ -19,7 +18,7 @@ use super::error::{Error, Result};
 use super::fold::{Draft, worth_rewriting};
 use super::partition::divided;
 use super::reader::StoreReader;
-use super::run::{MAX_RECORDS, Merged, Records};
+use super::run::{MAX_RECORDS, Merged};
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
@@ -332,8 +331,8 @@ fn no_shard_is_due(version: &Version) -> bool {
     records < worth_rewriting(&Version::first([0; 16]), 0) / 2
 }
 
-/// The newest runs that are to be merged, if there are too many: at least so many that few are left, and older ones as
-/// long as each has no more records than all newer ones together.
+/// The newest runs, which are to be merged if there are too many: enough to leave `MOST_RUNS`, and older ones as long as
+/// each has no more records than all newer ones together.
 fn too_many(version: &Version) -> Option<Range<usize>> {
     let runs = &version.runs;
     if runs.len() <= MOST_RUNS {
@@ -350,52 +349,6 @@ fn too_many(version: &Version) -> Option<Range<usize>> {
         start -= 1;
     }
     (runs.len() - start >= 2).then_some(start..runs.len())
-}
-
-impl StoreReader {
-    /// Records that are pending for a shard.
-    pub(super) fn count_pending(&self, shard: u32) -> Result<u64> {
-        let shards = self.store.description.shards;
-        self.pending(shard).try_fold(0, |sum, run| {
-            let slice = run?.slice(shard, shards)?;
-            Ok(sum + (slice.end - slice.start))
-        })
-    }
-
-    /// The records of a run that are pending for their shards.
-    fn unfolded(&self, place: usize) -> Result<Option<Records<'_>>> {
-        let (version, shards) = (self.version(), self.store.description.shards);
-        let (Some(file), Some(run)) = (version.runs.get(place), self.run(place)?) else { return Ok(None) };
-        let pending = (0..shards).filter(|shard| file.to > version.folded(*shard));
-        let slices = pending.map(|shard| run.slice(shard, shards)).collect::<Result<Vec<_>>>()?;
-        Ok(Some(run.records_of(slices)))
-    }
-
-    /// Takes those runs out of a version that this one names too, and that are pending there for no shard of which they
-    /// have a record.
-    fn drop_folded(&self, next: &mut Version) -> Result<()> {
-        let (version, shards) = (self.version(), self.store.description.shards);
-        let mut kept = Vec::with_capacity(next.runs.len());
-        for file in &next.runs {
-            let place = version.runs.iter().position(|known| known.name == file.name);
-            let Some(run) = place.map(|place| self.run(place)).transpose()?.flatten() else {
-                kept.push(file.clone());
-                continue;
-            };
-            let mut is_needed = false;
-            for shard in (0..shards).filter(|shard| file.to > next.folded(*shard)) {
-                if !run.slice(shard, shards)?.is_empty() {
-                    is_needed = true;
-                    break;
-                }
-            }
-            if is_needed {
-                kept.push(file.clone());
-            }
-        }
-        next.runs = kept;
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -17,13 +17,12 @@ use crate::{Kind, OnDamage};
 const OPEN_RUNS: usize = 256;
 
 impl Store {
-    /// The same store, in which damage is an error. A key that "present" is answered for because of damage would not be
-    /// stored.
+    /// The same store, in which damage is an error. If damage were answered by "present", keys would not be stored.
     pub(super) fn strict(&self) -> Self {
         Self { options: self.options.clone().on_damage(OnDamage::Error), ..self.clone() }
     }
 
-    /// That the newest version judges what was changed as the base does.
+    /// Fails if the newest version judges a key that was changed otherwise than the base does.
     pub(super) fn check_judged(&self, change: &Change, newest: &Version) -> Result<()> {
         let Some(base) = self.load(change.base)? else {
             return Err(self.given_up(change.base, self.no_such_version(change.base)?));
@@ -36,7 +35,7 @@ impl Store {
         change.runs().try_for_each(|sealed| self.check_run(sealed, &before, &now))
     }
 
-    /// That no commit since the base has changed a shard that this one has rewritten.
+    /// Fails if a commit since the base has changed a shard that this one has rewritten.
     fn check_rewritten(&self, shard: u32, before: &StoreReader, now: &StoreReader) -> Result<()> {
         let (base, newest) = (before.version(), now.version());
         for (place, file) in newest.runs.iter().enumerate() {
@@ -52,7 +51,7 @@ impl Store {
         Ok(())
     }
 
-    /// That each key of a run has as many copies as in the base.
+    /// Fails if a key of a run has another number of copies than in the base.
     fn check_run(&self, sealed: &Sealed, before: &StoreReader, now: &StoreReader) -> Result<()> {
         let (base, newest) = (before.version(), now.version());
         let run = self.open_sealed(base, sealed)?;

@@ -141,8 +141,8 @@ pub enum Error {
         path: PathBuf,
         /// The shard that both changed; of several the lowest.
         shard: u32,
-        /// Keys of this update that are judged otherwise now; 0 if this update has rewritten the shard, so that nobody
-        /// can tell.
+        /// Keys of this update that are judged otherwise now; 0 if the update has rewritten the shard, as that does not
+        /// keep its keys.
         keys: u64,
         /// The version that the update is based on.
         base: u64,
@@ -165,7 +165,7 @@ pub enum Error {
         fence: u64,
     },
 
-    /// A shard's file is not there, although a version names it.
+    /// The file of a shard, or a run, is missing although a version names it.
     #[error(
         "{}: missing, although version {version} names it, and no vacuum has removed that version; \
          restore it from a copy of the store",
@@ -190,7 +190,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A file is not the one that a version, or a sealed file, names.
+    /// A file is not the one that a version or a commit names.
     #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
     WrongFile {
         /// The file.
@@ -232,7 +232,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A commit failed, and nobody knows whether its version is there and durable.
+    /// A commit failed, and its version may or may not be there and durable.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",

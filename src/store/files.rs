@@ -24,8 +24,8 @@ pub(super) fn version(number: u64) -> String {
     format!("{VERSIONS}/{}", version_file(number))
 }
 
-/// The name in the folder of versions behind which a listing begins that is to have this version and all after it. Names
-/// sort as numbers do only while they have as many digits.
+/// The name after which a listing of `versions` has this version and all later ones. Empty for numbers with more digits,
+/// which do not sort as their names do: the listing then has all.
 pub(super) fn listed_from(number: u64) -> String {
     const LONGER: u64 = 10_u64.pow(DIGITS as u32);
     if number == 0 || number >= LONGER { String::new() } else { version_file(number - 1) }
@@ -52,8 +52,8 @@ pub(super) fn version_number(name: &str) -> Option<u64> {
     (version_file(number) == name && number <= MAX_VERSION).then_some(number)
 }
 
-/// What a file is called that an update has made: by the number of the version that the update is based on, and a
-/// uuid. A vacuum knows by the number whether the update can still be committed.
+/// The name of a file that an update made: the number of the update's base, and a uuid. The number tells a vacuum
+/// whether the update can still be committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {
     pub(super) base: u64,
@@ -82,7 +82,7 @@ impl Name {
         format!("{self}.toml")
     }
 
-    /// The name whose text a file name begins with, and what follows it.
+    /// The name that a file name begins with, and the rest.
     pub(super) fn begin_of(file: &str) -> Option<(Self, &str)> {
         let (base, rest) = file.split_once('-')?;
         let (uuid, rest) = rest.split_at_checked(32)?;
@@ -90,12 +90,12 @@ impl Name {
         (file.strip_suffix(rest)? == name.to_string() && name.base <= MAX_VERSION).then_some((name, rest))
     }
 
-    /// The name whose run is called so.
+    /// The name in a run's file name; `None` for any other file name.
     pub(super) fn of_run(file: &str) -> Option<Self> {
         Self::begin_of(file).and_then(|(name, rest)| (rest == ".run").then_some(name))
     }
 
-    /// The name whose filter is called so.
+    /// The name in a filter's file name; `None` for any other file name.
     pub(super) fn of_filter(file: &str) -> Option<Self> {
         Self::begin_of(file).and_then(|(name, rest)| (rest == ".gowk").then_some(name))
     }

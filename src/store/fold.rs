@@ -67,7 +67,7 @@ impl Draft {
         Ok(Self { name, path, writer, kind })
     }
 
-    /// Stores what came, and then takes what went: each copy that goes came before.
+    /// Inserts the copies that came, then removes those that went: each of these came before.
     pub(super) fn fold(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
         let (mut came, mut gone) = (Vec::new(), Vec::new());
         for next in keys {
@@ -117,7 +117,7 @@ impl Draft {
         base.store().sealed(shard, name, &path, &info)
     }
 
-    /// Seals it under its own path, for this process alone.
+    /// Seals it where it is, for this process alone.
     pub(super) fn seal_here(self) -> Result<PathBuf, Error> {
         self.writer.seal()?;
         Ok(self.path)

@@ -126,8 +126,7 @@ impl Store {
         versions.collect()
     }
 
-    /// The version before the commit with this application's token of this number: the one that the commit was based
-    /// on; if it was not made, the newest.
+    /// The version on which the commit with this application's token was based; the newest if that commit was not made.
     ///
     /// A retry that reads this version gets the first attempt's answers. If the application skipped the number, this is
     /// the version before its next token. The version before its last token always exists; fails with

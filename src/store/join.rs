@@ -9,12 +9,12 @@ use crate::error::IoContext;
 use crate::{Options, Reader};
 
 impl StoreReader {
-    /// Joins all shards of this version into one filter at `destination`, where there must be none, with what is pending
-    /// folded into them. It answers as the store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
+    /// Joins all shards of this version into a new filter at `destination`, with all that is pending. It answers as the
+    /// store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
     ///
     /// `progress` is told the regions written, and all there are.
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        // Shards that have no file yet, or anything pending, get one for as long as this takes.
+        // A shard without a file, or with anything pending, is folded into a temporary file.
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
         let strict = self.store().strict().read_version(self.version().clone());
         let reader = |shard| -> Result<Reader> {

@@ -81,6 +81,50 @@ impl StoreReader {
         Ok(Merged::new(records))
     }
 
+    /// Records that are pending for a shard.
+    pub(super) fn count_pending(&self, shard: u32) -> Result<u64> {
+        let shards = self.store.description.shards;
+        self.pending(shard).try_fold(0, |sum, run| {
+            let slice = run?.slice(shard, shards)?;
+            Ok(sum + (slice.end - slice.start))
+        })
+    }
+
+    /// The records of a run that are pending for their shards.
+    pub(super) fn unfolded(&self, place: usize) -> Result<Option<Records<'_>>> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let (Some(file), Some(run)) = (version.runs.get(place), self.run(place)?) else { return Ok(None) };
+        let pending = (0..shards).filter(|shard| file.to > version.folded(*shard));
+        let slices = pending.map(|shard| run.slice(shard, shards)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(run.records_of(slices)))
+    }
+
+    /// Takes runs out of a version that are pending there for no shard of which they have a record. Looks only into runs
+    /// that this reader's version names too.
+    pub(super) fn drop_folded(&self, next: &mut Version) -> Result<()> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let mut kept = Vec::with_capacity(next.runs.len());
+        for file in &next.runs {
+            let place = version.runs.iter().position(|known| known.name == file.name);
+            let Some(run) = place.map(|place| self.run(place)).transpose()?.flatten() else {
+                kept.push(file.clone());
+                continue;
+            };
+            let mut is_needed = false;
+            for shard in (0..shards).filter(|shard| file.to > next.folded(*shard)) {
+                if !run.slice(shard, shards)?.is_empty() {
+                    is_needed = true;
+                    break;
+                }
+            }
+            if is_needed {
+                kept.push(file.clone());
+            }
+        }
+        next.runs = kept;
+        Ok(())
+    }
+
     pub(super) fn contains_in(&self, shard: u32, hash: KeyHash) -> Result<bool> {
         let filter = |reader: &Self| reader.look(shard, |filter| filter.contains(hash));
         if self.version().runs.is_empty() {

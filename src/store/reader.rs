@@ -80,8 +80,8 @@ impl Store {
         StoreReader { store: self.clone(), snapshot }
     }
 
-    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it is
-    /// not the file.
+    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it
+    /// fails.
     pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
         let path = self.copies.as_ref()?.folder.join(file.file_name());
         // Damage in a copy is no damage in the store: it must not answer "present".
@@ -104,7 +104,7 @@ impl Store {
 
     fn sealed_options(&self) -> Options {
         let mut options = self.options.clone().sealed(true).threads(1);
-        // What takes the name later is not what was compared with the version.
+        // A file that takes the name later was not compared with the version.
         options.follow = false;
         options
     }
@@ -122,7 +122,7 @@ impl Store {
         Ok(reader)
     }
 
-    /// Why a file is not there that a version names.
+    /// The error for a missing file that a version names.
     pub(super) fn missing(&self, path: PathBuf, version: &Version) -> Result<Error> {
         let version = version.number;
         let is_vacuumed = !self.newest()?.keeps(version);
@@ -160,7 +160,7 @@ impl Store {
 }
 
 impl StoreReader {
-    /// The version that is looked into.
+    /// The version that this reader looks into.
     pub fn version(&self) -> &Version {
         &self.snapshot.version
     }
@@ -199,7 +199,7 @@ impl StoreReader {
         Self { store: self.store.clone(), snapshot: Arc::new(next) }
     }
 
-    /// The filter of a shard, to be asked in place of this reader; `None` if the shard is empty. Errors as for lookups, and
+    /// The filter of a shard, for lookups without this reader; `None` if the shard is empty. Errors as for lookups, and
     /// [`Error::Pending`] if runs have records of the shard that no reader of its file would find.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
         if self.count_pending(shard)? > 0 {
@@ -263,7 +263,7 @@ impl StoreReader {
         Ok(place.own.get())
     }
 
-    /// The store's own file of a shard, whatever copies there are.
+    /// The store's own file of a shard, even if there is a copy.
     pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
         match self.version().shards.get(&shard) {
             Some(file) if self.store.copies.is_some() => {

@@ -46,8 +46,8 @@ impl Rejudged {
 }
 
 impl Update {
-    /// Moves the update to the newest version, and judges those keys again that others have changed since the base: as if
-    /// all keys had come now. Gives the keys that the update had called new, and that are known now.
+    /// Moves the update to the newest version, and judges again those keys that others have changed since the base.
+    /// Returns the keys that the update had called new, and that are known now.
     ///
     /// An update that rewrites a shard, or has removed keys, stays on its base; if others have changed the same, its
     /// commit fails with [`Error::Conflict`]. This fails with it if another commit has removed the last copy of a key
@@ -56,12 +56,12 @@ impl Update {
         self.judge_again(None).map(|(rejudged, _)| rejudged)
     }
 
-    /// Like [`commit`](Self::commit), but does not fail if others have brought some of the same keys: the update is
-    /// [rebased](Self::rebase), and committed without these. Gives them, too. Tell nobody before this which keys
-    /// are new. `progress` is told the files sealed, and all there are to seal.
+    /// Like [`commit`](Self::commit), but does not fail if others have brought some of the same keys: it
+    /// [rebases](Self::rebase) the update until the commit is made. Returns the keys that are not new after all; do not
+    /// tell users before which keys are. `progress` is told the files sealed, and all there are to seal.
     ///
-    /// With [`Committed::Already`], the answers are those of the first commit only if [`Rejudged::base`] is the base of
-    /// the one that was made; otherwise judge all keys by the version [before](super::Store::before) the token.
+    /// After [`Committed::Already`], the answers are those of the commit that was made only if [`Rejudged::base`] is its
+    /// base. Otherwise judge all keys again by the version [before](super::Store::before) the token.
     pub fn commit_rebased(
         mut self,
         operation: &str,
@@ -93,8 +93,8 @@ impl Update {
         }
     }
 
-    /// Whether all that it has are records of keys that came. What a working copy has brought, nobody can tell, nor
-    /// which keys were not there when they were to be removed.
+    /// Whether it has only records of inserts. A working copy does not keep the keys that it took, and a removal does not
+    /// keep the keys that it did not find.
     fn has_inserts_alone(&self) -> bool {
         self.shards.iter().all(|held| match held {
             Held::Records(taken) => !taken.removes(),
@@ -116,7 +116,7 @@ impl Update {
             }
             let number = newest.number;
             match self.move_to(newest) {
-                // A file of that version is gone, as there is a newer one, or of the base, which a vacuum has given up.
+                // A vacuum has removed a file of that version, or of the base. The next round tells which.
                 Err(Error::Vacuumed { .. }) if self.store.newest()?.number > number => {}
                 outcome => return Ok((outcome?, None)),
             }
@@ -133,7 +133,7 @@ impl Update {
             Held::Rewritten(_) => Ok((shard, Vec::new())),
         })?;
         changed.sort_by_key(|(shard, _)| *shard);
-        // A key that was known and is not any more would be new: the caller has not kept it for that.
+        // A key that was known and is gone would be new, but the caller has not kept it.
         let gone = |all: &[(RecordKey, u32)]| all.iter().filter(|(_, before)| *before > 0).count() as u64;
         if let Some((shard, _)) = changed.iter().find(|(_, all)| gone(all) > 0) {
             let (path, shard) = (self.store.path().to_owned(), *shard);

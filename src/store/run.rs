@@ -6,7 +6,7 @@
 //! 1. Records ascend by key. Those of a shard are one slice, in the order in which a fold inserts them.
 //! 2. A page is compared with its checksum, by a system call, before it is used through the map. So a block that the
 //!    medium cannot give back is an error.
-//! 3. Nothing that a file says of itself is believed before it fits the file's real length.
+//! 3. The numbers in a head are used only after they were compared with the file's length.
 
 use std::path::Path;
 
@@ -97,7 +97,7 @@ impl Record {
         }
     }
 
-    /// The records that say of a key that so many copies came, or went if there are less than none.
+    /// The records for copies of a key that came, or for those that went if the number is negative.
     pub(super) fn all_of(key: RecordKey, copies: i64) -> impl Iterator<Item = Self> {
         let mut left = copies;
         std::iter::from_fn(move || {
@@ -114,7 +114,7 @@ impl Record {
     }
 }
 
-/// What a run says of itself, checked.
+/// The head of a run, checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
     pub(super) store: [u8; 16],

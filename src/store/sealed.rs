@@ -1,4 +1,4 @@
-//! A file that an update has sealed: a small value that can travel from a task to whoever commits.
+//! A file that an update has sealed: a small value that a task can send to the process that commits.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use super::version::{RunFile, ShardFile};
 
 /// A new file of a shard, or a run, synced and under its name, that no version names yet.
 ///
-/// It can be serialized, sent from the process that made it to another one, and committed there. If it never is, a
-/// vacuum removes the file one day.
+/// It can be serialized, sent to another process, and committed there. A vacuum removes the file if it is never
+/// committed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sealed {

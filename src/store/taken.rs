@@ -1,10 +1,10 @@
-//! What an update has taken of one shard: records first, and a working copy once they are so many that the shard is
-//! rewritten (`format-spec/STORE.md`, section 8).
+//! What an update holds of one shard: records, or a working copy once rewriting the shard is worthwhile
+//! (`format-spec/STORE.md`, section 8).
 //!
 //! Invariants:
 //!
 //! 1. A key that was told to be new is among the records, or in the working copy.
-//! 2. There are never more records than are worth rewriting the shard, but where its filter has no room for them.
+//! 2. There are at most as many records as make it worthwhile to rewrite the shard, unless its filter has no room.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(super) struct Taken {
     records: u64,
     /// Whether any key was to be removed, found or not.
     removes: bool,
-    /// Why the shard takes no further key, once its filter was found to have no room for those that came.
+    /// Why the shard takes no further key, if its filter has no room for those that came.
     full: Option<Full>,
 }
 
@@ -82,7 +82,7 @@ impl Taken {
     }
 }
 
-/// What an update has of one shard.
+/// What an update holds of one shard.
 pub(super) enum Held {
     Records(Taken),
     Rewritten(Box<Draft>),
@@ -114,7 +114,7 @@ impl Source<'_> {
     }
 }
 
-/// Which of the keys are new, or were removed, and which were refused; by their places among them.
+/// The places of the keys that are new, or were removed, and of those refused.
 pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
 
 impl Held {
@@ -228,7 +228,7 @@ impl Taken {
     }
 }
 
-/// Why a shard has no room, to be told of each key that is refused.
+/// Why a shard has no room; each refused key gets an error with this reason.
 enum Full {
     Region { path: PathBuf, region: u64, load: f64 },
     Growth { path: PathBuf, reason: GrowthRefusal },

@@ -26,7 +26,7 @@ const BLOCK: usize = 1 << 22;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
 
-/// Changes to a store, made on one version of it: seen by nobody until they are [committed](Self::commit).
+/// Changes to a store, based on one version. Nobody sees them until they are [committed](Self::commit).
 ///
 /// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets more
 /// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it gets a working copy of its own,
@@ -66,7 +66,7 @@ pub(super) enum Deed {
     Remove,
 }
 
-/// What became of the keys of one shard, by their places among those.
+/// The results for the keys of one shard. A key's place is its index among these keys.
 struct Outcome {
     /// The index of each in the batch.
     indices: Vec<u32>,
@@ -81,8 +81,8 @@ impl Store {
         Ok(self.update_of(self.newest()?))
     }
 
-    /// Begins an update of a version, such as the one that the keys were compared with. If a shard that it touches has
-    /// been changed since, it cannot be committed.
+    /// Begins an update of a version, such as the one that the keys were compared with. Commits since then may be in
+    /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::default()).collect();
         let (store, base) = (self.clone(), self.strict().read_version(base));
@@ -91,21 +91,20 @@ impl Store {
 }
 
 impl Update {
-    /// Makes working copies in this folder, as on a fast local disk, in place of the store's own. They move into the
+    /// Makes working copies in this folder, for example on a fast local disk, instead of in the store. They move into the
     /// store when they are sealed.
     pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = Some(folder.into());
         self
     }
 
-    /// Rewrites each shard that keys come for, whatever the update brings: there will be many keys, or no run is wanted.
-    /// Call it before any key comes.
+    /// Rewrites every shard that gets keys, however few: for many keys, or if no run is wanted. Call it before inserting.
     pub fn rewriting(mut self) -> Self {
         self.rewrites = true;
         self
     }
 
-    /// The version that the update is made on.
+    /// The version that the update is based on.
     pub fn base(&self) -> &Version {
         self.base.version()
     }
@@ -155,8 +154,8 @@ impl Update {
         })
     }
 
-    /// Makes a sealed file of each working copy, and one run of all records, synced and in their places in the store. No
-    /// version names them yet: a [`Change`] with them can be committed here, or by another process that they are sent to.
+    /// Seals each working copy as a file of its shard, and all records as one run; syncs them and moves them into the
+    /// store. No version names them yet: commit a [`Change`] with them, here or in another process.
     ///
     /// If this fails, the update is lost; the store is as it was.
     pub fn seal(self) -> Result<Vec<Sealed>> {
@@ -258,8 +257,8 @@ fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
 }
 
 impl Store {
-    /// Why a file of an update is not there: because a vacuum has given the update up, and has perhaps removed its files,
-    /// if one has.
+    /// [`Error::Expired`] if a vacuum has given up updates on this base, and so may have removed their files; otherwise the
+    /// error itself.
     pub(super) fn given_up(&self, base: u64, error: Error) -> Error {
         match self.newest() {
             Ok(Version { fence, .. }) if fence > base => {
@@ -269,7 +268,7 @@ impl Store {
         }
     }
 
-    /// Gives a finished file its place in the store; says what it is committed by.
+    /// Moves a finished file to its place in the store, and describes it for a commit.
     pub(super) fn sealed(&self, shard: u32, name: Name, path: &Path, info: &Info) -> Result<Sealed> {
         self.storage.put_file(&files::shard(shard, &name), path)?;
         Ok(Sealed {

@@ -49,7 +49,7 @@ impl RunFile {
         self.name.run()
     }
 
-    /// Whether some of it, and not all, is of commits up to this version.
+    /// Whether some of its records are of commits up to this version, and others of later ones.
     pub(super) const fn straddles(&self, number: u64) -> bool {
         self.from <= number && number < self.to
     }
@@ -88,7 +88,7 @@ pub struct Version {
     /// Its number. Each version follows the one with the number below.
     pub number: u64,
     pub(super) id: [u8; 16],
-    /// When it was made, by the clock of whoever made it; to a millisecond.
+    /// When it was made, to a millisecond, by the clock of the process that made it.
     pub time: SystemTime,
     /// What made it, in a word: `create`, `insert`, `vacuum`.
     pub operation: String,
@@ -112,7 +112,7 @@ impl Version {
         self.tokens.values().map(|done| done.base)
     }
 
-    /// Whether a version of a lower number is there while this is the newest.
+    /// Whether a version of a lower number stays while this is the newest.
     pub(super) fn keeps(&self, number: u64) -> bool {
         number >= self.first || self.bases().any(|base| base == number)
     }
@@ -141,8 +141,8 @@ impl Version {
     }
 }
 
-/// The number of the version that a store begins with. It is the same for whoever creates the store, and so it does
-/// not name it.
+/// The number of the version that a store begins with. It does not name the store: of several processes that create
+/// the store at once, one writes the version, and another may write `store.toml`.
 pub(super) const FIRST: u64 = 1;
 /// The operation of that version.
 pub(super) const CREATE: &str = "create";

@@ -107,6 +107,54 @@ fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
 }
 
 #[test]
+fn what_is_wrong_with_a_run_is_a_row_beside_those_of_the_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let with_run = |name: &str| {
+        let store = store(dir.path(), name, &options());
+        let mut update = store.update().unwrap();
+        update.insert_batch(&keys(100..1100)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+        let run = store.newest().unwrap().runs[0].file_name();
+        let run = store.path().join("runs").join(run);
+        (store, run)
+    };
+    let ((own, path), (_, other)) = (with_run("own"), with_run("other"));
+    let (good, other) = (read(&path).unwrap(), read(other).unwrap());
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        Some(bytes)
+    };
+    let cases: [(Option<Vec<u8>>, &[&str]); 6] = [
+        (flipped(4096 + 9), &["page 1 is damaged", "restore"]),
+        (flipped(good.len() - 1), &["page 4 is damaged", "restore"]),
+        (flipped(20), &["checksum", "restore"]),
+        (Some(good[..good.len() - 4096].to_vec()), &["length", "restore"]),
+        (Some(other), &["store", "restore"]),
+        (None, &["missing", "version 4", "restore"]),
+    ];
+    for (bytes, words) in cases {
+        remove_file(&path).unwrap();
+        bytes.iter().for_each(|bytes| write(&path, bytes).unwrap());
+        let reports = own.read().unwrap().verify(&|_, _| {}).unwrap();
+        assert_eq!(reports.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [Some(0), Some(1), None]);
+        assert!(reports[..2].iter().all(|(_, report)| report.as_ref().unwrap().is_clean()));
+        is_clear(reports[2].1.as_ref().unwrap_err(), &path, words);
+        // Keys in files are found; no key that only the run has is absent.
+        look(&own).unwrap();
+        let reader = own.read().unwrap();
+        let found: Vec<_> = keys(100..1100).iter().map(|key| reader.contains(key)).collect();
+        assert!(found.iter().all(|found| *found.as_ref().unwrap_or(&true)), "{words:?}");
+        assert!(found.iter().any(Result::is_err), "{words:?}");
+        is_clear(&own.compact(true, &|_, _| {}).unwrap_err(), &path, words);
+        write(&path, &good).unwrap();
+        let reports = own.read().unwrap().verify(&|_, _| {}).unwrap();
+        assert!(reports.iter().all(|(_, report)| report.as_ref().unwrap().is_clean()));
+        assert_eq!(reports[2].1.as_ref().unwrap().pages, 5);
+    }
+}
+
+#[test]
 fn the_texts_of_a_store_must_be_whole() {
     let dir = tempfile::tempdir().unwrap();
     let own = store(dir.path(), "s", &options());

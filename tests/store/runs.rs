@@ -190,6 +190,26 @@ fn a_counting_store_answers_as_a_map_does_in_any_order() {
     }
 }
 
+#[test]
+fn a_join_folds_what_is_pending_and_changes_no_store() {
+    for options in [options(), options().counting()] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir, 4, &options);
+        insert(&store, &keys(0..400));
+        store.compact(true, &quiet).unwrap();
+        insert(&store, &keys(200..700));
+        let (before, reader) = (store.newest().unwrap(), store.read().unwrap());
+        let joined = dir.path().join("joined");
+        reader.join_to(&joined, &mut quiet).unwrap();
+        assert_eq!((store.newest().unwrap(), before.runs.len()), (before, 1));
+        let joined = Options::new().read(&joined).unwrap();
+        for key in keys(0..1000) {
+            assert_eq!(joined.count(key).unwrap(), reader.count(key).unwrap());
+        }
+        assert!(joined.verify(&mut quiet).unwrap().is_clean());
+    }
+}
+
 /// What others do between the judgement of a commit and the commit itself.
 type Meanwhile = fn(&Store);
 

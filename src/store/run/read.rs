@@ -29,7 +29,7 @@ pub(in super::super) struct Run {
 }
 
 impl Run {
-    /// Opens a run, after comparing what it says of itself with its length.
+    /// Opens a run, after comparing its head with its length.
     pub(in super::super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
         let file = File::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => FilterError::NotFound { path: path.to_owned() },
@@ -176,7 +176,7 @@ impl Run {
         self.map.prefetch(page as usize * (PAGE / 8) + (entry % ENTRIES) as usize / 2);
     }
 
-    /// The records of one of so many shards, by their numbers.
+    /// The numbers of the records of one shard, if there are `shards` of them.
     pub(in super::super) fn slice(&self, shard: u32, shards: u32) -> Result<Range<u64>> {
         let from = |shard: u32| {
             let first = (u128::from(shard) << 64).div_ceil(u128::from(shards.max(1)));
@@ -207,7 +207,7 @@ impl Run {
         if is_right { Ok(record) } else { Err(self.damaged(Self::place(at).0)) }
     }
 
-    /// Reads all of it by system calls, and checks whatever can be checked. Gives its pages.
+    /// Reads and checks the whole file by system calls. Returns the number of its pages.
     pub(in super::super) fn verify(&self) -> Result<u64> {
         for page in 0..self.head.pages() {
             let bytes = self.read_page(page)?;

@@ -1,4 +1,4 @@
-//! Writing a run. Its head is written last: what is not finished is no run.
+//! Writing a run. Its head is written last, so an unfinished file is no run.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::{IoContext, Result as FilterResult};
 /// Pages that are written together.
 const TOGETHER: usize = 256;
 
-/// A run that is being written: a file that nobody else knows, until it is sealed and moved to its name.
+/// A run that is being written. Nobody else reads the file until it is sealed and has its name.
 pub(in super::super) struct RunWriter<'a> {
     path: &'a Path,
     disk: Arc<dyn Disk>,
@@ -30,7 +30,7 @@ pub(in super::super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// A run of at most so many records, in a file that must not exist.
+    /// Begins a run of at most `at_most` records, in a file that must not exist.
     pub(in super::super) fn create(
         path: &'a Path,
         disk: &Arc<dyn Disk>,

@@ -84,7 +84,7 @@ impl Version {
         text::encode(path, &self.raw(store))
     }
 
-    /// That a reader would take it.
+    /// Fails if a reader would refuse it.
     pub(in super::super) fn check(&self, path: &Path, store: &Description) -> Result<()> {
         self.raw(store.uuid).check(path, self.number, store).map(drop)
     }
@@ -152,7 +152,7 @@ impl Checker<'_> {
         Error::Field { path: self.0.to_owned(), field, found, expected }
     }
 
-    /// That a string is not too long.
+    /// Fails if a string is too long.
     fn short(&self, field: &'static str, found: &str, longest: usize) -> Result<()> {
         if found.len() <= longest {
             return Ok(());
@@ -160,7 +160,7 @@ impl Checker<'_> {
         Err(self.refuse(field, format!("{} bytes long", found.len()), format!("at most {longest} bytes")))
     }
 
-    /// That a number lies between two others.
+    /// Fails if a number is not between two others.
     fn within(&self, field: &'static str, found: u64, low: u64, high: u64) -> Result<()> {
         if (low..=high).contains(&found) {
             return Ok(());
