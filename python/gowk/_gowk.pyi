@@ -864,11 +864,12 @@ class Store:
         >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
         0
         """
-    def verify(self, progress: _Told | None = None) -> dict[int, Report | Error]:
+    def verify(self, progress: _Told | None = None) -> dict[int | str, Report | Error]:
         """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
 
-        Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
-        one that the version names. It reads the store's own files, not those in ``copies``. A run that is damaged raises.
+        Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
+        cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
+        reads the store's own files, not those in ``copies``.
 
         Args:
             progress: called with the number of files read, and of all files. If it raises, the call ends.

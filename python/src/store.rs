@@ -474,7 +474,12 @@ impl Store {
     /// >>> store.compact(all=True).folded
     /// 0
     #[pyo3(signature = (*, all=false, progress=None))]
-    fn compact<'py>(&self, py: Python<'py>, all: bool, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        all: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         let store = opened.reader.store();
         let told = with_progress_of_threads(py, progress, |tell| store.compact(all, tell))?;
@@ -557,8 +562,9 @@ impl Store {
 
     /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
     ///
-    /// Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
-    /// one that the version names. It reads the store's own files, not those in ``copies``. A run that is damaged raises.
+    /// Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
+    /// cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
+    /// reads the store's own files, not those in ``copies``.
     ///
     /// Args:
     ///     progress: called with the number of files read, and of all files. If it raises, the call ends.
@@ -566,11 +572,15 @@ impl Store {
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
         let reports = with_progress_of_threads(py, progress, |tell| opened.reader.verify(tell))?;
-        let all = PyDict::new(py);
+        let (all, mut runs) = (PyDict::new(py), opened.reader.version().runs.iter());
         for (shard, found) in failure::done(py, reports)? {
-            match found {
-                Ok(report) => all.set_item(shard, info::report(py, &report)?)?,
-                Err(error) => all.set_item(shard, failure::raised(py, &error))?,
+            let found = match found {
+                Ok(report) => info::report(py, &report)?,
+                Err(error) => failure::raised(py, &error).into_value(py).into_bound(py).into_any(),
+            };
+            match shard {
+                Some(shard) => all.set_item(shard, found)?,
+                None => all.set_item(runs.next().map(gowk::store::RunFile::file_name), found)?,
             }
         }
         Ok(all)

@@ -431,6 +431,7 @@ def test_sealed_files_travel_to_whoever_commits_them(method: str, rewriting: boo
     outcome = store.commit(as_text, base=store, token=("spark", 1))
     assert outcome == gowk.StoreCommit(outcome="new", version=3, token=None)
     assert store.version == 3 and store.contains_many(all_keys).all()
+    # A run stays until a fold finds that no shard needs it.
     assert (store.info().files, store.info().runs) == ((4, 1) if rewriting else (0, 2))
     # A driver that did not hear of the commit tries again.
     outcome = store.commit(sealed, token=("spark", 1))
@@ -612,16 +613,27 @@ def test_files_that_are_not_those_of_the_version() -> None:
     store = create()
     store.insert_many(keys(1000))
     store.compact(all=True)
+    store.insert_many(keys(1000, 2000))
+    store.insert_many(keys(2000, 2500))
     names = [file.path for file in store.files.values()]
     names[0].unlink()
     names[1].write_bytes(names[2].read_bytes())
     with open(names[3], "r+b") as file:
         file.seek(-5000, os.SEEK_END)
         file.write(b"\xff" * 8)
+    runs = sorted(Path("s/runs").iterdir())[-2:]
+    with open(runs[1], "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 8)
     found = gowk.Store("s", threads=2).verify(progress=lambda done, all: None)
     assert isinstance(found[0], gowk.Damaged) and isinstance(found[1], gowk.Damaged)
     assert isinstance(found[2], gowk.Report) and found[2].is_clean
     assert isinstance(found[3], gowk.Report) and not found[3].is_clean
+    # Five pages, as 1000 keys are three of records; and a damaged one.
+    assert list(found)[:4] == [0, 1, 2, 3] and set(list(found)[4:]) == {run.name for run in runs}
+    whole, damaged = (found[run.name] for run in runs)
+    assert isinstance(whole, gowk.Report) and (whole.is_clean, whole.pages) == (True, 5)
+    assert isinstance(damaged, gowk.Damaged) and damaged.path == str(runs[1].absolute())
     Path("s/store.toml").write_text("format = 1\n# crc32 = 00000000\n")
     with pytest.raises(gowk.Damaged):
         gowk.Store("s")

@@ -131,20 +131,21 @@ def unseen(plan: Plan, batches: Iterator[tuple[Array, Array]]) -> Iterator[Array
 def folded(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Makes a new file of each shard, with what runs have for it in the version; null if the shard has no room."""
     for batch in batches:
-        for number in batch.column("shard").to_pylist():
+        numbers: list[int] = batch.column("shard").to_numpy().tolist()
+        for number in numbers:
             shard = Shard(plan)
-            with plan.disk().scratch() as scratch:
-                shard.number = number
-                with plan.named(shard):
-                    shard.open(number)
-                    sealed = shard.store.fold(number, scratch=scratch)
-                    plan.tidy(shard.store)
+            shard.number = number
+            with plan.named(shard), plan.disk().scratch() as scratch:
+                shard.open(number)
+                sealed = shard.store.fold(number, scratch=scratch)
+                plan.tidy(shard.store)
             told = "no room" if sealed is None else f"{sealed.bytes} bytes"
             log.info("shard %s: folded, %d bytes fetched, sealed: %s", number, shard.fetched, told)
             yield pa.RecordBatch.from_pydict({"shard": [number], "sealed": [None if sealed is None else sealed.to_json()]}, FOLDED)
 
 
-FOLDED = pa.schema([("shard", pa.int32()), ("sealed", pa.string())])
+_OF_A_FOLD: dict[str, pa.DataType] = {"shard": pa.int32(), "sealed": pa.string()}
+FOLDED = pa.schema(_OF_A_FOLD)
 """The rows of :func:`folded`."""
 
 _kept: OrderedDict[Plan, Files] = OrderedDict()
