@@ -1,4 +1,5 @@
-//! How large a test is. `GOWK_THOROUGH=1` runs the same tests with larger numbers, as continuous integration does.
+//! How large a test is. `GOWK_THOROUGH=1` runs the same tests with larger numbers, as continuous integration does with
+//! those of stores.
 
 // Each test binary compiles this file, and uses a part of it.
 #![allow(dead_code)]
