@@ -114,6 +114,12 @@ pub(super) enum Failure {
     )]
     Unprinted { cause: Box<Self> },
 
+    /// Another process has committed some of the keys after they were printed, and before they were committed.
+    #[error(
+        "{cause}; what this run printed is void: run the command again, or with --token, which prints after the commit"
+    )]
+    Void { cause: Box<Self> },
+
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
@@ -184,6 +190,11 @@ impl Failure {
             Self::Twice { then, .. } => then.is_broken_pipe(),
             _ => false,
         }
+    }
+
+    /// Whether another commit to the store was in the way.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(error) if error.kind() == gowk::ErrorKind::Conflict)
     }
 
     /// Whether printing keys failed; such keys must not be committed.

@@ -407,6 +407,7 @@ impl Intake<'_> {
                 }
                 // New keys are printed after the commit if it has a token, and before it otherwise.
                 None if pump.committed() > 0 => Failure::Unprinted { cause: Box::new(cause) },
+                None if self.verb.prints && cause.is_conflict() => Failure::Void { cause: Box::new(cause) },
                 None => cause,
             };
         }

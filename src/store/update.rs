@@ -34,7 +34,8 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// store. Dropping the update removes the working copies.
 ///
 /// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
-/// that the other has rewritten, the one that commits first wins.
+/// that the other has rewritten, the one that commits first wins. The other one gets [`Error::Conflict`], or judges the
+/// keys in question again: [`commit_rebased`](Self::commit_rebased).
 ///
 /// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
 /// 16384 a shard, before keys are refused.

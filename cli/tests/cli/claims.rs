@@ -3,7 +3,9 @@
 //! 1. `dedup` with a token prints each key in exactly one run that ends well, whoever is killed and run again. No run
 //!    fails for what the others do.
 //! 2. `dedup` prints no key, and `insert` counts none as new, that another process has committed meanwhile.
-//! 3. If what was committed cannot be printed, the message says how to get it, and that way works.
+//! 3. Without a token, a run whose keys were committed by others after it has printed them fails, and says that what it
+//!    printed is void.
+//! 4. If what was committed cannot be printed, the message says how to get it, and that way works.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -116,4 +118,27 @@ fn what_could_not_be_printed_is_printed_by_the_same_command() {
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines(50..60).as_bytes()).unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(2));
     folder.assert_lacks("s", &lines(50..60));
+}
+
+#[test]
+fn without_a_token_what_is_printed_before_a_conflict_is_void() {
+    let folder = folder();
+    let mut command = folder.command(&["dedup", "s"]);
+    let mut child = command.spawn().unwrap();
+    // More than a pipe takes: the run is held up while it prints.
+    let keys = lines(0..20_000);
+    let mut input = child.stdin.take().unwrap();
+    let given = keys.clone();
+    let giver = std::thread::spawn(move || std::io::Write::write_all(&mut input, given.as_bytes()).unwrap());
+    let mut out = child.stdout.take().unwrap();
+    let mut first = [0];
+    std::io::Read::read_exact(&mut out, &mut first).unwrap();
+    giver.join().unwrap();
+    folder.run(&["insert", "s"], lines(5..6)).done();
+    std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{told}");
+    assert!(told.contains("void") && told.contains("--token"), "{told}");
+    assert_eq!(folder.run(&["dedup", "s"], &keys).done(), keys.replacen("key 5\n", "", 1));
 }
