@@ -88,6 +88,7 @@ def main(folder: Path, keys: int, batches: int, new: int) -> None:
     # Versions of the filling are none of a batch's.
     store.vacuum(grace=0)
     shutil.copytree(full, folder / "whole" / "store")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
     builder = builder.config("spark.sql.shuffle.partitions", SHARDS).config("spark.driver.host", "127.0.0.1")
     spark = builder.config("spark.local.dir", str(folder / "spark")).getOrCreate()

@@ -18,8 +18,8 @@ use super::utc;
 Example:
   gowk store log crawl.store
 
-Each line has the number of the version, when it was made (UTC), what made it, how many files of shards it brought, and
-the entries in all shards; then the token that it was committed with, if any. With --json, each is one object.")]
+Each line has the number of the version, when it was made (UTC), what made it, how many files of shards and runs it
+brought, and the entries in all of them; then the token that it was committed with, if any. With --json, each is one object.")]
 pub(super) struct Log {
     /// Store to look into
     store: PathBuf,
@@ -46,13 +46,15 @@ struct Entry<'a> {
 
 impl<'a> From<&'a Version> for Entry<'a> {
     fn from(version: &'a Version) -> Self {
+        let shards = version.shards.values().map(|file| file.since);
+        let files = shards.chain(version.runs.iter().map(|run| run.since));
         let own = version.tokens.iter().find(|(_, done)| done.version == version.number);
         Self {
             version: version.number,
             time: utc(version.time),
             operation: &version.operation,
             base: version.base,
-            files: version.shards.values().filter(|file| file.since == version.number).count() as u64,
+            files: files.filter(|since| *since == version.number).count() as u64,
             entries: version.entries(),
             bytes: version.bytes(),
             application: own.map(|(application, _)| application.as_str()),

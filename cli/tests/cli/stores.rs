@@ -100,6 +100,8 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     let log = done(&["store", "log", store], "");
     let words: Vec<&str> = log.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
     assert_eq!(words, ["fold", "remove", "remove", "insert", "dedup", "dedup", "create"], "{log}");
+    let files: Vec<&str> = log.lines().map(|line| line.split_whitespace().nth(3).unwrap()).collect();
+    assert_eq!(files, ["4", "1", "1", "1", "1", "1", "0"], "{log}");
     let told = done(&["store", "vacuum", store], "");
     assert!(told.starts_with("0 versions and 0 files removed"), "{told}");
     let told = done(&["store", "vacuum", store, "--grace", "0", "--keep", "2"], "");
