@@ -50,6 +50,8 @@ def test_batches_are_told_apart_and_committed_once(session: Any, folder: Path) -
         assert sorted(row.n for row in new.collect()) == list(range(50))
         assert store.insert(df, "url", application="night", batch=0).outcome == outcome
     assert gowk.Store(store.path).version == 2
+    folded = store.compact(session, all=True)
+    assert (folded.version, folded.folded) == (3, 4) and gowk.Store(store.path).info().pending == 0
     more = session.createDataFrame([("key 1", 1), ("key 50", 2)], "url string, n int")
     assert {row.url: row.seen for row in store.mark(more, "url").collect()} == {"key 1": True, "key 50": False}
     store.register("seen")

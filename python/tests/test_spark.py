@@ -55,7 +55,7 @@ if find_spec("pyspark") is not None:
 
 from gowk._disk import Disk
 
-pytestmark = pytest.mark.timeout(3600 if THOROUGH else 300)
+pytestmark = pytest.mark.timeout(3600 if THOROUGH else 900)
 
 
 def test_without_pyspark_the_message_says_what_to_install() -> None:
