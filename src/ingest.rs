@@ -92,13 +92,12 @@ mod decode;
 mod destination;
 mod engine;
 mod error;
-mod fingerprint;
 mod inputs;
 mod job;
 mod jsonl;
 mod lines;
 mod output;
-mod own;
+mod ownership;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod plan;
@@ -107,6 +106,7 @@ mod read;
 mod records;
 mod rules;
 mod run;
+mod signature;
 mod summary;
 
 pub use destination::Destination;

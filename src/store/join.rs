@@ -22,7 +22,7 @@ impl StoreReader {
                 return Ok(filter);
             }
             let path = folder.path().join(format!("{shard}.gowk"));
-            description.options(shard).draft(&path, new_uuid(&path)?, None)?.seal()?;
+            description.options(shard).working_copy(&path, new_uuid(&path)?, None)?.seal()?;
             Ok(Options::new().sealed(true).read(&path)?)
         };
         let shards: Vec<Reader> = (0..description.shards).map(reader).collect::<Result<_>>()?;
