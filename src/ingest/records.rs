@@ -32,7 +32,7 @@ pub struct Input {
 pub struct Records(Source);
 
 enum Source {
-    Stream(StreamRecords),
+    Stream(Box<StreamRecords>),
     #[cfg(feature = "parquet")]
     Parquet(Box<Parquet>),
 }
@@ -99,7 +99,8 @@ impl Input {
     /// which only [`Records::of_file`] reads.
     pub fn records(self, rules: &Rules) -> Result<Records, Error> {
         let content = Content::of(self.name, self.decoder);
-        StreamRecords::new(rules, content, Position::default()).map(|stream| Records(Source::Stream(stream)))
+        StreamRecords::new(rules, content, Position::default())
+            .map(|stream| Records(Source::Stream(Box::new(stream))))
     }
 }
 
@@ -136,9 +137,9 @@ impl Records {
     /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
     pub fn may_wait(&self) -> bool {
         match &self.0 {
-            Source::Stream(StreamRecords { kind, content, .. }) => {
-                let end = if let Kind::Lines(separator) = kind { *separator } else { b'\n' };
-                memchr(end, content.waiting()).is_none()
+            Source::Stream(stream) => {
+                let end = if let Kind::Lines(separator) = stream.kind { separator } else { b'\n' };
+                memchr(end, stream.content.waiting()).is_none()
             }
             #[cfg(feature = "parquet")]
             Source::Parquet(_) => false,
@@ -148,8 +149,10 @@ impl Records {
     /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
     pub fn line(&self) -> u64 {
         match &self.0 {
-            Source::Stream(StreamRecords { kind: Kind::Csv(csv), .. }) => csv.line(),
-            Source::Stream(stream) => stream.lines,
+            Source::Stream(stream) => match &stream.kind {
+                Kind::Csv(csv) => csv.line(),
+                Kind::Lines(_) | Kind::Jsonl(_) => stream.lines,
+            },
             #[cfg(feature = "parquet")]
             Source::Parquet(parquet) => parquet.row(),
         }
@@ -158,8 +161,12 @@ impl Records {
     /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
         match &self.0 {
-            Source::Stream(StreamRecords { kind: Kind::Csv(csv), .. }) => csv.header(),
-            _ => None,
+            Source::Stream(stream) => match &stream.kind {
+                Kind::Csv(csv) => csv.header(),
+                Kind::Lines(_) | Kind::Jsonl(_) => None,
+            },
+            #[cfg(feature = "parquet")]
+            Source::Parquet(_) => None,
         }
     }
 
