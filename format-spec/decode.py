@@ -925,6 +925,7 @@ def open_sealed(path):
 
 FORMAT = 1
 VERSION_NAME = re.compile(r"([0-9]{12}|[1-9][0-9]{12,})\.toml")
+RUN_FILE_NAME = re.compile(r"([0-9]{12}|[1-9][0-9]{12,})-([0-9a-f]{32})\.run")
 SHARD_FILE_NAME = re.compile(r"([0-9]{12}|[1-9][0-9]{12,})-([0-9a-f]{32})\.gowk")
 UUID = re.compile(r"[0-9a-f]{32}")
 
@@ -982,6 +983,61 @@ def is_part(value):
     return isinstance(value, float) and 0 < value < 1
 
 
+class Run:
+    """12.1: a run, all of it read and checked."""
+
+    PAGE, RECORDS, ENTRIES = 4096, 341, 1023
+
+    def __init__(self, path, data):
+        self.path, self.data = path, data
+        if len(data) < self.PAGE or data[:8] != b"gowkruns":
+            raise Refused("%s: no run" % path)
+        form, self.bits = _u32(data, 8), _u32(data, 12)
+        if form != 1:
+            raise Refused("%s: format %d, but this program reads format 1" % (path, form))
+        self.store, self.uuid = data[16:32].hex(), data[32:48].hex()
+        self.count, kind = _u64(data, 48), _u32(data, 56)
+        if self.bits > 29 or not 1 <= self.count < 1 << 32 or kind not in KINDS or any(data[60:4092]):
+            raise Refused("%s: its head is not that of a run" % path)
+        self.kind = KINDS[kind]
+        pages = -(-self.count // self.RECORDS)
+        if len(data) != self.PAGE * (1 + pages + -(-(1 << self.bits) // self.ENTRIES)):
+            raise Refused("%s: has %d bytes" % (path, len(data)))
+        for page in range(len(data) // self.PAGE):
+            at = page * self.PAGE
+            crc = zlib.crc32(data[32:48] + page.to_bytes(8, "little") + data[at:at + 4092])
+            if crc != _u32(data, at + 4092):
+                raise Refused("%s: page %d is damaged" % (path, page))
+        self.copies, self.records, before = {}, [], None
+        for page in range(1, pages + 1):
+            at, used = page * self.PAGE, min(self.RECORDS, self.count - (page - 1) * self.RECORDS)
+            if any(data[at + 8 * used:at + 2728]) or any(data[at + 2728 + 4 * used:at + 4092]):
+                raise Refused("%s: page %d has something behind its last record" % (path, page))
+            for place in range(used):
+                word = _u32(data, at + 2728 + 4 * place)
+                key = (_u64(data, at + 8 * place), word & 0x7fffff)
+                says = (word >> 23) - (word >> 31 << 9)
+                twice = before == key
+                if before is not None and before > key or twice and self.kind == "set":
+                    raise Refused("%s: page %d is not in order" % (path, page))
+                if says == 0 or self.kind == "set" and says != 1 or twice and (self.copies[key] > 0) != (says > 0):
+                    raise Refused("%s: page %d has a record that says %d" % (path, page, says))
+                self.copies[key] = self.copies.get(key, 0) + says
+                self.records.append(key)
+                before = key
+        at, start = (1 + pages) * self.PAGE, 0
+        for entry in range(1 << self.bits):
+            while start < self.count and self.records[start][0] << self.bits < entry << 64:
+                start += 1
+            place = at + entry // self.ENTRIES * self.PAGE + 4 * (entry % self.ENTRIES)
+            if _u32(data, place) != start:
+                raise Refused("%s: entry %d of its index is wrong" % (path, entry))
+
+    @staticmethod
+    def key(high, low):
+        return high, low >> 54 << 13 | low & 0x1fff
+
+
 class Store:
     def __init__(self, root):
         self.root = root
@@ -1012,6 +1068,23 @@ class Store:
             if number not in numbers:
                 raise Refused("%s: version %d is missing, and should stay" % (root, number))
         self.filters = {}
+        self.runs = [self.run(row) for row in self.newest.get("run", ())]
+
+    def run(self, row):
+        """10, step 4: a run that the newest version names."""
+        path = os.path.join(self.root, "runs", row["file"])
+        with open(path, "rb") as file:
+            run = Run(path, file.read())
+        for what, found, expected in (
+            ("store", run.store, self.fields["uuid"]),
+            ("uuid", run.uuid, row["file"][-36:-4]),
+            ("kind", run.kind, self.fields["kind"]),
+            ("number of records", run.count, row["records"]),
+            ("length", len(run.data), row["bytes"]),
+        ):
+            if found != expected:
+                raise Refused("%s: its %s is %s, not %s" % (path, what, found, expected))
+        return run
 
     def version(self, number):
         """5"""
@@ -1026,7 +1099,7 @@ class Store:
             "first": is_within(1, number),
             "fence": is_within(0, number),
         }
-        optional = {"token": bool, "shard": bool}
+        optional = {"token": bool, "shard": bool, "run": bool}
         if number == 1:
             optional = {}
         else:
@@ -1052,10 +1125,26 @@ class Store:
                 "entries": is_within(0, MAX_NUMBER),
                 "rate": lambda value: isinstance(value, float) and 0 <= value <= 1,
                 "since": is_within(2, number),
+                "folded": is_within(1, shard.get("since", 2) - 1),
             })
             if int(shard["file"][:-38]) >= shard["since"]:
                 raise Refused("%s: %s is of a version that came later" % (path, shard["file"]))
-        for rows, name in ((table.get("token", ()), "application"), (table.get("shard", ()), "shard")):
+        before = 1
+        for run in table.get("run", ()):
+            check_fields(path, run, {
+                "file": lambda value: is_text(value) and RUN_FILE_NAME.fullmatch(value),
+                "since": is_within(2, number),
+                "to": is_within(2, run.get("since", number)),
+                "from": is_within(before + 1, run.get("to", number)),
+                "records": is_within(1, (1 << 32) - 1),
+                "bytes": is_within(1, MAX_NUMBER),
+            })
+            if int(run["file"][:-37]) >= run["since"]:
+                raise Refused("%s: %s is of a version that came later" % (path, run["file"]))
+            before = run["to"]
+        if len(table.get("run", ())) > 4096:
+            raise Refused("%s: more runs than a version may have" % path)
+        for rows, name in ((table.get("token", ()), "application"), (table.get("shard", ()), "shard"), (table.get("run", ()), "file")):
             if len({row[name] for row in rows}) < len(rows):
                 raise Refused("%s: two tables of one `%s`" % (path, name))
         return table
@@ -1096,8 +1185,10 @@ class Store:
             "versions": [version["number"] for version in self.versions],
             "version": self.newest["number"],
             "files": len(rows),
-            "entries": sum(row["entries"] for row in rows),
-            "bytes": sum(row["bytes"] for row in rows),
+            "runs": len(self.runs),
+            "pending": sum(run.count for run in self.runs),
+            "entries": sum(row["entries"] for row in rows) + sum(run.count for run in self.runs),
+            "bytes": sum(row["bytes"] for row in rows) + sum(len(run.data) for run in self.runs),
             "expected_false_positive_rate": sum(row["rate"] for row in rows) / self.fields["shards"],
             "tokens": {row["application"]: row["number"] for row in self.newest.get("token", [])},
         }
@@ -1107,14 +1198,20 @@ class Store:
             raise Refused("the store was created for keys hashed by the caller")
         rows = {row["shard"]: row for row in self.newest.get("shard", [])}
         for key in keys:
-            high, _ = xxh3_128(key, int(self.fields["seed"]))
+            high, low = xxh3_128(key, int(self.fields["seed"]))
             shard, _ = shard_of(high, self.fields["shards"])
-            if shard not in rows:
-                continue  # a shard without a file is empty
-            if shard not in self.filters:
+            if shard in rows and shard not in self.filters:
                 self.filters[shard] = self.filter(rows[shard])
                 self.filters[shard].verified = {}
-            if self.filters[shard].contains(key):
+            # 12.2
+            folded = rows[shard]["folded"] if shard in rows else 0
+            pending = [run for run, row in zip(self.runs, self.newest.get("run", ())) if row["to"] > folded]
+            said = [run.copies[run.key(high, low)] for run in pending if run.key(high, low) in run.copies]
+            if self.fields["kind"] == "set" or not said:
+                found = bool(said) or shard in rows and self.filters[shard].contains(key)
+            else:
+                found = (self.filters[shard].count(key) if shard in rows else 0) + sum(said) > 0
+            if found:
                 out.write(key + b"\n")
 
 

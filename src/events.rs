@@ -18,6 +18,8 @@
 //! | `store committed` | info | `version`, `base` |
 //! | `store rebased` | info | `base`; `version`: the one that another commit has published meanwhile |
 //! | `copy refused` | warn | `reason`. The store's own file is read instead of a local copy |
+//! | `store compacted` | info | `operation`: `fold` or `merge`, `version` |
+//! | `store not compacted` | warn | `reason`; the next commit tries again |
 //! | `store vacuumed` | info | `versions`, `files`, `bytes` |
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
@@ -81,6 +83,16 @@ pub(crate) fn store_rebased(path: &Path, base: u64, version: u64) {
 #[cfg(feature = "store")]
 pub(crate) fn copy_refused(path: &Path, reason: &dyn Display) {
     event!(warn, path, "copy refused", reason = tracing::field::display(reason));
+}
+
+#[cfg(feature = "store")]
+pub(crate) fn store_compacted(path: &Path, operation: &str, version: u64) {
+    event!(info, path, "store compacted", operation = operation, version = version);
+}
+
+#[cfg(feature = "store")]
+pub(crate) fn store_not_compacted(path: &Path, reason: &dyn Display) {
+    event!(warn, path, "store not compacted", reason = tracing::field::display(reason));
 }
 
 #[cfg(feature = "store")]

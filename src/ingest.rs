@@ -92,6 +92,7 @@ mod decode;
 mod destination;
 mod engine;
 mod error;
+mod held;
 mod inputs;
 mod job;
 mod jsonl;

@@ -1,9 +1,10 @@
 //! Many filters under versions: a set past one file, one machine, or one file system with locks.
 //!
 //! A store is a folder of filters, the *shards*, that divide all keys among themselves. None of its files ever changes.
-//! An update writes new files for the shards that it changes, and then publishes a *version*, which names a file for
-//! each shard. So readers see one version whole, any number of processes on any number of machines may commit at the
-//! same time, and no locks are needed. `format-spec/STORE.md` specifies the files and the steps.
+//! An update writes a *run*, a file of records that serves all shards, or new files for the shards that get many keys.
+//! Then it publishes a *version*, which names the runs and a file for each shard. So readers see one version whole, any
+//! number of processes on any number of machines may commit at the same time, and no locks are needed.
+//! `format-spec/STORE.md` specifies the files and the steps.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -38,21 +39,30 @@
 
 mod batches;
 mod commit;
+mod compact;
+mod conflict;
 mod create;
 mod description;
 mod divide;
 mod error;
 mod files;
+mod fold;
 mod history;
+mod info;
 #[cfg(test)]
 mod interrupted;
 mod join;
 #[cfg(test)]
 mod model;
 mod partition;
+mod pending;
 mod reader;
+mod rebase;
+mod run;
 mod sealed;
+mod sieve;
 mod storage;
+mod taken;
 mod text;
 mod update;
 mod vacuum;
@@ -64,13 +74,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use commit::{Change, Committed, Token};
+pub use compact::Compacted;
 pub use description::Description;
 pub use error::{Error, Result};
-pub use reader::{StoreInfo, StoreReader};
+pub use info::StoreInfo;
+pub use reader::StoreReader;
+pub use rebase::Rejudged;
 pub use sealed::Sealed;
 pub use update::Update;
 pub use vacuum::{Vacuum, Vacuumed};
-pub use version::{Done, ShardFile, Version};
+pub use version::{Done, RunFile, ShardFile, Version};
 
 use crate::Options;
 use storage::{Folder, Storage};
@@ -83,6 +96,7 @@ pub struct Store {
     description: Description,
     options: Options,
     copies: Option<Copies>,
+    folds: bool,
 }
 
 /// See [`Store::copies`].
@@ -106,16 +120,16 @@ impl Store {
         Self::open_with(path, &Options::new())
     }
 
-    /// Opens a store. Of the options those count that say how its filters are read and written, such as
+    /// Opens a store. It uses the options that say how filters are read and written, such as
     /// [`threads`](Options::threads), [`verify`](Options::verify) and [`on_damage`](Options::on_damage).
     ///
-    /// Fails with [`Error::NotAStore`] where there is none, with [`Error::Unfinished`] where
-    /// [`create_from`](Self::create_from) has not come to its end, and with whatever is wrong with its `store.toml`.
+    /// Fails with [`Error::NotAStore`] if the folder is no store, with [`Error::Unfinished`] if
+    /// [`create_from`](Self::create_from) has not finished, and with another error if `store.toml` is damaged or wrong.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         history::open(path.as_ref(), options)
     }
 
-    /// Whether a folder is a store, as far as its names tell.
+    /// Whether a folder looks like a store: only names are checked.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         Folder::is_store(path.as_ref())
     }
@@ -130,17 +144,16 @@ impl Store {
         &self.description
     }
 
-    /// Where the file of a shard is that a version names.
+    /// The path of a shard's file that a version names.
     pub fn file_path(&self, shard: u32, file: &ShardFile) -> PathBuf {
         self.path_of(&files::shard(shard, &file.name))
     }
 
-    /// Reads the copies of files of shards that are in this folder, under the files' own names, in place of the files:
-    /// as on a disk that is nearer than the store's. Files that are not there are read from the store. A copy is never out of
-    /// date, since no two files have the same name.
+    /// Reads shards from copies of their files in this folder, for example on a local disk. A copy has the file's own
+    /// name; a file without a copy is read from the store. A copy is never out of date, since no two files have the same
+    /// name.
     ///
-    /// Copies are a cache: one that fails is not read any further, and the store's own file is read instead. A copy fails if
-    /// its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
+    /// Copies are a cache: if one fails, the store's own file is read from then on. A copy fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
     /// not match its checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never)
     /// not at all. [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
@@ -148,13 +161,21 @@ impl Store {
         self
     }
 
-    /// What errors call the object of this name.
+    /// Whether commits also fold the shards for which that is due, as they do unless told otherwise. Otherwise they only
+    /// merge runs. A process that commits for many machines turns it off, and hands the folds to them:
+    /// [`to_fold`](Self::to_fold).
+    pub const fn folding(mut self, folds: bool) -> Self {
+        self.folds = folds;
+        self
+    }
+
+    /// The path of an object, for errors.
     fn path_of(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The copies that failed since this was last called, in clones, readers and updates of this store too. They stay
-    /// where they are: whoever keeps the copies removes them.
+    /// The copies that failed since this was last called, also in clones, readers and updates of this store. The files
+    /// stay; the caller removes them.
     pub fn take_refused_copies(&self) -> Vec<PathBuf> {
         let Some(Copies { refused, .. }) = &self.copies else { return Vec::new() };
         std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()

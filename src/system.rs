@@ -28,6 +28,8 @@ pub use files::Files;
 pub(crate) use files::names;
 pub(crate) use files::{Inode, is_layered, is_read_only};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
+#[cfg(feature = "store")]
+pub(crate) use map::PlainMap;
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words, WordsMut};
 pub(crate) use memory::{Paging, REGIONS_AHEAD, is_exceeded_by};
 pub(crate) use random::{new_uuid, random};

@@ -116,6 +116,18 @@ pub(super) enum Failure {
     )]
     Partly { cause: Box<Self>, committed: u64, within: Option<[u64; 2]> },
 
+    /// `cause` came after the commit to a store, while its new keys were printed.
+    #[error(
+        "{cause}; the commit was made, so that the same command with the same token prints all its new keys"
+    )]
+    Unprinted { cause: Box<Self> },
+
+    /// Another process has committed some of the keys after they were printed, and before they were committed.
+    #[error(
+        "{cause}; what this run printed is void: run the command again, or with --token, which prints after the commit"
+    )]
+    Void { cause: Box<Self> },
+
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
@@ -180,10 +192,17 @@ impl Failure {
     pub(super) fn is_broken_pipe(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } => cause.is_broken_pipe(),
+            Self::Partly { cause, .. } | Self::InDoubt { cause, .. } | Self::Unprinted { cause } => {
+                cause.is_broken_pipe()
+            }
             Self::Twice { then, .. } => then.is_broken_pipe(),
             _ => false,
         }
+    }
+
+    /// Whether another commit to the store was in the way.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Store(error) if error.kind() == gowk::ErrorKind::Conflict)
     }
 
     /// Whether printing keys failed; such keys must not be committed.
@@ -279,6 +298,10 @@ const fn by_option(error: &gowk::ingest::Error) -> &'static str {
                 | InputProblem::OtherOptions { .. },
             ..
         } => " (--restart INPUT)",
+        Error::Input { problem: InputProblem::Json { .. }, .. } => {
+            ", or go on after it (`rejects = \"FILE\"` under [output])"
+        }
+        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (`missing = \"drop\"` under [input])",
         Error::Output {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..

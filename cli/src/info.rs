@@ -47,7 +47,7 @@ pub(super) struct Print {
     #[arg(long, conflicts_with_all = ["json", "show_seed"])]
     prometheus: bool,
 
-    /// Also print the seed of the hash. Whoever knows it can craft keys that collide: show it to nobody who chooses keys
+    /// Also print the seed of the hash. Keep it from those who choose the keys: who knows it can craft keys that collide
     #[arg(long)]
     show_seed: bool,
 }
@@ -121,7 +121,11 @@ impl Print {
                     Err(_) => (Ok(None), Times::of(file).written),
                 };
                 let (info, unread) = info.map_or_else(|failure| (None, Some(failure)), |info| (info, None));
-                filters.push(Told { file, info, last_written });
+                let store = match &found {
+                    Ok(Found::Store(found)) => Some(found.1.info()),
+                    _ => None,
+                };
+                filters.push(Told { file, info, store, last_written });
                 found.err().or(unread)
             } else {
                 if found.is_ok() && number > 0 && !self.json {

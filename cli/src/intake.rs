@@ -5,7 +5,8 @@
 //! 1. If printing fails, the keys since the last commit are rolled back.
 //! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are.
 //!    If a commit may be durable or not, the message says which keys are in doubt, and how to find out.
-//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was.
+//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was. Keys that other
+//!    processes have committed meanwhile are not printed, and not counted as new.
 
 pub(super) mod loss;
 pub(super) mod pace;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
 use gowk::keys::CommitClock;
-use gowk::store::{Store, Token, Version};
+use gowk::store::{Rejudged, Store, Token, Version};
 use gowk::{Batches, Options, Writer};
 
 use super::arguments::{KeyArgs, LockArgs};
@@ -155,12 +156,15 @@ impl IntakeArgs {
             Intake { verb, json: self.json, is_told, output, refusals, aside, pace, stop, loss, new: 0 };
         let clock =
             CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
-        let mut pump = Pump::new(destination, verb.deed, clock, AHEAD);
+        let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
         let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
             // An update of a store is committed only after the whole input.
             if ended && !is_done || !pump.destination().is_store() {
                 pump.commit(&mut intake)?;
             } else {
+                if ended {
+                    pump.write_held(&mut intake, &Rejudged::default())?;
+                }
                 intake.idle()?;
             }
             Ok(ended)
@@ -308,6 +312,10 @@ impl Work for Intake<'_> {
             output::event(json::line(&json::Committed { event, number, keys }));
         }
     }
+
+    fn known(&mut self, keys: u64) {
+        self.new = self.new.saturating_sub(keys);
+    }
 }
 
 impl Intake<'_> {
@@ -397,6 +405,9 @@ impl Intake<'_> {
                     let next = HowToGoOn::Log(self.verb.file.to_owned());
                     cause.in_doubt(number, 0, pump.taken(), next)
                 }
+                // New keys are printed after the commit if it has a token, and before it otherwise.
+                None if pump.committed() > 0 => Failure::Unprinted { cause: Box::new(cause) },
+                None if self.verb.prints && cause.is_conflict() => Failure::Void { cause: Box::new(cause) },
                 None => cause,
             };
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use gowk::Info;
+use gowk::store::StoreInfo;
 
 use super::failure::Failure;
 use super::output::Output;
@@ -31,6 +32,8 @@ pub(super) struct Told<'a> {
     pub(super) file: &'a Path,
     /// `None` if the filter cannot be read.
     pub(super) info: Option<Info>,
+    /// Of a store, its newest version.
+    pub(super) store: Option<StoreInfo>,
     pub(super) last_written: Option<SystemTime>,
 }
 
@@ -103,6 +106,18 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
             info.as_ref().map_or(Ok(()), |info| sample(name, file, "", value(info), output))?;
         }
     }
+    type OfStore = (&'static str, &'static str, fn(&StoreInfo) -> u64);
+    let metrics: [OfStore; 3] = [
+        ("gowk_runs", "Runs of a store that are not folded into all shards.", |store| store.runs),
+        ("gowk_run_records", "Records in these runs.", |store| store.pending),
+        ("gowk_run_bytes", "Bytes of these runs.", |store| store.run_bytes),
+    ];
+    for (name, help, value) in metrics {
+        head(name, "gauge", help, output)?;
+        for Told { file, store, .. } in filters {
+            store.as_ref().map_or(Ok(()), |store| sample(name, file, "", value(store) as f64, output))?;
+        }
+    }
     let name = "gowk_last_written_timestamp_seconds";
     head(name, "gauge", "When the filter was last written to.", output)?;
     for Told { file, last_written, .. } in filters {
@@ -137,7 +152,7 @@ pub(super) fn tell_verified(
             "Pages that do not match their checksums, or hold what gowk never writes.",
             |found| found.damaged_pages,
         ),
-        ("gowk_damaged_files", "Filter files that are damaged, missing or others.", |found| {
+        ("gowk_damaged_files", "Files that are damaged, missing, or not of this filter or store.", |found| {
             found.damaged_files
         }),
     ];

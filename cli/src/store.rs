@@ -1,5 +1,6 @@
 //! `gowk store`, and what the other verbs do with a store in the place of a filter.
 
+mod compact;
 mod create;
 mod info;
 mod log;
@@ -18,7 +19,7 @@ pub(super) use info::print as print_info;
 pub(super) use reader::{AnyReader, copy};
 pub(super) use verify::verify;
 
-/// Create stores, list their versions, and vacuum them
+/// Create stores, list their versions, compact and vacuum them
 ///
 /// A store is a folder of filters, the shards, under versions. check, count, dedup, insert, remove, info, verify and copy
 /// take a store where they take a filter; what they change is committed at the end, as one version, by as many
@@ -37,6 +38,7 @@ pub(super) struct Store {
 
 #[derive(Subcommand)]
 enum Verb {
+    Compact(compact::Compact),
     Create(create::Create),
     Log(log::Log),
     Vacuum(vacuum::Vacuum),
@@ -45,6 +47,7 @@ enum Verb {
 impl Store {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         match self.verb {
+            Verb::Compact(verb) => verb.run(),
             Verb::Create(verb) => verb.run(),
             Verb::Log(verb) => verb.run(),
             Verb::Vacuum(verb) => verb.run(),

@@ -49,6 +49,7 @@ from ._gowk import (
 )
 from ._info import (
     Committed,
+    CompactReport,
     DamagedPage,
     Forecast,
     Info,
@@ -74,6 +75,7 @@ __all__ = [
     "AfterCommit",
     "Busy",
     "Committed",
+    "CompactReport",
     "Conflict",
     "Damaged",
     "DamagedPage",

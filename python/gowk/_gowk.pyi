@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 from ._errors import Error
 from ._info import (
     Committed,
+    CompactReport,
     Info,
     Limits,
     Plan,
@@ -515,9 +516,10 @@ class Store:
     """A folder of filters under versions: for sets that outgrow one file or one machine, on any file system, without
     locks.
 
-    The filters are *shards* that divide all keys among themselves. Their files never change: an update writes new ones,
-    and its commit publishes a *version* that names a file for each shard. Any number of processes on any number of
-    machines read and change a store at the same time.
+    The filters are *shards* that divide all keys among themselves. Their files never change: an update writes a *run*, one
+    file with a record for each new key of any shard, or new files for the shards that get many keys. Its commit
+    publishes a *version* that names the runs and a file for each shard. Any number of processes on any number of machines
+    read and change a store at the same time.
 
     A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
     moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
@@ -623,7 +625,8 @@ class Store:
         """How many shards there are."""
     @property
     def files(self) -> Mapping[int, ShardFile]:
-        """The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
+        """The file of each shard that has one, by the shard's number from 0. A shard without a file has only what runs have
+        for it. Runs are not among these files.
 
         A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
         time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
@@ -712,6 +715,7 @@ class Store:
         token: _Token | None = None,
         operation: str = "update",
         scratch: _Path | None = None,
+        rewriting: bool = False,
     ) -> Update:
         """Begins an update, which nobody sees before its commit.
 
@@ -720,9 +724,10 @@ class Store:
                 given, the version :meth:`before` the token; without a token, the newest.
             token: an application, a number, and perhaps a state that the application keeps. A commit with a token
                 happens once, however often it is tried. Numbers of an application ascend.
-            operation: a word for the log that says what the commit does. /// scratch: a folder for working copies, such
-                as one on a fast local disk, instead of the store's own. They move into /// the store when they are
-                sealed.
+            operation: a word for the log that says what the commit does.
+            scratch: a folder for working copies and runs, such as one on a fast local disk, instead of the store's own.
+                They move into the store when they are sealed.
+            rewriting: rewrite each shard that keys come for, however few they are, so that no run is written.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -746,7 +751,8 @@ class Store:
         gets the first attempt's answers.
 
         Raises:
-            Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
+            Conflict: another commit has brought one of the keys meanwhile, or has changed a shard that this one rewrites.
+                Nothing was committed.
             Error: nothing was committed, except perhaps after :class:`Unknown`.
         """
     def commit(
@@ -756,23 +762,26 @@ class Store:
         base: int | Store | None = None,
         token: _Token | None = None,
         operation: str = "update",
+        folds: bool = True,
     ) -> StoreCommit:
-        """Publishes a version with sealed shards, which other processes may have made: all or nothing.
+        """Publishes a version with sealed files, which other processes may have made: all or nothing.
 
-        Commits made since the base stay: the changes are put on top of them. Then this store object moves to the newest
-        version.
+        Commits made since the base stay: the changes are put on top of them. Several runs become one first. Then this store
+        object moves to the newest version.
 
         Args:
-            sealed: the files that :meth:`Update.seal` returned, at most one for each shard.
+            sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
             base: the version that the updates were made on; unless given, that of ``sealed``.
             token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
                 is changed.
             operation: what it is, in a word, for the log.
+            folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
 
         Raises:
-            Conflict: another commit has changed one of the shards since the base; the attribute ``version`` is that
-                commit's version. Or a vacuum has given up updates with a base as old as this.
-            Invalid: a sealed file belongs to another store or base, or two files belong to one shard.
+            Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
+                rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
+                as old as this.
+            Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard.
             Unknown: whether the version is durable is unknown; commit again with the same token.
 
         >>> import gowk
@@ -790,8 +799,57 @@ class Store:
         the same order get the same answers each time.
 
         Args:
-            capacity: distinct keys that it takes before it has to double. /// folder: the folder for its file, of some
-                two bytes a key; the system's folder for temporary files unless given.
+            capacity: distinct keys that it takes before it has to double.
+            folder: the folder for its file, of some two bytes a key; the system's folder for temporary files unless
+                given.
+        """
+    def compact(self, *, all: bool = False, progress: _Told | None = None) -> CompactReport:
+        """Folds what runs have into the files of the shards. Commits do so as it becomes due.
+
+        It may run beside any other use of the store: where another process rewrites a shard meanwhile, that counts. If the
+        call is interrupted, the store stays as it was. The old files stay until a vacuum. Then this store object moves to
+        the newest version.
+
+        Args:
+            all: fold every shard for which a run has a record, not only those for which that is due.
+            progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> store.compact(all=True).folded
+        0
+        """
+    def to_fold(self, *, all: bool = False) -> list[int]:
+        """The shards of this version that should be folded, for :meth:`fold`, perhaps in many processes.
+
+        Args:
+            all: every shard for which a run has a record, not only those for which folding is due.
+        """
+    def fold(self, shard: int, *, scratch: _Path | None = None) -> Sealed | None:
+        """Makes a new file of a shard with what runs have for it in this version. :meth:`commit_folds` publishes it, here or in
+        another process. None if the shard has no room, and must not grow: its keys stay in the runs.
+
+        Args:
+            shard: its number, from 0.
+            scratch: a folder for the working copy, instead of the store's own.
+
+        Raises:
+            IndexError: there is no such shard.
+            Conflict: a vacuum has given up updates with a base as old as this.
+        """
+    def commit_folds(self, folds: Iterable[Sealed]) -> CompactReport:
+        """Publishes a version with the files that :meth:`fold` has made of one version's shards. Where another process has
+        rewritten a shard meanwhile, its file is left out. Then this store object moves to the newest version.
+
+        Raises:
+            Invalid: a file belongs to another store or version, is no fold, or two files belong to one shard.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> new = store.insert_many(["a", "b", "c"])
+        >>> folds = [store.fold(shard) for shard in store.to_fold(all=True)]
+        >>> store.commit_folds(folds).folded == len(folds)
+        True
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
         """Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
@@ -806,11 +864,12 @@ class Store:
         >>> gowk.Store.create("crawl.store", shards=4).vacuum().versions
         0
         """
-    def verify(self, progress: _Told | None = None) -> dict[int, Report | Error]:
+    def verify(self, progress: _Told | None = None) -> dict[int | str, Report | Error]:
         """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
 
-        Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
-        one that the version names. It reads the store's own files, not those in ``copies``.
+        Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
+        cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
+        reads the store's own files, not those in ``copies``.
 
         Args:
             progress: called with the number of files read, and of all files. If it raises, the call ends.
@@ -829,9 +888,11 @@ class Store:
 class Update:
     """Changes to a store, made on one version of it. Nobody sees them before their commit.
 
-    :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits
-    at the end of the block; an exception gives it up. Any number of updates may be made at the same time; of two that
-    change the same shard, the one that commits first wins.
+    :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, which its commit writes to
+    one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it
+    gets a working copy. As a context manager an update commits at the end of the block; an exception gives it up. Any
+    number of updates may be made at the same time. Of two that bring the same key, or one of them a key of a shard that the
+    other rewrites, the one that commits first wins.
 
     An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
     """
@@ -840,7 +901,7 @@ class Update:
         """The number of the version that the update is made on."""
     @property
     def touched(self) -> int:
-        """How many shards have a working copy."""
+        """How many shards a commit would change."""
     @property
     def committed(self) -> StoreCommit | None:
         """The outcome of the commit; None before it."""
@@ -858,14 +919,14 @@ class Update:
             WrongKind: the store is a set.
         """
     def seal(self, progress: _Told | None = None) -> list[Sealed]:
-        """Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version
-        names these files before :meth:`Store.commit`, here or in another process.
+        """Ends the update: makes a sealed file of each working copy, and one run of all records, synced and in their places in
+        the store. No version names these files before :meth:`Store.commit`, here or in another process.
 
         Args:
-            progress: called with the number of shards sealed, and of all shards to seal. If it raises, the call ends.
+            progress: called with the number of files sealed, and of all files to seal. If it raises, the call ends.
         """
     def commit(self) -> StoreCommit:
-        """Ends the update: seals the shards that were touched, and publishes a version with them.
+        """Ends the update: seals what was changed, and publishes a version with it.
 
         Errors are those of :meth:`Store.commit`. After an error the update is lost.
         """
@@ -886,14 +947,14 @@ class Update:
 
 @final
 class Sealed:
-    """A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
-    or as text from the process that made the file to the one that commits it.
+    """A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by
+    pickle or as text from the process that made the file to the one that commits it.
 
     If it is never committed, a later vacuum removes the file.
     """
     @property
-    def shard(self) -> int:
-        """The number of the shard, from 0."""
+    def shard(self) -> int | None:
+        """The number of the shard that was rewritten, from 0; ``None`` for a run, which may have records of any shards."""
     @property
     def base(self) -> int:
         """The number of the version that the file is based on."""
@@ -902,7 +963,7 @@ class Sealed:
         """Bytes of the file."""
     @property
     def entries(self) -> int:
-        """Entries in the file."""
+        """Entries in the filter, or records in the run."""
     def to_json(self) -> str:
         """The value as text, which :meth:`from_json` reads."""
     @staticmethod

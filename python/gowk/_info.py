@@ -181,7 +181,10 @@ class Tally:
     too_long: int
     """Records skipped because their key is too long."""
     no_field: int
-    """Records skipped because the field is not in them, or does not hold a single value."""
+    """Records that lack the field, or whose field does not hold a single value. They are skipped, unless the job says
+    ``missing = "keep"``."""
+    malformed: int
+    """Records skipped because they are malformed. Only a job with ``rejects`` skips them."""
 
     @property
     def seen(self) -> int:
@@ -191,7 +194,7 @@ class Tally:
     @property
     def read(self) -> int:
         """All records read."""
-        return self.keys + self.empty + self.too_long + self.no_field
+        return self.keys + self.empty + self.too_long + self.no_field + self.malformed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,11 +333,11 @@ class StoreVersion:
     fence: int
     """Updates that are based on versions below this cannot be committed any more."""
     files: int
-    """Shards that have a file; the others are empty."""
+    """Shards that have a file; the others have only what runs have for them."""
     entries: int
-    """Entries in all shards."""
+    """Entries in all shards, and records in all runs."""
     bytes: int
-    """Bytes of all files of shards."""
+    """Bytes of all files of shards, and of all runs."""
     tokens: Mapping[str, StoreToken]
     """The last token of each application, by its name."""
 
@@ -370,11 +373,17 @@ class StoreInfo:
     version: int
     """The number of the version."""
     files: int
-    """Shards that have a file; the others are empty."""
+    """Shards that have a file; the others have only what runs have for them."""
+    runs: int
+    """Runs that are not folded into all shards."""
+    pending: int
+    """Records in all runs. Those that some shard has folded already count until their run is merged."""
+    run_bytes: int
+    """Bytes of all runs."""
     entries: int
-    """Entries in all shards: one for each distinct key, or more."""
+    """Entries in all shards: one for each distinct key, or more; and ``pending``."""
     bytes: int
-    """Bytes of all files of shards."""
+    """Bytes of all files of shards, and of all runs."""
     bits_per_key: float | None
     """Bits of the files per entry; None while there are none."""
     expected_false_positive_rate: float
@@ -398,6 +407,20 @@ class StoreCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactReport:
+    """What :meth:`gowk.Store.compact` or :meth:`gowk.Store.commit_folds` has done."""
+
+    version: int | None
+    """The number of the last version that it made; None if there was nothing to do, or others had done it."""
+    folded: int
+    """Shards whose files were written anew."""
+    full: int
+    """Shards that must not grow, and have no room for what runs have for them: it stays in the runs."""
+    bytes: int
+    """Bytes of the new files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumReport:
     """The files removed by :meth:`gowk.Store.vacuum`."""
 
@@ -406,7 +429,7 @@ class VacuumReport:
     versions: int
     """Versions removed."""
     files: int
-    """Files removed: files of shards, and files that updates and commits had left."""
+    """Files removed: files of shards and runs, and files that updates and commits had left."""
     bytes: int
     """Bytes of all these."""
     foreign: int

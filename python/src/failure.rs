@@ -75,8 +75,9 @@ fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<P
     let details = PyDict::new(py);
     let mut errno = None;
     match error {
-        store::Error::Conflict { shard, base, version, .. } => {
+        store::Error::Conflict { shard, keys, base, version, .. } => {
             details.set_item("shard", shard)?;
+            details.set_item("keys", keys)?;
             details.set_item("base", base)?;
             details.set_item("version", version)?;
         }

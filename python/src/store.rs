@@ -32,9 +32,10 @@ pub(crate) use update::Update;
 /// A folder of filters under versions: for sets that outgrow one file or one machine, on any file system, without
 /// locks.
 ///
-/// The filters are *shards* that divide all keys among themselves. Their files never change: an update writes new ones,
-/// and its commit publishes a *version* that names a file for each shard. Any number of processes on any number of
-/// machines read and change a store at the same time.
+/// The filters are *shards* that divide all keys among themselves. Their files never change: an update writes a *run*, one
+/// file with a record for each new key of any shard, or new files for the shards that get many keys. Its commit
+/// publishes a *version* that names the runs and a file for each shard. Any number of processes on any number of machines
+/// read and change a store at the same time.
 ///
 /// A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
 /// moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
@@ -233,10 +234,7 @@ impl Store {
     fn shard(&self, py: Python<'_>, number: u32) -> PyResult<Option<Reader>> {
         let opened = self.opened(py)?;
         let reader = &opened.reader;
-        let shards = reader.store().description().shards;
-        if number >= shards {
-            return Err(PyIndexError::new_err(format!("no shard {number}: there are {shards}, from 0")));
-        }
+        check_shard(reader.store(), number)?;
         let filter = failure::done(py, py.detach(|| reader.shard(number)))?;
         let of = (self.path.clone(), self.asked.copies.clone(), reader.version().number, number);
         Ok(filter.map(|filter| Reader::of_shard(filter, of, &self.asked)))
@@ -319,7 +317,8 @@ impl Store {
         gowk::store::Store::is_at(path)
     }
 
-    /// The file of each shard that has one, by the shard's number from 0. A shard without a file is empty.
+    /// The file of each shard that has one, by the shard's number from 0. A shard without a file has only what runs have
+    /// for it. Runs are not among these files.
     ///
     /// A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
     /// time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
@@ -361,9 +360,10 @@ impl Store {
     ///         given, the version :meth:`before` the token; without a token, the newest.
     ///     token: an application, a number, and perhaps a state that the application keeps. A commit with a token
     ///         happens once, however often it is tried. Numbers of an application ascend.
-    ///     operation: a word for the log that says what the commit does. /// scratch: a folder for working copies, such
-    ///         as one on a fast local disk, instead of the store's own. They move into /// the store when they are
-    ///         sealed.
+    ///     operation: a word for the log that says what the commit does.
+    ///     scratch: a folder for working copies and runs, such as one on a fast local disk, instead of the store's own.
+    ///         They move into the store when they are sealed.
+    ///     rewriting: rewrite each shard that keys come for, however few they are, so that no run is written.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -371,15 +371,16 @@ impl Store {
     /// ...     update.update(["a", "b"])
     /// >>> "a" in store, store.version
     /// (True, 2)
-    #[pyo3(signature = (*, base=None, token=None, operation="update", scratch=None))]
+    #[pyo3(signature = (*, base=None, token=None, operation="update", scratch=None, rewriting=false))]
     fn update(
         slf: Bound<'_, Self>,
         base: Option<Base<'_>>,
         token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
+        rewriting: bool,
     ) -> PyResult<Update> {
-        Self::begun(slf, base, token, operation, scratch, update::AFTERWARDS)
+        Self::begun(slf, base, token, operation, scratch, rewriting, update::AFTERWARDS)
     }
 
     /// Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
@@ -389,7 +390,8 @@ impl Store {
     /// gets the first attempt's answers.
     ///
     /// Raises:
-    ///     Conflict: another commit has changed one of the shards meanwhile. Nothing was committed.
+    ///     Conflict: another commit has brought one of the keys meanwhile, or has changed a shard that this one rewrites.
+    ///         Nothing was committed.
     ///     Error: nothing was committed, except perhaps after :class:`Unknown`.
     #[pyo3(signature = (keys, *, token=None, operation="insert", scratch=None))]
     fn insert_many<'py>(
@@ -400,26 +402,28 @@ impl Store {
         scratch: Option<PathBuf>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let update = Self::begun(slf, None, token, operation, scratch, "nothing was committed")?;
+        let update = Self::begun(slf, None, token, operation, scratch, false, "nothing was committed")?;
         Ok(array_of(py, update.inserted_and_committed(keys)?))
     }
 
-    /// Publishes a version with sealed shards, which other processes may have made: all or nothing.
+    /// Publishes a version with sealed files, which other processes may have made: all or nothing.
     ///
-    /// Commits made since the base stay: the changes are put on top of them. Then this store object moves to the newest
-    /// version.
+    /// Commits made since the base stay: the changes are put on top of them. Several runs become one first. Then this store
+    /// object moves to the newest version.
     ///
     /// Args:
-    ///     sealed: the files that :meth:`Update.seal` returned, at most one for each shard.
+    ///     sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
     ///     base: the version that the updates were made on; unless given, that of ``sealed``.
     ///     token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
     ///         is changed.
     ///     operation: what it is, in a word, for the log.
+    ///     folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
     ///
     /// Raises:
-    ///     Conflict: another commit has changed one of the shards since the base; the attribute ``version`` is that
-    ///         commit's version. Or a vacuum has given up updates with a base as old as this.
-    ///     Invalid: a sealed file belongs to another store or base, or two files belong to one shard.
+    ///     Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
+    ///         rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
+    ///         as old as this.
+    ///     Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard.
     ///     Unknown: whether the version is durable is unknown; commit again with the same token.
     ///
     /// >>> import gowk
@@ -429,15 +433,16 @@ impl Store {
     /// >>> sealed = [piece.to_json() for piece in update.seal()]     # sent to another process
     /// >>> store.commit(map(gowk.Sealed.from_json, sealed), token=("crawl", 118)).outcome
     /// 'new'
-    #[pyo3(signature = (sealed, *, base=None, token=None, operation="update"))]
+    #[pyo3(signature = (sealed, *, base=None, token=None, operation="update", folds=true))]
     fn commit<'py>(
         &self,
         sealed: &Bound<'py, PyAny>,
         base: Option<Base<'_>>,
         token: Option<Marked>,
         operation: &str,
+        folds: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.committed(sealed, base, token, operation)
+        self.committed(sealed, base, token, operation, folds)
     }
 
     /// A set of keys that is thrown away, for finding equal keys within a batch.
@@ -446,11 +451,94 @@ impl Store {
     /// the same order get the same answers each time.
     ///
     /// Args:
-    ///     capacity: distinct keys that it takes before it has to double. /// folder: the folder for its file, of some
-    ///         two bytes a key; the system's folder for temporary files unless given.
+    ///     capacity: distinct keys that it takes before it has to double.
+    ///     folder: the folder for its file, of some two bytes a key; the system's folder for temporary files unless
+    ///         given.
     #[pyo3(signature = (capacity, *, folder=None))]
     fn distinct(&self, py: Python<'_>, capacity: u64, folder: Option<PathBuf>) -> PyResult<Distinct> {
         Distinct::new(py, self.opened(py)?.reader.store().description(), capacity, folder.as_deref())
+    }
+
+    /// Folds what runs have into the files of the shards. Commits do so as it becomes due.
+    ///
+    /// It may run beside any other use of the store: where another process rewrites a shard meanwhile, that counts. If the
+    /// call is interrupted, the store stays as it was. The old files stay until a vacuum. Then this store object moves to
+    /// the newest version.
+    ///
+    /// Args:
+    ///     all: fold every shard for which a run has a record, not only those for which that is due.
+    ///     progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> store.compact(all=True).folded
+    /// 0
+    #[pyo3(signature = (*, all=false, progress=None))]
+    fn compact<'py>(
+        &self,
+        py: Python<'py>,
+        all: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let store = opened.reader.store();
+        let told = with_progress_of_threads(py, progress, |tell| store.compact(all, tell))?;
+        let told = failure::done(py, told)?;
+        // The work is done. If moving to it fails, the next refresh raises the error.
+        let _ = self.moved(py);
+        described::compacted(py, &told)
+    }
+
+    /// The shards of this version that should be folded, for :meth:`fold`, perhaps in many processes.
+    ///
+    /// Args:
+    ///     all: every shard for which a run has a record, not only those for which folding is due.
+    #[pyo3(signature = (*, all=false))]
+    fn to_fold(&self, py: Python<'_>, all: bool) -> PyResult<Vec<u32>> {
+        let opened = self.opened(py)?;
+        failure::done(py, py.detach(|| opened.reader.store().to_fold(opened.reader.version(), all)))
+    }
+
+    /// Makes a new file of a shard with what runs have for it in this version. :meth:`commit_folds` publishes it, here or in
+    /// another process. None if the shard has no room, and must not grow: its keys stay in the runs.
+    ///
+    /// Args:
+    ///     shard: its number, from 0.
+    ///     scratch: a folder for the working copy, instead of the store's own.
+    ///
+    /// Raises:
+    ///     IndexError: there is no such shard.
+    ///     Conflict: a vacuum has given up updates with a base as old as this.
+    #[pyo3(signature = (shard, *, scratch=None))]
+    fn fold(&self, py: Python<'_>, shard: u32, scratch: Option<PathBuf>) -> PyResult<Option<Sealed>> {
+        let opened = self.opened(py)?;
+        let (store, version) = (opened.reader.store(), opened.reader.version());
+        check_shard(store, shard)?;
+        let scratch = scratch.map(std::path::absolute).transpose()?;
+        let folded = failure::done(py, py.detach(|| store.fold_shard(version, shard, scratch.as_deref())))?;
+        Ok(folded.map(Sealed))
+    }
+
+    /// Publishes a version with the files that :meth:`fold` has made of one version's shards. Where another process has
+    /// rewritten a shard meanwhile, its file is left out. Then this store object moves to the newest version.
+    ///
+    /// Raises:
+    ///     Invalid: a file belongs to another store or version, is no fold, or two files belong to one shard.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> new = store.insert_many(["a", "b", "c"])
+    /// >>> folds = [store.fold(shard) for shard in store.to_fold(all=True)]
+    /// >>> store.commit_folds(folds).folded == len(folds)
+    /// True
+    fn commit_folds<'py>(&self, folds: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = folds.py();
+        let sealed = sealed::all(folds)?;
+        let opened = self.opened(py)?;
+        let told = failure::done(py, py.detach(|| opened.reader.store().commit_folds(&sealed)))?;
+        // The work is done. If moving to it fails, the next refresh raises the error.
+        let _ = self.moved(py);
+        described::compacted(py, &told)
     }
 
     /// Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
@@ -474,8 +562,9 @@ impl Store {
 
     /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
     ///
-    /// Returns for each shard that has a file a report, or the exception for a file that cannot be opened or is not the
-    /// one that the version names. It reads the store's own files, not those in ``copies``.
+    /// Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
+    /// cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
+    /// reads the store's own files, not those in ``copies``.
     ///
     /// Args:
     ///     progress: called with the number of files read, and of all files. If it raises, the call ends.
@@ -483,11 +572,15 @@ impl Store {
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
         let reports = with_progress_of_threads(py, progress, |tell| opened.reader.verify(tell))?;
-        let all = PyDict::new(py);
+        let (all, mut runs) = (PyDict::new(py), opened.reader.version().runs.iter());
         for (shard, found) in failure::done(py, reports)? {
-            match found {
-                Ok(report) => all.set_item(shard, info::report(py, &report)?)?,
-                Err(error) => all.set_item(shard, failure::raised(py, &error))?,
+            let found = match found {
+                Ok(report) => info::report(py, &report)?,
+                Err(error) => failure::raised(py, &error).into_value(py).into_bound(py).into_any(),
+            };
+            match shard {
+                Some(shard) => all.set_item(shard, found)?,
+                None => all.set_item(runs.next().map(gowk::store::RunFile::file_name), found)?,
             }
         }
         Ok(all)
@@ -505,4 +598,13 @@ impl Store {
         let outcome = with_progress(py, progress, |tell| opened.reader.join_to(&destination, tell))?;
         failure::done(py, outcome)
     }
+}
+
+/// Refuses the number of a shard that there is not.
+fn check_shard(store: &gowk::store::Store, number: u32) -> PyResult<()> {
+    let shards = store.description().shards;
+    if number < shards {
+        return Ok(());
+    }
+    Err(PyIndexError::new_err(format!("no shard {number}: there are {shards}, from 0")))
 }

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import gowk.spark
-from gowk.spark import _source
+from gowk.spark import _source, _tasks
 
 FAULTS = Path(os.environ.get("GOWK_FAULTS", "."))
 
@@ -73,7 +74,7 @@ class Writer(_source.Writer):
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in iterator:
                 yield batch
-                # The keys are in the working copy now.
+                # The update has the keys now.
                 strike("in insert")
 
         written = super().write(batches())
@@ -89,4 +90,22 @@ class Writer(_source.Writer):
 class Source(gowk.spark.Source):
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         plain = super().writer(schema, overwrite)
-        return Writer(plain.plan, plain.change, plain.token, plain.column)
+        return Writer(plain.plan, plain.change, plain.token, plain.column, plain.rewriting)
+
+
+def folding(store: gowk.spark.Store, plan: _tasks.Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """In the place of ``Store._folding``."""
+
+    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def begun() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                strike("before folding")
+                # The fold itself calls nothing of Python, so that another thread has to strike.
+                Thread(target=strike, args=["while folding"], daemon=True).start()
+                yield batch
+
+        for batch in _tasks.folded(plan, begun()):
+            strike("after folding")
+            yield batch
+
+    return fold

@@ -42,6 +42,7 @@ def session(cores: str) -> SparkSession:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     gowk.spark._store.Source = faults.Source  # type: ignore[misc]
+    gowk.spark.Store._folding = faults.folding  # type: ignore[method-assign]
     return spark
 
 

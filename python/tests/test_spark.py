@@ -3,8 +3,10 @@
 1. Over all batches, the rows that ``unseen`` returns have each key once, and leave out no more keys than false positives
    explain; every key that was inserted is found.
 2. A killed executor, a task that fails, a driver that is killed before or after the commit, a batch that is repeated and a
-   stream that is killed and restarted change neither the rows nor the store, and a vacuum removes what they left.
-3. A task reads the file of its own shard and no other; it makes no Python object for a row.
+   stream that is killed and restarted change neither the rows nor the store, and a vacuum removes what they left. Nor do
+   folds of shards, or what kills them.
+3. A task reads the file of its own shard and no other; it makes no Python object for a row. A task with few keys does not
+   rewrite its shard; all such tasks of a batch leave one run in its version. The driver folds no shard.
 4. Local disks keep no more than they are told to, and nothing of killed tasks.
 5. Whatever is wrong is told with the store, the shard and the batch.
 
@@ -21,9 +23,11 @@ import pstats
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -98,14 +102,23 @@ def keys(rows: list[Row]) -> list[str]:
     return sorted(row.value for row in rows)
 
 
-def contents(store: gowk.spark.Store) -> list[tuple[int, int, float]]:
-    """A value that differs for stores of different keys: the entries of each shard, and the rate, which depends on their tails."""
-    files = gowk.Store(store.path).files
-    return [(shard, file.entries, file.expected_false_positive_rate) for shard, file in sorted(files.items())]
+def contents(store: gowk.spark.Store) -> tuple[int, tuple[int, ...], float]:
+    """A value that differs for stores of different keys: the entries of the whole, their tails, and the rate."""
+    with TemporaryDirectory() as folder:
+        gowk.Store(store.path).join_to(Path(folder) / "joined")
+        info = gowk.Reader(Path(folder) / "joined").info()
+    return info.entries, info.entries_by_tail, info.expected_false_positive_rate
 
 
 def files_in(folder: Path) -> set[str]:
-    return {path.name for path in folder.rglob("*.gowk")}
+    """The files of shards, and runs."""
+    return {path.name for path in folder.rglob("*") if path.suffix in (".gowk", ".run")}
+
+
+def named_in(store: gowk.spark.Store, version: int) -> set[str]:
+    """The files of shards and the runs that a version names."""
+    text = tomllib.loads((Path(store.path) / "versions" / f"{version:012}.toml").read_text())
+    return {entry["file"] for kind in ("run", "shard") for entry in text.get(kind, [])}
 
 
 def is_tidy_after_a_vacuum(store: gowk.spark.Store) -> bool:
@@ -114,7 +127,7 @@ def is_tidy_after_a_vacuum(store: gowk.spark.Store) -> bool:
     opened.refresh()
     # The version before each application's last token stays, for a retry.
     stays = [opened, *(opened.at(token.base) for token in opened.tokens.values())]
-    named = {file.name for version in stays for file in version.files.values()}
+    named = {name for version in stays for name in named_in(store, version.version)}
     return files_in(Path(store.path)) == named and not list((Path(store.path) / "incoming").iterdir())
 
 
@@ -125,7 +138,7 @@ def test_ten_batches_equal_drop_duplicates_over_all(spark: SparkSession, folder:
         df = frame(spark, values)
         new = keys(store.unseen(df, "value", application="night", batch=batch).collect())
         done = store.insert(df, "value", application="night", batch=batch)
-        assert done == gowk.StoreCommit(outcome="new", version=batch + 2, token=None)
+        assert (done.outcome, done.token) == ("new", None) and done.version is not None and done.version >= batch + 2
         found += new
     everything = [value for values in lines() for value in values]
     exact = keys(frame(spark, everything).dropDuplicates().collect())
@@ -138,7 +151,7 @@ def test_ten_batches_equal_drop_duplicates_over_all(spark: SparkSession, folder:
     assert {row.seen: row["count"] for row in marked} == {True: len(everything), False: 2}
 
 
-def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[str]], list[tuple[int, int, float]]]:
+def without_faults(folder: Path, batches: list[list[str]]) -> tuple[list[list[str]], tuple[int, tuple[int, ...], float]]:
     """The outcome of the batches in one process without faults: the new rows of each, and the store."""
     store, rows = create(folder), []
     for batch, values in enumerate(batches):
@@ -170,9 +183,9 @@ def test_faults_of_tasks_change_nothing(spark: SparkSession, folder: Path) -> No
             assert not faults.is_pending(fault), f"never came to this: {fault}"
         versions = range(1, len(every) + 2)
         assert contents(store) == expected and gowk.Store(store.path).version == versions[-1]
-        named = {file.name for number in versions for file in gowk.Store(store.path, version=number).files.values()}
-        # Each fault after sealing has left the file that the lost task sealed.
-        assert len(files_in(Path(store.path)) - named) >= 2
+        # Tasks have left their runs, of which the commit has made one.
+        assert all(len(named_in(store, number)) == number - 1 for number in versions)
+        assert files_in(Path(store.path)) > named_in(store, versions[-1])
         assert is_tidy_after_a_vacuum(store)
         assert gowk.Store(store.path).contains_many([value for values in batches for value in values]).all()
     print(f"{', '.join(every)}: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
@@ -229,14 +242,15 @@ def test_a_driver_that_is_killed_and_started_again_changes_nothing(folder: Path)
     store = lay_out(folder, batches)
     for batch in range(ROUNDS):
         # Twice in each batch: before its version, and after it.
-        for fault, version in [("driver killed before insert", batch + 1), ("driver killed after commit", batch + 2)]:
+        for fault, last in [("driver killed before insert", batch - 1), ("driver killed after commit", batch)]:
             (folder / "faults" / fault).touch()
             assert run(folder, "batches") == -9
-            assert gowk.Store(store.path).version == version
+            done = gowk.Store(store.path).tokens.get("nightly")
+            assert (-1 if done is None else done.number) == last
         print(f"batch {batch}: driver killed before insert, and after commit", flush=True)
     assert run(folder, "batches") == 0
     assert out(folder) == exact
-    assert contents(store) == expected and gowk.Store(store.path).version == ROUNDS + 2
+    assert contents(store) == expected and gowk.Store(store.path).tokens["nightly"].number == ROUNDS
     assert is_tidy_after_a_vacuum(store)
     print(f"driver killed before insert, and after commit: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
 
@@ -291,7 +305,10 @@ def test_without_a_querys_id_another_checkpoint_needs_another_name_too(spark: Sp
 def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> None:
     store, values = create(folder, 8), lines(1, 4000)[0]
     store.insert(frame(spark, values), "value", application="night", batch=0)
+    store.compact(spark, all=True)
+    store.insert(frame(spark, ["in a run"]), "value", application="night", batch=1)
     opened = gowk.Store(store.path)
+    assert sorted(opened.files) == list(range(8)) and opened.info().runs == 1
     shards = opened.shards_of(values)
     for shard, file in opened.files.items():
         if shard != 3:
@@ -299,7 +316,7 @@ def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> 
     of_3 = [value for value, shard in zip(values, shards, strict=True) if shard == 3]
     other = next(value for value, shard in zip(values, shards, strict=True) if shard == 4)
     local = gowk.spark.Store(store.path, local=folder / "disk")
-    rows = local.unseen(frame(spark, [*of_3, *new_of(opened, 3)]), "value", application="night", batch=1).collect()
+    rows = local.unseen(frame(spark, [*of_3, *new_of(opened, 3)]), "value", application="night", batch=2).collect()
     assert keys(rows) == sorted(new_of(opened, 3))
     copies = {path.name: path.stat().st_size for path in (folder / "disk" / "gowk" / "copies").iterdir()}
     assert copies == {opened.files[3].name: opened.files[3].bytes}
@@ -308,8 +325,8 @@ def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> 
     assert f"shard 3: fetched {opened.files[3].bytes} bytes of {opened.files[3].path}" in told
     print(told[-1], f"of {sum(file.bytes for file in opened.files.values())} bytes in {len(opened.files)} shards")
     with pytest.raises(PySparkException) as caught:
-        local.unseen(frame(spark, [other]), "value", application="night", batch=1).collect()
-    for word in ["missing, although version", "shard 4", str(store.path), "batch 1 of 'night'", "version 2"]:
+        local.unseen(frame(spark, [other]), "value", application="night", batch=2).collect()
+    for word in ["missing, although version", "shard 4", str(store.path), "batch 2 of 'night'", "version 4"]:
         assert word in str(caught.value)
 
 
@@ -351,6 +368,7 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
     keys = [f"key {number}" for number in range(1000)]
     store = gowk.Store.create(folder / "store", shards=2, capacity=10_000, slots_per_bucket=2, seed=7, counting=True)
     store.insert_many(keys)
+    store.compact(all=True)
     file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
     copy, good = disk.copies / file.name, file.path.read_bytes()
     # The bytes that arrive differ from those that were sent.
@@ -379,7 +397,8 @@ def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
     keys = [f"key {number}" for number in range(1000)]
     store = gowk.Store.create(folder / "store", shards=1, capacity=10_000, slots_per_bucket=2, seed=7)
     store.insert_many(keys)
-    plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+    store.compact(all=True)
+    plan = _tasks.Plan(store.path.as_posix(), 3, str(folder), 1 << 30, True, "test")
     file, asked = store.files[0], pa.array([*keys, "another"])
     copy = plan.disk().copies / file.name
     for work in (lambda: _tasks.unseen(plan, iter([(pa.array(range(1001)), asked)])), lambda: _tasks.seen(plan, iter([asked]))):
@@ -394,6 +413,7 @@ def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     store = gowk.Store.create(folder / "store", shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
     store.insert_many([f"key {number}" for number in range(1000)])
+    store.compact(all=True)
     files = list(store.files.values())
     size = files[0].bytes
     disk = Disk(folder / "disk", 2 * size)
@@ -477,7 +497,7 @@ def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> Non
     store.insert(frame(spark, ["a", "a", "b"]), "value", application="night", batch=0)
     store.remove(frame(spark, ["a", "b", "c"]), "value", application="night", batch=1)
     assert gowk.Store(store.path).count_many(["a", "b", "c"]).tolist() == [1, 0, 0]
-    # A batch that changes no key is committed all the same, and no shard is written anew.
+    # A batch that changes no key is committed all the same, and no file is written.
     files = files_in(Path(store.path))
     assert store.remove(frame(spark, ["c"]), "value", application="night", batch=2).version == 4
     assert files_in(Path(store.path)) == files
@@ -499,6 +519,105 @@ def test_a_set_refuses_removal_and_is_not_written_for_keys_it_has(spark: SparkSe
 
 
 @needs_spark
+def test_few_keys_go_into_one_run_and_many_rewrite_their_shard(spark: SparkSession, folder: Path) -> None:
+    store = create(folder, 4)
+    every = [f"key {number}" for number in range(60_000)]
+    shards = gowk.Store(store.path).shards_of(every)
+    many = [key for key, shard in zip(every, shards, strict=True) if shard == 2]
+    few = [key for key, shard in zip(every[:300], shards, strict=False) if shard != 2]
+    assert len(many) > 8192
+    store.insert(frame(spark, [*many, *few]), "value", application="night", batch=0)
+    opened = gowk.Store(store.path)
+    info, run = opened.info(), store_runs(store)
+    assert (opened.version, list(opened.files), info.runs, info.pending) == (2, [2], 1, len(few))
+    # Three tasks have each left the run that they sealed.
+    assert len(run) == 4 and len(run & named_in(store, 2)) == 1
+    assert opened.contains_many([*many, *few]).all()
+    assert keys(store.unseen(frame(spark, [*many, *few, "new"]), "value", application="night", batch=1).collect()) == ["new"]
+    # The file of a shard stays the same, so that the copy on a local disk does.
+    before = opened.files[2]
+    some = [key for key, shard in zip(every, shards, strict=True) if shard != 2][1000:1200]
+    store.insert(frame(spark, [*some, *new_of(opened, 2)]), "value", application="night", batch=1)
+    opened.refresh()
+    assert opened.files[2] == before and opened.info().runs == 2 and opened.contains_many(new_of(opened, 2)).all()
+
+
+def store_runs(store: gowk.spark.Store) -> set[str]:
+    return {path.name for path in (Path(store.path) / "runs").iterdir()}
+
+
+@needs_spark
+def test_shards_are_folded_by_tasks_once_it_is_due(spark: SparkSession, folder: Path) -> None:
+    store = create(folder, 2)
+    for batch in range(4):
+        values = [f"key {number}" for number in range(5000 * batch, 5000 * (batch + 1))]
+        store.insert(frame(spark, values), "value", application="night", batch=batch)
+    opened = gowk.Store(store.path)
+    operations = [version.operation for version in opened.log()]
+    # A shard is due between 4096 and 8192 records, and each batch brings some 2500.
+    assert operations.count("insert") == 4 and 1 <= operations.count("fold") <= 4, operations
+    assert sorted(opened.files) == [0, 1] and opened.to_fold() == []
+    assert opened.contains_many([f"key {number}" for number in range(20_000)]).all()
+    logs = spark.tvf.python_worker_logs().where("logger = 'gowk.spark' AND msg LIKE '%folded%'").select("msg").collect()
+    assert {row.msg.split(":")[0] for row in logs} >= {"shard 0", "shard 1"}
+    # Nothing is due, and everything can be folded.
+    assert store.compact(spark) == gowk.CompactReport(version=None, folded=0, full=0, bytes=0)
+    store.insert(frame(spark, [f"other {number}" for number in range(50)]), "value", application="night", batch=4)
+    told = store.compact(spark, all=True)
+    opened.refresh()
+    assert (told.version, told.folded, told.full) == (opened.version, 2, 0) and opened.info().runs == 0
+    assert told.bytes == sum(file.bytes for file in opened.files.values())
+    assert is_tidy_after_a_vacuum(store)
+
+
+@needs_spark
+def test_what_kills_a_fold_changes_nothing(spark: SparkSession, folder: Path) -> None:
+    every = [f"{who} {when} folding" for who in ("executor killed", "task raises") for when in ("before", "while", "after")]
+    # A thread beside a task raises for itself.
+    every.remove("task raises while folding")
+    store, inserted = create(folder), list[str]()
+    for turn in range(ROUNDS):
+        for number, fault in enumerate(every):
+            values = [f"key {turn} {number} {key}" for key in range(8000)]
+            store.insert(frame(spark, values), "value", application="night", batch=turn * len(every) + number)
+            inserted += values
+            faults.set_fault(fault)
+            told = store.compact(spark, all=True)
+            assert not faults.is_pending(fault), f"never came to this: {fault}"
+            opened = gowk.Store(store.path)
+            assert told.folded == 4 and opened.info().pending == 0 and opened.info().entries == len(inserted), fault
+            assert opened.contains_many(inserted).all(), fault
+            assert all(report.is_clean for report in opened.verify().values())  # type: ignore[union-attr]
+    assert is_tidy_after_a_vacuum(store)
+    # A fold that fails for good is told, and loses nothing.
+    store.insert(frame(spark, ["another"]), "value", application="night", batch=1000)
+    (folder / "file").touch()
+    with pytest.raises(PySparkException, match="compact, shard . of store"):
+        gowk.spark.Store(store.path, local=folder / "file").compact(spark, all=True)
+    assert gowk.Store(store.path).contains_many(["another", *inserted]).all()
+
+
+@needs_spark
+def test_folds_leave_out_shards_that_others_rewrote_and_report_full_ones(spark: SparkSession, folder: Path) -> None:
+    store, values = create(folder), [f"key {number}" for number in range(2000)]
+    store.insert(frame(spark, values), "value", application="night", batch=0)
+    mine, other = gowk.Store(store.path), gowk.Store(store.path)
+    folds = [fold for fold in (mine.fold(shard) for shard in range(4)) if fold is not None]
+    with other.update(rewriting=True) as update:
+        update.update(new_of(other, 1))
+    assert mine.commit_folds(folds).folded == 3
+    assert mine.contains_many([*values, *new_of(other, 1)]).all() and mine.info().entries == 2000 + len(new_of(other, 1))
+    # In a shard that must not grow, records find room where its filter has none.
+    small = gowk.Store.create(folder / "small", shards=1, capacity=300, slots_per_bucket=2, growth="never")
+    small.insert_many([f"key {number}" for number in range(14_000)])
+    small.insert_many([f"key {number}" for number in range(14_000, 18_000)])
+    told = gowk.spark.Store(small.path).compact(spark, all=True)
+    assert (told.version, told.folded, told.full) == (None, 0, 1)
+    small.refresh()
+    assert small.info().pending > 3900 and small.contains_many([f"key {number}" for number in range(18_000)]).all()
+
+
+@needs_spark
 def test_another_application_between_unseen_and_insert_is_a_conflict(spark: SparkSession, folder: Path) -> None:
     store = create(folder, 1)
     new = store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0)
@@ -511,6 +630,11 @@ def test_another_application_between_unseen_and_insert_is_a_conflict(spark: Spar
     with pytest.raises(PySparkException, match="Conflict"):
         store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
     assert gowk.Store(store.path).version == 2
+    # With other keys there is none: a run is put on top of another.
+    other = gowk.spark.Store(store.path)
+    assert keys(other.unseen(frame(spark, ["x"]), "value", application="evening", batch=0).collect()) == ["x"]
+    gowk.Store(store.path).insert_many(["y"])
+    assert other.insert(frame(spark, ["x"]), "value", application="evening", batch=0).outcome == "new"
     # Repeated from unseen, no key is new to both.
     assert keys(store.unseen(frame(spark, ["a", "b"]), "value", application="night", batch=0).collect()) == ["a"]
     assert store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0).outcome == "new"

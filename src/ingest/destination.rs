@@ -12,7 +12,7 @@ use fs2::FileExt;
 use super::cursor;
 use super::error::{Error, OutputProblem};
 use super::job::Job;
-use crate::store::{Change, Committed, Store, Token, Update, Version};
+use crate::store::{Change, Committed, Rejudged, Store, Token, Update, Version};
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -208,6 +208,31 @@ impl Destination {
         }
     }
 
+    /// Like [`commit`](Self::commit), but keys that others have committed to a store meanwhile are judged again, as
+    /// [`Update::commit_rebased`] says. Gives those that are not new any more, too.
+    pub(super) fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
+        match &mut self.0 {
+            To::Filter(_) => Ok((self.commit()?, Rejudged::default())),
+            To::Store(to) => to.commit_rebased(),
+        }
+    }
+
+    /// Judges the keys of a store by its newest version, and gives those that are not new any more; none for a filter.
+    pub(super) fn rebase(&mut self) -> Result<Rejudged, Error> {
+        match &mut self.0 {
+            To::Filter(_) => Ok(Rejudged::default()),
+            To::Store(to) => Ok(to.update_mut()?.rebase()?),
+        }
+    }
+
+    /// Whether the next commit has a token, with which the caller can ask again for what was new.
+    pub(super) const fn has_token(&self) -> bool {
+        match &self.0 {
+            To::Filter(_) => false,
+            To::Store(to) => to.token.is_some(),
+        }
+    }
+
     /// How many of these keys are in the filter, if that is a set; `None` for a store or a counting filter.
     pub(super) fn present<K: Key>(&self, keys: impl Iterator<Item = K>) -> Option<u64> {
         let To::Filter(writer) = &self.0 else { return None };
@@ -293,23 +318,35 @@ impl InStore {
         }
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
-        let (version, operation) = (update.base().clone(), self.operation.to_owned());
-        let (base, sealed) = (version.number, update.seal_with(&self.sealing)?);
-        match self.store.commit(&Change { base, operation, token, sealed })? {
+        let (base, operation) = (update.base().number, self.operation.to_owned());
+        let sealed = update.seal_with(&self.sealing)?;
+        let committed = self.store.commit(&Change { base, operation, token, sealed })?;
+        self.after(committed, base)
+    }
+
+    fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
+        let gone = self.gone();
+        let (update, token) = (self.update.take().ok_or(gone)?, self.token.take());
+        let (committed, rejudged) = update.commit_rebased(self.operation, token, &self.sealing)?;
+        Ok((self.after(committed, rejudged.base())?, rejudged))
+    }
+
+    /// The number of the version that was made, if one was; `base` is the number of the version that judged the keys.
+    fn after(&mut self, committed: Committed, base: u64) -> Result<Option<u64>, Error> {
+        let (version, number) = match committed {
             Committed::New(version) => {
                 let number = version.number;
-                self.update = Some(self.store.update_of(version));
-                Ok(Some(number))
+                (version, Some(number))
             }
-            Committed::Already(_) if self.is_job => Err(self.overtaken()),
+            Committed::Already(_) if self.is_job => return Err(self.overtaken()),
             Committed::Already(done) if done.base != base => {
-                Err(Error::TokenTaken { store: self.store.path().to_owned(), version: done.version })
+                return Err(Error::TokenTaken { store: self.store.path().to_owned(), version: done.version });
             }
-            Committed::Already(_) | Committed::Unchanged => {
-                self.update = Some(self.store.update_of(version));
-                Ok(None)
-            }
-        }
+            Committed::Already(_) => (self.store.version(base)?, None),
+            Committed::Unchanged => (self.store.newest()?, None),
+        };
+        self.update = Some(self.store.update_of(version));
+        Ok(number)
     }
 }
 

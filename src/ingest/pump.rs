@@ -9,15 +9,20 @@
 //!    number.
 //! 3. A key without room does not end a run. It counts as taken, as new, and as refused.
 //! 4. After a failed commit the pump tries no other one: it would most likely fail too.
+//! 5. If it [rebases](Pump::rebasing), each key of a store is written and counted as new by one committed run at most.
+//!    Records are held back until the store has judged their keys. With a token they are written after the commit: the
+//!    same run with the same token writes them again, in place of 1. Without one they are written before it, and a
+//!    commit that then is in conflict fails, so that what was written is void.
 
 use std::time::Instant;
 
 use super::destination::Destination;
 use super::error::Error;
+use super::held::Held;
 use super::summary::Tally;
 use crate::Batches;
 use crate::keys::{Batch, CommitClock, Feed, Next};
-use crate::store::Error as StoreError;
+use crate::store::{Error as StoreError, Rejudged};
 
 /// Consecutive records of an input, and their keys.
 #[derive(Debug)]
@@ -134,6 +139,10 @@ pub trait Work {
 
     /// Takes note of a commit of the keys taken so far. Without `is_certain` the commit may be durable or not.
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool);
+
+    /// Takes note that so many keys that were [taken](Self::took) as new are not: other processes have committed them
+    /// meanwhile. Called only if the pump [rebases](Pump::rebasing).
+    fn known(&mut self, _: u64) {}
 }
 
 /// Takes keys into a destination.
@@ -148,6 +157,9 @@ pub struct Pump {
     commit_failed: bool,
     reading_failed: bool,
     within: Option<[u64; 2]>,
+    rebases: bool,
+    /// Records that wait for the commit.
+    held: Option<Held>,
 }
 
 impl Pump {
@@ -163,7 +175,18 @@ impl Pump {
             commit_failed: false,
             reading_failed: false,
             within: None,
+            rebases: false,
+            held: None,
         }
+    }
+
+    /// Makes keys count that other processes commit to a store before this one does: they are not new. If the work
+    /// `writes` records, these are held back for that: the first 64 MiB in memory, all others in a temporary file.
+    /// Changes nothing for a filter, nor for keys of shards that are rewritten.
+    pub fn rebasing(mut self, writes: bool) -> Self {
+        self.rebases = self.destination.is_store();
+        self.held = (self.rebases && writes).then(Held::default);
+        self
     }
 
     /// The destination of the keys.
@@ -317,8 +340,13 @@ impl Pump {
                 continue;
             }
             new += u64::from(item.has_key);
-            if self.deed == Deed::Insert {
-                work.write(*item)?;
+            match &mut self.held {
+                _ if self.deed == Deed::Remove => {}
+                None => work.write(*item)?,
+                Some(held) => {
+                    let hash = item.has_key.then(|| self.destination.hash(item.key)).transpose()?;
+                    held.push(hash, item.record)?;
+                }
             }
         }
         if outcome.is_err() && self.deed == Deed::Insert {
@@ -337,10 +365,20 @@ impl Pump {
 
     /// Makes the records written durable, then commits the keys taken.
     pub fn commit<W: Work>(&mut self, work: &mut W) -> Result<(), W::Error> {
+        let writes_first = self.held.is_some() && !self.destination.has_token();
+        if writes_first {
+            let rejudged = self.destination.rebase()?;
+            self.write_held(work, &rejudged)?;
+        }
         work.sync(&mut self.destination)?;
         let has_new = self.clock.uncommitted() > 0;
         self.commit_failed = true;
-        match self.destination.commit() {
+        let committed = if self.rebases && !writes_first {
+            self.destination.commit_rebased()
+        } else {
+            self.destination.commit().map(|number| (number, Rejudged::default()))
+        };
+        match committed {
             Err(
                 Error::Filter(crate::Error::Unknown { commit, source, .. })
                 | Error::Store(StoreError::Unknown { version: commit, source, .. }),
@@ -355,14 +393,35 @@ impl Pump {
                 Err(Error::from(error).into())
             }
             Err(error) => Err(error.into()),
-            Ok(number) => {
+            Ok((number, rejudged)) => {
                 self.commit_failed = false;
                 self.clock.commit();
                 if let Some(number) = number.filter(|_| has_new) {
                     work.committed(number, self.clock.committed(), true);
                 }
-                Ok(())
+                if self.held.is_none() {
+                    work.known(rejudged.known());
+                    return Ok(());
+                }
+                self.write_held(work, &rejudged)?;
+                work.sync(&mut self.destination)
             }
         }
+    }
+
+    /// Writes the records that were held back and are not known by now. Call it instead of [`commit`](Self::commit) if
+    /// a commit with this token was made before.
+    pub fn write_held<W: Work>(&mut self, work: &mut W, known: &Rejudged) -> Result<(), W::Error> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let mut not_new = 0;
+        held.drain(|hash, record| {
+            if hash.is_some_and(|hash| known.has(hash)) {
+                not_new += 1;
+                return Ok(());
+            }
+            work.write(Item { key: &[], record, has_key: hash.is_some() })
+        })?;
+        work.known(not_new);
+        Ok(())
     }
 }

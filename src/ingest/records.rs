@@ -138,8 +138,9 @@ impl Records {
     pub fn may_wait(&self) -> bool {
         match &self.0 {
             Source::Stream(stream) => {
-                let end = if let Kind::Lines(separator) = stream.kind { separator } else { b'\n' };
-                memchr(end, stream.content.waiting()).is_none()
+                let StreamRecords { kind, content, .. } = &**stream;
+                let end = if let Kind::Lines(separator) = kind { *separator } else { b'\n' };
+                memchr(end, content.waiting()).is_none()
             }
             #[cfg(feature = "parquet")]
             Source::Parquet(_) => false,
@@ -149,10 +150,7 @@ impl Records {
     /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
     pub fn line(&self) -> u64 {
         match &self.0 {
-            Source::Stream(stream) => match &stream.kind {
-                Kind::Csv(csv) => csv.line(),
-                Kind::Lines(_) | Kind::Jsonl(_) => stream.lines,
-            },
+            Source::Stream(stream) => stream.line(),
             #[cfg(feature = "parquet")]
             Source::Parquet(parquet) => parquet.row(),
         }
@@ -161,10 +159,7 @@ impl Records {
     /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
         match &self.0 {
-            Source::Stream(stream) => match &stream.kind {
-                Kind::Csv(csv) => csv.header(),
-                Kind::Lines(_) | Kind::Jsonl(_) => None,
-            },
+            Source::Stream(stream) => stream.header(),
             #[cfg(feature = "parquet")]
             Source::Parquet(_) => None,
         }
@@ -234,6 +229,15 @@ impl StreamRecords {
 
     pub(super) const fn offset(&self) -> u64 {
         self.content.offset()
+    }
+
+    /// The line on which the last record began, from 1.
+    pub(super) fn line(&self) -> u64 {
+        if let Kind::Csv(csv) = &self.kind { csv.line() } else { self.lines }
+    }
+
+    fn header(&self) -> Option<&[u8]> {
+        if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
     }
 
     pub(super) fn malformed(&self, Malformed { line, column, message }: Malformed) -> Error {

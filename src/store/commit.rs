@@ -23,7 +23,7 @@ use super::files::{self, Name, VERSIONS};
 use super::sealed::Sealed;
 use super::storage::{Unpublished, publish};
 use super::text::LONGEST;
-use super::version::{Done, FIRST, ShardFile, Version};
+use super::version::{Done, FIRST, Version};
 use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
@@ -31,11 +31,11 @@ use crate::system::new_uuid;
 /// An idempotency token: a commit with it happens once, however often it is tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Who commits: any name of at most 1,024 bytes. The tokens of one application come one after the other.
+    /// The name of the application that commits, of at most 1,024 bytes. Its tokens come one after the other.
     pub application: String,
-    /// Higher than that of the application's token before.
+    /// Higher than the number of the application's last token.
     pub number: u64,
-    /// What the application wants to find again with its last token: at most 2^20 bytes, possibly none.
+    /// What the application keeps with its last token, possibly empty: at most 2^20 bytes.
     pub state: String,
 }
 
@@ -43,6 +43,11 @@ impl Token {
     /// The token of this application and number, without a state.
     pub fn new(application: impl Into<String>, number: u64) -> Self {
         Self { application: application.into(), number, state: String::new() }
+    }
+
+    /// The last token of its application in a version, if that is this one or a later one.
+    pub(super) fn done_in(&self, version: &Version) -> Option<Done> {
+        version.tokens.get(&self.application).filter(|done| done.number >= self.number).cloned()
     }
 }
 
@@ -53,9 +58,9 @@ pub struct Change {
     pub base: u64,
     /// What it is, in a word, for the log: `insert`. At most 256 bytes.
     pub operation: String,
-    /// What makes the commit happen once.
+    /// The token with which the commit happens at most once.
     pub token: Option<Token>,
-    /// The new files of the shards that change.
+    /// The new files of the shards that are rewritten, and runs.
     pub sealed: Vec<Sealed>,
 }
 
@@ -73,19 +78,36 @@ pub enum Committed {
 impl Store {
     /// Publishes a version with these changes.
     ///
-    /// If other versions have come since the base, they stay: the changes are put on top of them, unless one of them
-    /// has changed the same shard ([`Error::Conflict`]). [`Error::Expired`] says that the base is so old that a vacuum
-    /// has given the update up. Nothing is published that a reader would refuse ([`Error::Invalid`]). [`Error::Unknown`] alone leaves open whether the version is there; all other errors say
-    /// that it is not.
+    /// The changes are put on top of all versions that came since the base. If one of these has changed what this commit
+    /// judged, a key of a run or anything in a rewritten shard, it fails with [`Error::Conflict`]. Several runs become one
+    /// first.
+    ///
+    /// Fails with [`Error::Expired`] if a vacuum has given up the base, and with [`Error::Invalid`] if readers would refuse
+    /// the version. After [`Error::Unknown`] the version may be there; after any other error it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
+        let joined;
+        let change = if change.runs().count() > 1 {
+            let newest = self.newest()?;
+            if let Some(done) = change.already(&newest) {
+                return Ok(Committed::Already(done));
+            }
+            joined = self.with_one_run(change).map_err(|error| self.given_up(change.base, error))?;
+            &joined
+        } else {
+            change
+        };
         let (root, mut seen) = (&self.root, change.base);
         loop {
             let newest = self.newest()?;
             if let Some(done) = change.already(&newest) {
                 return Ok(Committed::Already(done));
             }
-            self.check_base(change, &newest)?;
+            match self.check_base(change, &newest) {
+                // A vacuum has removed files of that version, so there is a newer one.
+                Err(Error::Vacuumed { .. }) if self.newest()?.number > newest.number => continue,
+                outcome => outcome?,
+            }
             if newest.number > seen {
                 seen = newest.number;
                 events::store_rebased(root, change.base, seen);
@@ -93,20 +115,21 @@ impl Store {
             let id = new_uuid(root)?;
             if let Some(version) = self.try_publish(change.on(&newest, id), newest.number)? {
                 events::store_committed(root, version.number, change.base);
+                self.keep_up(&version);
                 return Ok(Committed::New(version));
             }
         }
     }
 
-    /// That each sealed shard belongs into this commit, and that its file is there.
-    fn check_sealed(&self, change: &Change) -> Result<()> {
+    /// That each sealed file belongs into this commit, and that its file is there.
+    pub(super) fn check_sealed(&self, change: &Change) -> Result<()> {
         let misfit = |what, found: String, expected: String| Error::Misfit {
             path: self.root.clone(),
             what,
             found,
             expected,
         };
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut files) = (BTreeSet::new(), BTreeSet::new());
         for sealed in &change.sealed {
             let Sealed { store, shard, base, .. } = sealed;
             if *store != self.description.uuid {
@@ -116,10 +139,17 @@ impl Store {
             if *base != change.base {
                 return Err(misfit("base", base.to_string(), change.base.to_string()));
             }
-            if *shard >= self.description.shards {
+            if sealed.fold {
+                return Err(misfit("kind", "fold".to_owned(), "what updates sealed".to_owned()));
+            }
+            if !files.insert(sealed.uuid) {
+                return Err(misfit("file", sealed.file(), "each file once".to_owned()));
+            }
+            let Some(shard) = *shard else { continue };
+            if shard >= self.description.shards {
                 return Err(misfit("shard", shard.to_string(), format!("below {}", self.description.shards)));
             }
-            if !seen.insert(*shard) {
+            if !seen.insert(shard) {
                 return Err(misfit("shard", shard.to_string(), "each shard once".to_owned()));
             }
         }
@@ -131,19 +161,29 @@ impl Store {
         if base < FIRST || base > newest.number {
             return Err(Error::NoSuchVersion { path, number: base, newest: newest.number });
         }
-        let since = |sealed: &Sealed| newest.shards.get(&sealed.shard).map_or(0, |file| file.since);
-        if let Some(lost) = change.sealed.iter().find(|sealed| since(sealed) > base) {
-            return Err(Error::Conflict { path, shard: lost.shard, base, version: since(lost) });
+        let since = |shard| newest.shards.get(&shard).map_or(0, |file| file.since);
+        let rewritten = || change.sealed.iter().filter_map(Sealed::shard);
+        if let Some(shard) = rewritten().find(|shard| since(*shard) > base) {
+            return Err(Error::Conflict { path, shard, keys: 0, base, version: since(shard) });
         }
         if base < newest.fence {
             return Err(Error::Expired { path, base, fence: newest.fence });
         }
+        self.check_files(change)?;
+        if base == newest.number {
+            return Ok(());
+        }
+        self.check_judged(change, newest)
+    }
+
+    /// That each sealed file is there, with its length.
+    pub(super) fn check_files(&self, change: &Change) -> Result<()> {
         for sealed in &change.sealed {
-            let name = files::shard(sealed.shard, &sealed.name());
+            let name = sealed.file();
             let path = self.path_of(&name);
             let gone = || io::ErrorKind::NotFound.into();
             let length = self.storage.length(&name)?.ok_or_else(gone).at(&path, "look at");
-            let length = length.map_err(|error| self.given_up(base, error.into()))?;
+            let length = length.map_err(|error| self.given_up(change.base, error.into()))?;
             if length != sealed.bytes {
                 let (found, expected) = (length.to_string(), sealed.bytes.to_string());
                 return Err(Error::WrongFile { path, what: "length", found, expected });
@@ -152,7 +192,7 @@ impl Store {
         Ok(())
     }
 
-    /// The text of a version, which a reader would take: it is read back before it is published.
+    /// The text of a version. It is read back, and an error if a reader would refuse it.
     pub(super) fn text_of(&self, version: &Version) -> Result<String> {
         let path = self.path_of(&files::version(version.number));
         let invalid = |field, found, expected| {
@@ -190,8 +230,8 @@ impl Store {
             version: version.number,
             source: Box::new(source),
         };
-        // Looked at again now that the draft is there: a vacuum that has removed versions before now has published one
-        // that is seen here, and a vacuum that removes some later removes the draft first.
+        // Lists again after the draft was made: a vacuum that removed versions before has published one, which this
+        // sees; a vacuum that removes versions later removes the draft first.
         let mut due = || Ok(self.newest_number(newest)? == Some(newest));
         match publish(&*self.storage, &name, &draft, text.as_bytes(), &mut due) {
             Ok(true) => {}
@@ -206,10 +246,13 @@ impl Store {
 }
 
 impl Change {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Sealed> {
+        self.sealed.iter().filter(|sealed| sealed.shard.is_none())
+    }
+
     /// The token of this one's application in `newest`, if it is this one or a later one.
     pub(super) fn already(&self, newest: &Version) -> Option<Done> {
-        let Token { application, number, .. } = self.token.as_ref()?;
-        newest.tokens.get(application).filter(|done| done.number >= *number).cloned()
+        self.token.as_ref()?.done_in(newest)
     }
 
     /// The version that has these changes on top of `newest`.
@@ -224,15 +267,12 @@ impl Change {
             ..newest.clone()
         };
         for sealed in &self.sealed {
-            let file = ShardFile {
-                name: sealed.name(),
-                commit: sealed.commit,
-                bytes: sealed.bytes,
-                entries: sealed.entries,
-                expected_false_positive_rate: sealed.rate,
-                since: number,
-            };
-            next.shards.insert(sealed.shard, file);
+            match sealed.shard {
+                Some(shard) => {
+                    next.shards.insert(shard, sealed.shard_file(number));
+                }
+                None => next.runs.push(sealed.run_file(number, number, number)),
+            }
         }
         if let Some(Token { application, number: of, state }) = &self.token {
             let done = Done { number: *of, version: number, base: self.base, state: state.clone() };

@@ -29,7 +29,7 @@ impl Store {
     pub(super) fn create_described(path: &Path, description: Description, options: &Options) -> Result<Self> {
         let storage = Arc::new(Folder::prepare(path, description.shards, &options.disk)?);
         let root = path.canonicalize().at(path, "open the folder")?;
-        Self::found(Self { root, storage, description, options: options.clone(), copies: None })
+        Self::found(Self { root, storage, description, options: options.clone(), copies: None, folds: true })
     }
 
     /// Writes the texts of a new store (steps 4 to 7).

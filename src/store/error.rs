@@ -69,7 +69,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// `store.toml` or a version file is not what was written.
+    /// `store.toml`, a version file or the head of a run is not what was written.
     #[error(
         "{}: its checksum does not match, so it was cut short or changed; restore it from a copy of the store",
         path.display()
@@ -129,20 +129,24 @@ pub enum Error {
         newest: u64,
     },
 
-    /// Another commit has changed the same shard since the version that the update is based on.
+    /// Another commit has changed what this one judged, since the version that the update is based on.
     #[error(
-        "{}: shard {shard} was changed by version {version}, after version {base} on which this update is based; \
+        "{}: {} by version {version}, after version {base} on which this update is based; \
          nothing was committed; make the update again on the newest version",
-        path.display()
+        path.display(),
+        conflicting(*shard, *keys)
     )]
     Conflict {
         /// The store.
         path: PathBuf,
-        /// The shard that both changed.
+        /// The shard that both changed; of several the lowest.
         shard: u32,
+        /// Keys of this update that are judged otherwise now; 0 if the update has rewritten the shard, as that does not
+        /// keep its keys.
+        keys: u64,
         /// The version that the update is based on.
         base: u64,
-        /// The version that won.
+        /// The version that won, or the newest one.
         version: u64,
     },
 
@@ -161,7 +165,7 @@ pub enum Error {
         fence: u64,
     },
 
-    /// A shard's file is not there, although a version names it.
+    /// The file of a shard, or a run, is missing although a version names it.
     #[error(
         "{}: missing, although version {version} names it, and no vacuum has removed that version; \
          restore it from a copy of the store",
@@ -186,7 +190,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A file is not the one that a version, or a sealed shard, names.
+    /// A file is not the one that a version or a commit names.
     #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
     WrongFile {
         /// The file.
@@ -199,14 +203,14 @@ pub enum Error {
         expected: String,
     },
 
-    /// A sealed shard does not belong into this commit.
-    #[error("{}: a sealed shard has {what} {found}, but this commit takes {expected}", path.display())]
+    /// A sealed file does not belong into this commit.
+    #[error("{}: a sealed file has {what} {found}, but this commit takes {expected}", path.display())]
     Misfit {
         /// The store.
         path: PathBuf,
         /// What differs: `store`, `base`, `shard`.
         what: &'static str,
-        /// What the sealed shard has.
+        /// What the sealed file has.
         found: String,
         /// What it would have to have.
         expected: String,
@@ -228,7 +232,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A commit failed, and nobody knows whether its version is there and durable.
+    /// A commit failed, and its version may or may not be there and durable.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",
@@ -241,6 +245,28 @@ pub enum Error {
         version: u64,
         /// What failed.
         source: Box<crate::Error>,
+    },
+
+    /// A shard was asked for alone, and runs have records of it.
+    #[error(
+        "{}: shard {shard} has records in runs, which a reader of its file would not find; ask the store, or compact it \
+         with all shards first",
+        path.display()
+    )]
+    Pending {
+        /// The store.
+        path: PathBuf,
+        /// The shard.
+        shard: u32,
+    },
+
+    /// A page of a run does not match its checksum, or its records are not what a run holds.
+    #[error("{}: page {page} is damaged; restore the file from a copy of the store", path.display())]
+    DamagedRun {
+        /// The run.
+        path: PathBuf,
+        /// The page, counted from 0.
+        page: u64,
     },
 
     /// A version that is to stay is not there, so that a vacuum cannot know which files it names.
@@ -264,6 +290,15 @@ pub enum Error {
     },
 }
 
+/// What another commit has changed.
+fn conflicting(shard: u32, keys: u64) -> String {
+    match keys {
+        0 => format!("shard {shard} was changed"),
+        1 => format!("1 key, of shard {shard}, was changed"),
+        _ => format!("{keys} keys, the first of them of shard {shard}, were changed"),
+    }
+}
+
 impl Error {
     /// What sort of failure this is.
     pub fn kind(&self) -> ErrorKind {
@@ -279,9 +314,10 @@ impl Error {
             | Self::Field { .. }
             | Self::MissingFile { .. }
             | Self::MissingVersion { .. }
+            | Self::DamagedRun { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
-            Self::Misfit { .. } | Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => ErrorKind::Invalid,
             Self::Unfinished { .. } => ErrorKind::Foreign,
             Self::NoLinks { .. } => ErrorKind::Io,
             Self::Unknown { .. } => ErrorKind::Unknown,
@@ -308,6 +344,8 @@ impl Error {
             | Self::MissingFile { path, .. }
             | Self::Vacuumed { path, .. }
             | Self::WrongFile { path, .. }
+            | Self::DamagedRun { path, .. }
+            | Self::Pending { path, .. }
             | Self::Misfit { path, .. }
             | Self::Invalid { path, .. }
             | Self::Unknown { path, .. }

@@ -12,6 +12,7 @@ pub(super) const MAX_VERSION: u64 = i64::MAX as u64;
 pub(super) const DESCRIPTION: &str = "store.toml";
 pub(super) const VERSIONS: &str = "versions";
 pub(super) const SHARDS: &str = "shards";
+pub(super) const RUNS: &str = "runs";
 pub(super) const INCOMING: &str = "incoming";
 
 /// The name of a version in the folder of versions.
@@ -23,8 +24,8 @@ pub(super) fn version(number: u64) -> String {
     format!("{VERSIONS}/{}", version_file(number))
 }
 
-/// The name in the folder of versions behind which a listing begins that is to have this version and all after it. Names
-/// sort as numbers do only while they have as many digits.
+/// The name after which a listing of `versions` has this version and all later ones. Empty for numbers with more digits,
+/// which do not sort as their names do: the listing then has all.
 pub(super) fn listed_from(number: u64) -> String {
     const LONGER: u64 = 10_u64.pow(DIGITS as u32);
     if number == 0 || number >= LONGER { String::new() } else { version_file(number - 1) }
@@ -38,6 +39,10 @@ pub(super) fn shard(shard: u32, name: &Name) -> String {
     format!("{}/{}", shard_folder(shard), name.filter())
 }
 
+pub(super) fn run(name: &Name) -> String {
+    format!("{RUNS}/{}", name.run())
+}
+
 pub(super) fn incoming(file: &str) -> String {
     format!("{INCOMING}/{file}")
 }
@@ -47,8 +52,8 @@ pub(super) fn version_number(name: &str) -> Option<u64> {
     (version_file(number) == name && number <= MAX_VERSION).then_some(number)
 }
 
-/// What a file is called that an update has made: by the number of the version that the update is based on, and a
-/// uuid. A vacuum knows by the number whether the update can still be committed.
+/// The name of a file that an update made: the number of the update's base, and a uuid. The number tells a vacuum
+/// whether the update can still be committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {
     pub(super) base: u64,
@@ -67,12 +72,17 @@ impl Name {
         format!("{self}.gowk")
     }
 
+    /// The name of a run.
+    pub(super) fn run(&self) -> String {
+        format!("{self}.run")
+    }
+
     /// The name of the text of a version that is not published yet.
     pub(super) fn draft(&self) -> String {
         format!("{self}.toml")
     }
 
-    /// The name whose text a file name begins with, and what follows it.
+    /// The name that a file name begins with, and the rest.
     pub(super) fn begin_of(file: &str) -> Option<(Self, &str)> {
         let (base, rest) = file.split_once('-')?;
         let (uuid, rest) = rest.split_at_checked(32)?;
@@ -80,7 +90,12 @@ impl Name {
         (file.strip_suffix(rest)? == name.to_string() && name.base <= MAX_VERSION).then_some((name, rest))
     }
 
-    /// The name whose filter is called so.
+    /// The name in a run's file name; `None` for any other file name.
+    pub(super) fn of_run(file: &str) -> Option<Self> {
+        Self::begin_of(file).and_then(|(name, rest)| (rest == ".run").then_some(name))
+    }
+
+    /// The name in a filter's file name; `None` for any other file name.
     pub(super) fn of_filter(file: &str) -> Option<Self> {
         Self::begin_of(file).and_then(|(name, rest)| (rest == ".gowk").then_some(name))
     }
@@ -95,6 +110,8 @@ mod tests {
         for base in [0, 17, 999_999_999_999, 1_000_000_000_000, MAX_VERSION] {
             let name = Name { base, uuid: [0xab; 16] };
             assert_eq!(Name::of_filter(&name.filter()), Some(name));
+            assert_eq!(Name::of_run(&name.run()), Some(name));
+            assert_eq!((Name::of_run(&name.filter()), Name::of_filter(&name.run())), (None, None));
             let longer = format!("{name}.gowk-lock");
             assert_eq!(Name::begin_of(&longer), Some((name, ".gowk-lock")));
             assert_eq!(version_number(&version_file(base)), Some(base));

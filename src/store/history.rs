@@ -39,7 +39,7 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;
     options.check_key_rules(&root, Some(description.key_rules))?;
-    Ok(Store { root, storage, description, options: options.clone(), copies: None })
+    Ok(Store { root, storage, description, options: options.clone(), copies: None, folds: true })
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -126,8 +126,7 @@ impl Store {
         versions.collect()
     }
 
-    /// The version before the commit with this application's token of this number: the one that the commit was based
-    /// on; if it was not made, the newest.
+    /// The version on which the commit with this application's token was based; the newest if that commit was not made.
     ///
     /// A retry that reads this version gets the first attempt's answers. If the application skipped the number, this is
     /// the version before its next token. The version before its last token always exists; fails with

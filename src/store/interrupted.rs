@@ -36,7 +36,7 @@ impl Shared {
         let (memory, root) = (Arc::new(Memory::default()), PathBuf::from("memory"));
         let options = Options::new();
         let description = Description::design(&root, 2, &options).unwrap();
-        let store = Store { root, storage: memory.clone(), description, options, copies: None };
+        let store = Store { root, storage: memory.clone(), description, options, copies: None, folds: true };
         Self { memory, store: Store::found(store).unwrap() }
     }
 
@@ -50,7 +50,9 @@ impl Shared {
         let uuid = new_uuid(&self.store.root).unwrap();
         self.memory.put(&files::shard(shard, &Name { base, uuid }), b"keys");
         let store = self.store.description.uuid;
-        let sealed = Sealed { store, shard, base, uuid, commit: 1, bytes: 4, entries: 1, rate: 0.5 };
+        let shard = Some(shard);
+        let sealed =
+            Sealed { store, shard, base, uuid, commit: 1, bytes: 4, entries: 1, rate: 0.5, fold: false };
         Change { base, operation: "insert".to_owned(), token, sealed: vec![sealed] }
     }
 

@@ -78,13 +78,13 @@ const fn calls(step: Step) -> &'static [&'static str] {
         Load => &["get version", "sync versions"],
         CheckFence => &["measure file"],
         // The listings are of what could be removed.
-        ReadStaying => &["get version", "list versions", "list shards", "list incoming"],
+        ReadStaying => &["get version", "list versions", "list shards", "list runs", "list incoming"],
         Draft => &["create draft", "write draft", "sync draft"],
         Link => &["link draft"],
         DropDraft => &["remove draft", "sync versions"],
         SweepDrafts => &["list incoming", "remove draft", "sync incoming"],
         SweepVersions => &["list versions", "remove version"],
-        SweepFiles => &["list shards", "remove file", "list incoming"],
+        SweepFiles => &["list shards", "remove file", "list runs", "list incoming"],
         _ => &[],
     }
 }
@@ -622,12 +622,12 @@ impl Disk for Probe {
 fn the_real_code_takes_the_steps_of_the_programs() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::create(dir.path().join("s"), 1, &Options::new()).unwrap();
-    for _ in 0..2 {
-        let mut update = store.update().unwrap();
-        update.insert_batch(&[b"a"]).unwrap().complete().unwrap();
+    for key in [b"a", b"c"] {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&[key]).unwrap().complete().unwrap();
         update.commit("insert", None).unwrap();
     }
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     update.insert_batch(&[b"b"]).unwrap().complete().unwrap();
     let (base, sealed) = (update.base().number, update.seal().unwrap());
     let left = Name { base: 1, uuid: [1; 16] };

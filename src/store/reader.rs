@@ -1,18 +1,18 @@
 //! Lookups in one version of a store.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Store;
 use super::error::{Error, Result};
 use super::partition::divided;
+use super::run::Run;
+use super::sieve::Sieving;
 use super::text::hex;
 use super::version::{ShardFile, Version};
-use crate::cuckoo::Counts;
 use crate::error::{Error as FilterError, Result as FilterResult};
-use crate::info::Facts;
-use crate::{Info, Key, Lookup, OnDamage, Options, Reader, Report, events};
+use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
@@ -25,10 +25,12 @@ const BLOCK: usize = 1 << 18;
 /// The file of a shard is opened and mapped at the first lookup in it, after it was compared with what the version
 /// says of it. Once opened, it is read even if a vacuum removes it. Later versions are seen after
 /// [`refresh`](Self::refresh).
+///
+/// After many lookups in a version with runs, it keeps 2 to 4 bytes of memory for each of their records.
 #[derive(Clone)]
 pub struct StoreReader {
-    store: Store,
-    snapshot: Arc<Snapshot>,
+    pub(super) store: Store,
+    pub(super) snapshot: Arc<Snapshot>,
 }
 
 impl fmt::Debug for StoreReader {
@@ -38,17 +40,24 @@ impl fmt::Debug for StoreReader {
     }
 }
 
-struct Snapshot {
-    version: Version,
+pub(super) struct Snapshot {
+    pub(super) version: Version,
     /// One for each shard.
     filters: Vec<Opened>,
-    opening: Mutex<()>,
+    /// One for each run of the version.
+    pub(super) runs: Vec<Arc<OnceLock<Run>>>,
+    /// One for each shard, if the version has runs.
+    pub(super) sieves: Vec<Sieving>,
+    pub(super) opening: Mutex<()>,
 }
 
 impl Snapshot {
     fn new(version: Version, shards: u32) -> Self {
         let filters = (0..shards).map(|_| Opened::default()).collect();
-        Self { version, filters, opening: Mutex::new(()) }
+        let runs = version.runs.iter().map(|_| Arc::default()).collect();
+        let sieved = if version.runs.is_empty() { 0 } else { shards };
+        let sieves = (0..sieved).map(|_| Sieving::default()).collect();
+        Self { version, filters, runs, sieves, opening: Mutex::new(()) }
     }
 }
 
@@ -78,8 +87,8 @@ impl Store {
         StoreReader { store: self.clone(), snapshot }
     }
 
-    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it is
-    /// not the file.
+    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it
+    /// fails.
     pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
         let path = self.copies.as_ref()?.folder.join(file.file_name());
         // Damage in a copy is no damage in the store: it must not answer "present".
@@ -102,7 +111,7 @@ impl Store {
 
     fn sealed_options(&self) -> Options {
         let mut options = self.options.clone().sealed(true).threads(1);
-        // What takes the name later is not what was compared with the version.
+        // A file that takes the name later was not compared with the version.
         options.follow = false;
         options
     }
@@ -112,15 +121,19 @@ impl Store {
         let path = self.file_path(shard, file);
         let reader = match self.sealed_options().read(&path) {
             Err(FilterError::NotFound { .. }) => {
-                let (path, gone) = (path, version.number);
-                let is_vacuumed = !self.newest()?.keeps(gone);
-                let vacuumed = Error::Vacuumed { path: path.clone(), version: gone };
-                return Err(if is_vacuumed { vacuumed } else { Error::MissingFile { path, version: gone } });
+                return Err(self.missing(path, version)?);
             }
             outcome => outcome?,
         };
         self.check_filter(&path, &reader, shard, file)?;
         Ok(reader)
+    }
+
+    /// The error for a missing file that a version names.
+    pub(super) fn missing(&self, path: PathBuf, version: &Version) -> Result<Error> {
+        let version = version.number;
+        let is_vacuumed = !self.newest()?.keeps(version);
+        Ok(if is_vacuumed { Error::Vacuumed { path, version } } else { Error::MissingFile { path, version } })
     }
 
     fn check_filter(&self, path: &Path, reader: &Reader, shard: u32, file: &ShardFile) -> Result<()> {
@@ -154,7 +167,7 @@ impl Store {
 }
 
 impl StoreReader {
-    /// The version that is looked into.
+    /// The version that this reader looks into.
     pub fn version(&self) -> &Version {
         &self.snapshot.version
     }
@@ -164,14 +177,20 @@ impl StoreReader {
         &self.store
     }
 
-    /// Moves to the newest version; true if that is another one. The files of shards that it has not changed stay open.
+    /// Moves to the newest version; true if that is another one. Files that both versions name stay open.
     /// If this fails, the version stays as it was.
     pub fn refresh(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
-        let old = &self.snapshot;
-        if newest.number == old.version.number {
+        if newest.number == self.version().number {
             return Ok(false);
         }
+        *self = self.moved_to(newest);
+        Ok(true)
+    }
+
+    /// A reader of another version, with the files open that both versions name.
+    pub(super) fn moved_to(&self, newest: Version) -> Self {
+        let old = &self.snapshot;
         let mut next = Snapshot::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
@@ -180,14 +199,27 @@ impl StoreReader {
                 *place = opened.clone();
             }
         }
-        self.snapshot = Arc::new(next);
-        Ok(true)
+        for (file, place) in next.version.runs.iter().zip(&mut next.runs) {
+            let known = old.version.runs.iter().zip(&old.runs).find(|(known, _)| known.name == file.name);
+            known.into_iter().for_each(|(_, opened)| *place = opened.clone());
+        }
+        Self { store: self.store.clone(), snapshot: Arc::new(next) }
     }
 
-    /// The filter of a shard; `None` if the shard is empty, or there is no such shard. Where there is a
-    /// [copy](Store::copies), it is the copy, until a lookup in this reader fails in it.
+    /// The filter of a shard, for lookups without this reader; `None` if the shard is empty. Errors as for lookups, and
+    /// [`Error::Pending`] if runs have records of the shard that no reader of its file would find.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening } = &*self.snapshot;
+        if self.count_pending(shard)? > 0 {
+            return Err(Error::Pending { path: self.store.path().to_owned(), shard });
+        }
+        self.file_of(shard)
+    }
+
+    /// The filter in the file of a shard; `None` if it has none, or there is no such shard. It does not have what is
+    /// pending for the shard: ask this reader for keys. Where there is a [copy](Store::copies), it is the copy, until a
+    /// lookup in this reader fails in it.
+    pub fn file_of(&self, shard: u32) -> Result<Option<&Reader>> {
+        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Ok(None);
         };
@@ -205,8 +237,12 @@ impl StoreReader {
     }
 
     /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
-    fn look<T>(&self, shard: u32, mut look: impl FnMut(&Reader) -> FilterResult<T>) -> Result<Option<T>> {
-        let Some(filter) = self.shard(shard)? else { return Ok(None) };
+    pub(super) fn look<T>(
+        &self,
+        shard: u32,
+        mut look: impl FnMut(&Reader) -> FilterResult<T>,
+    ) -> Result<Option<T>> {
+        let Some(filter) = self.file_of(shard)? else { return Ok(None) };
         match look(filter) {
             Ok(found) => Ok(Some(found)),
             Err(error) => match self.after_copy(shard, filter, error)? {
@@ -219,7 +255,7 @@ impl StoreReader {
     /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
     #[cold]
     fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening } = &*self.snapshot;
+        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Err(error.into());
         };
@@ -234,76 +270,42 @@ impl StoreReader {
         Ok(place.own.get())
     }
 
-    /// The store's own file of a shard, whatever copies there are.
+    /// The store's own file of a shard, even if there is a copy.
     pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
         match self.version().shards.get(&shard) {
             Some(file) if self.store.copies.is_some() => {
                 self.store.open_shard(self.version(), shard, file).map(Some)
             }
-            _ => Ok(self.shard(shard)?.cloned()),
+            _ => Ok(self.file_of(shard)?.cloned()),
         }
-    }
-
-    /// The version in numbers. No file of a shard is opened for it.
-    pub fn info(&self) -> StoreInfo {
-        StoreInfo::of(&self.store, self.version())
-    }
-
-    /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
-    /// a shard at its creation, and nothing is forecast.
-    pub fn filter_info(&self) -> Result<Info> {
-        let own = &self.store.description;
-        let (identity, policy) = own.options(0).design(self.store.path())?;
-        let facts = Facts {
-            identity,
-            policy,
-            counts: Counts::default(),
-            commit: 0,
-            journal_length: 0,
-            key_rules: Some(own.key_rules),
-        };
-        let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
-        for shard in self.version().shards.keys() {
-            let Some(info) = self.look(*shard, Reader::info)? else { continue };
-            all.slots += info.slots;
-            all.entries += info.entries;
-            all.digits += info.digits;
-            all.saturated += info.saturated;
-            all.copies += info.copies;
-            all.inserted += info.inserted;
-            all.removed += info.removed;
-            all.quarantined_buckets += info.quarantined_buckets;
-            all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
-        }
-        let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
-        all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
-        let StoreInfo { version, bytes, bits_per_key, expected_false_positive_rate, .. } = self.info();
-        all.uuid = own.uuid;
-        (all.shards, all.capacity) = (1, own.capacity);
-        (all.commit, all.file_length, all.bits_per_key) = (version, bytes, bits_per_key);
-        all.expected_false_positive_rate = expected_false_positive_rate;
-        Ok(all)
     }
 
     /// Reads every page of every file that the version names, as [`Reader::verify`] does, on as many threads as
-    /// [`Options::threads`] says. Gives what was found of each shard that has a file, in order.
+    /// [`Options::threads`] says. Gives what was found in each file: first those of shards, by their shard, then the
+    /// runs, which have no shard, the oldest first.
     ///
-    /// `progress` is told the files read, and all there are. A file that cannot be opened, or is not the one that the
-    /// version names, is an error in its shard's place. [Copies](Store::copies) are not read.
-    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(u32, Result<Report>)>> {
-        let shards: Vec<u32> = self.version().shards.keys().copied().collect();
-        let (all, done) = (shards.len() as u64, Mutex::new(0));
-        let mut reports = divided(shards, self.store.options.threads, |shard| {
-            let verified = self.own_shard(shard).and_then(|filter| {
-                Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
-            });
+    /// A file that cannot be opened, or is not the one that the version names, is an error in its place; so is a run
+    /// with a damaged page ([`Error::DamagedRun`]). `progress` is told the files read, and all there are.
+    /// [Copies](Store::copies) are not read.
+    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
+        let version = self.version();
+        let files = version.shards.keys().map(|shard| (Some(*shard), 0));
+        let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
+        let (all, done) = (files.len() as u64, Mutex::new(0));
+        let mut reports = divided(files, self.store.options.threads, |(shard, place)| {
+            let report = match shard {
+                Some(shard) => self.own_shard(shard).and_then(|filter| {
+                    Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
+                }),
+                None => self.verify_run(place),
+            };
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
-            Ok((shard, verified))
+            Ok((shard, place, report))
         })?;
-        reports.sort_by_key(|(shard, _)| *shard);
-        Ok(reports)
+        reports.sort_by_key(|(shard, place, _)| (shard.is_none(), *shard, *place));
+        Ok(reports.into_iter().map(|(shard, _, report)| (shard, report)).collect())
     }
 }
 
@@ -314,15 +316,13 @@ impl Lookup for StoreReader {
     #[inline]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
         let hash = self.store.hash(key)?;
-        let shard = self.store.description.shard_of(hash);
-        Ok(self.look(shard, |filter| filter.contains(hash))?.unwrap_or_default())
+        self.contains_in(self.store.description.shard_of(hash), hash)
     }
 
     #[inline]
     fn count<K: Key>(&self, key: K) -> Result<u32> {
         let hash = self.store.hash(key)?;
-        let shard = self.store.description.shard_of(hash);
-        Ok(self.look(shard, |filter| filter.count(hash))?.unwrap_or_default())
+        self.count_in(self.store.description.shard_of(hash), hash)
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
@@ -333,10 +333,7 @@ impl Lookup for StoreReader {
         divided(parts, threads, |(keys, found)| {
             let partition = self.store.partition(keys)?;
             for (shard, _) in &partition.shards {
-                let hashes = partition.hashes_of(*shard);
-                let Some(answers) = self.look(*shard, |filter| filter.contains_batch(hashes))? else {
-                    continue;
-                };
+                let answers = self.contains_batch_in(*shard, partition.hashes_of(*shard))?;
                 for (index, answer) in partition.indices_of(*shard).iter().zip(answers) {
                     if let Some(place) = found.get_mut(*index as usize) {
                         *place = answer;
@@ -346,42 +343,5 @@ impl Lookup for StoreReader {
             Ok(())
         })?;
         Ok(found)
-    }
-}
-
-/// A version of a store in numbers.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct StoreInfo {
-    /// The number of the version.
-    pub version: u64,
-    /// Shards that have a file; the others are empty.
-    pub files: u64,
-    /// Entries in all shards.
-    pub entries: u64,
-    /// Bytes of all files of shards.
-    pub bytes: u64,
-    /// Bits of the files per entry; `None` while there are no entries.
-    pub bits_per_key: Option<f64>,
-    /// The chance that a key never inserted is found: the mean of the shards' rates, as such a key belongs to each shard
-    /// with the same chance.
-    pub expected_false_positive_rate: f64,
-    /// The highest rate of a shard.
-    pub highest_false_positive_rate: f64,
-}
-
-impl StoreInfo {
-    fn of(store: &Store, version: &Version) -> Self {
-        let (entries, bytes) = (version.entries(), version.bytes());
-        let rates = || version.shards.values().map(|file| file.expected_false_positive_rate);
-        Self {
-            version: version.number,
-            files: version.shards.len() as u64,
-            entries,
-            bytes,
-            bits_per_key: (entries != 0).then(|| bytes as f64 * 8.0 / entries as f64),
-            expected_false_positive_rate: rates().sum::<f64>() / f64::from(store.description.shards),
-            highest_false_positive_rate: rates().fold(0.0, f64::max),
-        }
     }
 }

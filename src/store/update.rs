@@ -1,4 +1,4 @@
-//! Changing shards of a store: in working copies that nobody else sees, which are then sealed and committed
+//! Changing a store: by records, and by working copies of the shards that get many, which are then sealed and committed
 //! (`format-spec/STORE.md`, section 8).
 //!
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
@@ -10,36 +10,47 @@ use std::sync::{Mutex, PoisonError};
 use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
-use super::files::{self, INCOMING, Name};
+use super::files::{self, Name};
+use super::fold::worth_rewriting;
 use super::partition::{Partition, divided};
+use super::reader::StoreReader;
 use super::sealed::Sealed;
+use super::taken::{Held, Source, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
-use crate::system::new_uuid;
-use crate::{Batches as _, Error as FilterError, Info, Key, KeyHash, Writer};
+use crate::{Error as FilterError, Info, Key, KeyHash};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
 
-/// Changes to a store, made on one version of it: seen by nobody until they are [committed](Self::commit).
+/// Changes to a store, based on one version. Nobody sees them until they are [committed](Self::commit).
 ///
-/// A shard that is touched gets a working copy of its own, into which keys go without a journal. Dropping the update
-/// removes the working copies. Any number of updates may be made at the same time; of two that change the same shard,
-/// the one that commits first wins.
+/// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets more
+/// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it gets a working copy of its own,
+/// into which keys go without a journal. So the records take at most about 3 bytes of memory for each entry of the
+/// store. Dropping the update removes the working copies.
+///
+/// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
+/// that the other has rewritten, the one that commits first wins. The other one gets [`Error::Conflict`], or judges the
+/// keys in question again: [`commit_rebased`](Self::commit_rebased).
+///
+/// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
+/// 16384 a shard, before keys are refused.
 pub struct Update {
     pub(super) store: Store,
-    base: Version,
+    pub(super) base: StoreReader,
     scratch: Option<PathBuf>,
-    /// Of each shard its working copy, once it was touched.
-    drafts: Vec<Option<Draft>>,
+    rewrites: bool,
+    /// What it has of each shard.
+    pub(super) shards: Vec<Held>,
 }
 
 impl fmt::Debug for Update {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (base, touched) = (self.base.number, self.touched());
+        let (base, touched) = (self.base().number, self.touched());
         let path = self.store.path();
         f.debug_struct("Update")
             .field("path", &path)
@@ -49,12 +60,6 @@ impl fmt::Debug for Update {
     }
 }
 
-struct Draft {
-    name: Name,
-    path: PathBuf,
-    writer: Writer,
-}
-
 /// What is done with each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
@@ -62,7 +67,7 @@ pub(super) enum Deed {
     Remove,
 }
 
-/// What became of the keys of one shard, by their places among those.
+/// The results for the keys of one shard. A key's place is its index among these keys.
 struct Outcome {
     /// The index of each in the batch.
     indices: Vec<u32>,
@@ -77,30 +82,37 @@ impl Store {
         Ok(self.update_of(self.newest()?))
     }
 
-    /// Begins an update of a version, such as the one that the keys were compared with. If a shard that it touches has
-    /// been changed since, it cannot be committed.
+    /// Begins an update of a version, such as the one that the keys were compared with. Commits since then may be in
+    /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
-        let drafts = (0..self.description.shards).map(|_| None).collect();
-        Update { store: self.clone(), base, scratch: None, drafts }
+        let shards = (0..self.description.shards).map(|_| Held::default()).collect();
+        let (store, base) = (self.clone(), self.strict().read_version(base));
+        Update { store, base, scratch: None, rewrites: false, shards }
     }
 }
 
 impl Update {
-    /// Makes working copies in this folder, as on a fast local disk, in place of the store's own. They move into the
+    /// Makes working copies in this folder, for example on a fast local disk, instead of in the store. They move into the
     /// store when they are sealed.
     pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = Some(folder.into());
         self
     }
 
-    /// The version that the update is made on.
-    pub const fn base(&self) -> &Version {
-        &self.base
+    /// Rewrites every shard that gets keys, however few: for many keys, or if no run is wanted. Call it before inserting.
+    pub fn rewriting(mut self) -> Self {
+        self.rewrites = true;
+        self
     }
 
-    /// Shards that have a working copy.
+    /// The version that the update is based on.
+    pub fn base(&self) -> &Version {
+        self.base.version()
+    }
+
+    /// Shards that a commit would change.
     pub fn touched(&self) -> usize {
-        self.drafts.iter().flatten().count()
+        self.shards.iter().filter(|held| held.is_touched()).count()
     }
 
     /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
@@ -123,7 +135,8 @@ impl Update {
     }
 
     fn take_block<K: Key + Sync>(&mut self, keys: &[K], deed: Deed) -> Result<Vec<Outcome>> {
-        let Self { store, base, scratch, drafts } = self;
+        let Self { store, base, scratch, rewrites, shards } = self;
+        let (base, rewrites) = (&*base, *rewrites);
         let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
         // Where the keys of each part begin.
@@ -131,71 +144,108 @@ impl Update {
         let mut parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
         parts.sort_by_key(|(start, _)| *start);
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
-        let touched: Vec<_> = (0..).zip(drafts.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
-        divided(touched, threads, |(shard, place)| {
-            let draft = match place {
-                Some(draft) => draft,
-                none => none.insert(Draft::open(store, base, scratch.as_deref(), shard)?),
-            };
+        let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
+        divided(touched, threads, |(shard, held)| {
             let (hashes, indices) = gather(&parts, shard);
-            let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
-            Ok(match deed {
-                Deed::Insert => {
-                    let inserted = draft.writer.insert_batch(&hashes)?;
-                    Outcome { indices, done: of(inserted.mask()), refused: inserted.into_refused() }
-                }
-                Deed::Remove => {
-                    let removed = draft.writer.remove_batch(&hashes)?;
-                    Outcome { indices, done: of(removed), refused: Vec::new() }
-                }
-            })
+            let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
+            let most = worth.min((2 * worth).saturating_sub(pending));
+            let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };
+            let (done, refused) = held.take(&from, &hashes, deed)?;
+            Ok(Outcome { indices, done, refused })
         })
     }
 
-    /// Makes a sealed file of each working copy, synced and in its place in the store. No version names them yet: a
-    /// [`Change`] with them can be committed here, or by another process that they are sent to.
+    /// Seals each working copy as a file of its shard, and all records as one run; syncs them and moves them into the
+    /// store. No version names them yet: commit a [`Change`] with them, here or in another process.
     ///
     /// If this fails, the update is lost; the store is as it was.
     pub fn seal(self) -> Result<Vec<Sealed>> {
         self.seal_with(&|_, _| {})
     }
 
-    /// As [`seal`](Self::seal); `progress` is told the shards sealed, and all there are to seal.
+    /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
     pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let Self { store, base, drafts, .. } = self;
-        let drafts: Vec<_> = (0..).zip(drafts).filter_map(|(shard, draft)| Some((shard, draft?))).collect();
-        let (all, done) = (drafts.len() as u64, Mutex::new(0));
-        let mut sealed = divided(drafts, store.options.threads, |(shard, draft)| {
-            let sealed =
-                draft.seal(&store, &base, shard).map_err(|error| store.given_up(base.number, error))?;
+        let has_run = self.records().next().is_some();
+        let drafts = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count() as u64;
+        let (all, done) = (drafts + u64::from(has_run), Mutex::new(0));
+        let tell = || {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
+        };
+        let run = self.seal_run()?;
+        run.iter().for_each(|_| tell());
+        let Self { store, base, shards, .. } = self;
+        let drafts = (0..).zip(shards).filter_map(|(shard, held)| match held {
+            Held::Rewritten(draft) => Some((shard, draft)),
+            Held::Records(_) => None,
+        });
+        let mut sealed = divided(drafts.collect(), store.options.threads, |(shard, draft)| {
+            let sealed = draft.seal(&base, shard);
+            let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
+            tell();
             Ok(sealed)
         })?;
         sealed.sort_by_key(Sealed::shard);
+        sealed.extend(run);
         Ok(sealed)
     }
 
-    /// Seals the shards that were touched, and publishes a version with them, as [`Store::commit`] does. Without a
-    /// touched shard and without a token there is nothing to publish. If a commit with the
-    /// token was made before, no shard is sealed.
+    /// What it has of shards that are not rewritten, if that is anything.
+    fn records(&self) -> impl Iterator<Item = &Taken> {
+        self.shards.iter().filter_map(|held| match held {
+            Held::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
+            Held::Rewritten(_) => None,
+        })
+    }
+
+    /// One run of all records, synced and in its place; `None` if there are no records.
+    pub(super) fn seal_run(&self) -> Result<Option<Sealed>> {
+        let (number, at_most) = (self.base().number, self.records().map(Taken::records).sum());
+        if at_most == 0 {
+            return Ok(None);
+        }
+        // Shards divide the positions in their order.
+        let keys = self.records().flat_map(|taken| taken.sorted().into_iter().map(Ok));
+        let run = self.store.write_run(number, self.scratch.as_deref(), at_most, keys);
+        run.map_err(|error| self.store.given_up(number, error))
+    }
+
+    /// Seals what was changed, and publishes a version with it, as [`Store::commit`] does. Publishes nothing if no key
+    /// came or went and there is no token. Seals nothing if a commit with the token was made before.
+    ///
+    /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
+    /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.
     pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
+        self.commit_with(operation, token, &|_, _| {})
+    }
+
+    pub(super) fn commit_with(
+        self,
+        operation: &str,
+        token: Option<Token>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Committed> {
         if self.touched() == 0 && token.is_none() {
             return Ok(Committed::Unchanged);
         }
-        let (store, base) = (self.store.clone(), self.base.number);
-        let mut change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
-        let newest = store.newest()?;
+        let (store, newest) = (self.store.clone(), self.store.newest()?);
+        let mut change = self.change(operation, token, &newest)?;
         if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
         }
-        // A token or word that cannot be published is told before any shard is sealed.
-        if base <= newest.number {
-            store.text_of(&change.on(&newest, newest.id))?;
-        }
-        change.sealed = self.seal()?;
+        change.sealed = self.seal_with(progress)?;
         store.commit(&change)
+    }
+
+    /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.
+    pub(super) fn change(&self, operation: &str, token: Option<Token>, newest: &Version) -> Result<Change> {
+        let base = self.base().number;
+        let change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
+        if base <= newest.number && change.already(newest).is_none() {
+            self.store.text_of(&change.on(newest, newest.id))?;
+        }
+        Ok(change)
     }
 }
 
@@ -207,40 +257,9 @@ fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
     (hashes.collect(), indices.collect())
 }
 
-impl Draft {
-    /// A working copy of a shard, as it is in a version.
-    fn open(store: &Store, base: &Version, scratch: Option<&Path>, shard: u32) -> Result<Self> {
-        let incoming = store.path_of(INCOMING);
-        let name = Name { base: base.number, uuid: new_uuid(&incoming)? };
-        let path = scratch.unwrap_or(&incoming).join(name.filter());
-        let file = base.shards.get(&shard);
-        let own = &store.options;
-        let mut options =
-            store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
-        (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
-        // Every page is compared with its checksum as it is copied.
-        if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
-            match options.working_copy(&path, name.uuid, Some(&copy)) {
-                Ok(writer) => return Ok(Self { name, path, writer }),
-                Err(error) => store.refuse_copy(copy.path(), &error.into()),
-            }
-        }
-        let source = file.map(|file| store.open_shard(base, shard, file)).transpose()?;
-        let writer = options.working_copy(&path, name.uuid, source.as_ref())?;
-        Ok(Self { name, path, writer })
-    }
-
-    fn seal(self, store: &Store, base: &Version, shard: u32) -> Result<Sealed> {
-        let Self { name, path, writer } = self;
-        let info = writer.seal()?;
-        debug_assert_eq!(name, Name { base: base.number, uuid: info.uuid });
-        store.sealed(shard, name, &path, &info)
-    }
-}
-
 impl Store {
-    /// Why a file of an update is not there: because a vacuum has given the update up, and has perhaps removed its files,
-    /// if one has.
+    /// [`Error::Expired`] if a vacuum has given up updates on this base, and so may have removed their files; otherwise the
+    /// error itself.
     pub(super) fn given_up(&self, base: u64, error: Error) -> Error {
         match self.newest() {
             Ok(Version { fence, .. }) if fence > base => {
@@ -250,18 +269,19 @@ impl Store {
         }
     }
 
-    /// Gives a finished file its place in the store; says what it is committed by.
+    /// Moves a finished file to its place in the store, and describes it for a commit.
     pub(super) fn sealed(&self, shard: u32, name: Name, path: &Path, info: &Info) -> Result<Sealed> {
         self.storage.put_file(&files::shard(shard, &name), path)?;
         Ok(Sealed {
             store: self.description.uuid,
-            shard,
+            shard: Some(shard),
             base: name.base,
             uuid: name.uuid,
             commit: info.commit,
             bytes: info.file_length,
             entries: info.entries,
             rate: info.expected_false_positive_rate,
+            fold: false,
         })
     }
 }

@@ -7,8 +7,8 @@
 //! 2. Drafts are removed before versions: see `commit.rs`.
 //! 3. A file is removed only if no version that stays names it, and if the update that made it cannot be committed.
 //!
-//! Crash cases: whatever a vacuum has not removed, the next one removes. A version whose removal a power cut undoes is
-//! below what the newest one says, and so its files are known to be gone.
+//! Crash cases: the next vacuum removes what this one did not. If a power cut undoes the removal of a version, that version
+//! is below `first` of the newest one, so readers know that its files may be gone.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use super::Store;
 #[cfg(doc)]
 use super::Token;
 use super::error::{Error, Result};
-use super::files::{self, INCOMING, Name};
+use super::files::{self, INCOMING, Name, RUNS};
 use super::storage::Storage;
 use super::version::{FIRST, Version};
 use crate::events;
@@ -26,19 +26,19 @@ use crate::system::new_uuid;
 /// The operation of the version that a vacuum makes.
 const VACUUM: &str = "vacuum";
 
-/// What a vacuum leaves.
+/// What a vacuum keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Vacuum {
-    /// Versions that stay whatever their age, the newest included; at least 1, which is what 0 means too.
+    /// How many of the newest versions stay whatever their age: at least 1; 0 means 1.
     pub keep: u64,
     /// A version stays for this long after the next one was made, so that readers and updates that began with it can
-    /// come to their ends; so do files of updates that are based on it.
+    /// finish. Files of updates that are based on it stay as long.
     pub grace: Duration,
 }
 
 impl Default for Vacuum {
-    /// The newest version, and whatever was the newest within the last day.
+    /// Keeps the newest version, and each one that was the newest within the last day.
     fn default() -> Self {
         Self { keep: 1, grace: Duration::from_secs(24 * 60 * 60) }
     }
@@ -66,11 +66,11 @@ pub struct Vacuumed {
     pub version: Option<u64>,
     /// Versions removed.
     pub versions: u64,
-    /// Files of shards removed, and what updates and commits had left.
+    /// Files of shards and runs removed, and what updates and commits had left.
     pub files: u64,
     /// Bytes of all these.
     pub bytes: u64,
-    /// Files and folders that are none of a store's. They stay.
+    /// Files and folders that do not belong to a store. They stay.
     pub foreign: u64,
 }
 
@@ -81,12 +81,13 @@ struct Limits {
     fence: u64,
 }
 
-/// What a vacuum leaves.
+/// What stays.
 struct Staying {
     /// Versions that the last tokens of applications are based on.
     bases: BTreeSet<u64>,
-    /// What these versions name, and all from the first limit on.
+    /// The files and runs that these versions name, and all from the first limit on.
     files: BTreeSet<(u32, Name)>,
+    runs: BTreeSet<Name>,
 }
 
 impl Store {
@@ -105,7 +106,7 @@ impl Store {
             let known = Limits { first: newest.first, fence: newest.fence };
             let limits = self.limits(&newest, vacuum);
             let Some(staying) = self.staying(limits, &newest)? else { continue };
-            // What an earlier vacuum has said and not done needs no further version.
+            // An earlier vacuum has published these limits; finishing its work needs no further version.
             if limits == known {
                 break (staying, known);
             }
@@ -142,13 +143,13 @@ impl Store {
         Limits { first: fence.min(kept).max(newest.first), fence: fence.max(newest.fence) }
     }
 
-    /// The lowest number of a version that no later one has superseded a grace ago. Times of versions ascend; one that
-    /// does not, or that is still to come, is that of a wrong clock, and makes no version old.
+    /// The lowest number of a version that was the newest within the last grace. Times of versions ascend; a time below
+    /// an earlier one, or in the future, is of a wrong clock and counts for nothing.
     fn lowest_not_old(&self, newest: &Version, grace: Duration) -> u64 {
         let now = SystemTime::now();
         let (mut lowest, mut latest) = (newest.first, SystemTime::UNIX_EPOCH);
         for number in newest.first..=newest.number {
-            // If it stays and cannot be read, the vacuum is told so when it asks for its files.
+            // If a version that stays cannot be read, `staying` fails.
             let Ok(Some(Version { time, .. })) = self.load(number) else { continue };
             let Some(age) = now.duration_since(time).ok().filter(|_| time >= latest) else { continue };
             if age < grace {
@@ -162,7 +163,7 @@ impl Store {
     /// The versions that stay, and the files that they name; `None` if another vacuum has removed one meanwhile.
     fn staying(&self, limits: Limits, newest: &Version) -> Result<Option<Staying>> {
         let bases: BTreeSet<u64> = newest.bases().collect();
-        let mut files = BTreeSet::new();
+        let (mut files, mut runs) = (BTreeSet::new(), BTreeSet::new());
         // The version that this vacuum makes names what the newest one names.
         let first = limits.first.min(newest.number);
         for number in bases.iter().copied().filter(|base| *base < first).chain(first..=newest.number) {
@@ -172,8 +173,9 @@ impl Store {
                 return if is_newest { Err(Error::MissingVersion { path, newest }) } else { Ok(None) };
             };
             files.extend(version.shards.iter().map(|(shard, file)| (*shard, file.name)));
+            runs.extend(version.runs.iter().map(|run| run.name));
         }
-        Ok(Some(Staying { bases, files }))
+        Ok(Some(Staying { bases, files, runs }))
     }
 
     /// The versions that a listing shows and that may be removed, ascending.
@@ -183,7 +185,8 @@ impl Store {
         Ok(numbers)
     }
 
-    /// Whether there is anything to be removed. The one version that the last vacuum had to leave is not worth another.
+    /// Whether there is anything to be removed. The one version that the last vacuum left before its own is not worth a
+    /// further version.
     fn would_remove(&self, newest: &Version, limits: Limits, staying: &Staying) -> Result<bool> {
         let mut removes = self.removable(limits, staying)?.len() > usize::from(newest.operation == VACUUM);
         self.each_leftover(limits, staying, &mut |_| {
@@ -193,7 +196,7 @@ impl Store {
         Ok(removes)
     }
 
-    /// Calls `found` for each file that may be removed; returns how many files are none of a store's.
+    /// Calls `found` for each file that may be removed; returns how many files do not belong to a store.
     fn each_leftover(
         &self,
         limits: Limits,
@@ -211,6 +214,15 @@ impl Store {
                     Some(_) => {}
                     None => foreign += 1,
                 }
+            }
+        }
+        for file in self.storage.list(RUNS, "")? {
+            match Name::of_run(&file) {
+                Some(name) if name.base < limits.fence && !staying.runs.contains(&name) => {
+                    found(&format!("{RUNS}/{file}"))?;
+                }
+                Some(_) => {}
+                None => foreign += 1,
             }
         }
         for file in self.storage.list(INCOMING, "")? {
@@ -235,7 +247,7 @@ impl Store {
         }
         // Protects: the numbers of versions. A draft that came back could be linked to a number that was removed.
         storage.settle(INCOMING)?;
-        // Ascending: whoever lists them meanwhile, and misses one, does not take an older one for the newest.
+        // Ascending, so that the newest version in a listing made meanwhile is the newest.
         for number in self.removable(limits, staying)? {
             remove(storage, &files::version(number), told)?;
             told.versions += 1;

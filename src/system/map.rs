@@ -202,6 +202,29 @@ impl Map {
     }
 }
 
+/// A read-only map of the first bytes of a file that is no filter.
+#[derive(Debug)]
+pub(crate) struct PlainMap(MmapRaw);
+
+impl PlainMap {
+    /// The first `length` bytes of a file, which has so many.
+    pub(crate) fn shared(file: &File, length: u64) -> io::Result<Self> {
+        options(length)?.map_raw_read_only(file).map(Self)
+    }
+
+    /// The 64-bit word number `index`, relaxed; stored little-endian. `None` behind the last.
+    #[inline]
+    pub(crate) fn word(&self, index: usize) -> Option<u64> {
+        words(&self.0).get(index).map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// As [`Map::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        prefetch(&self.0, index);
+    }
+}
+
 /// Consecutive words of a [`Map`].
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a, const N: usize>(&'a [AtomicU64; N]);

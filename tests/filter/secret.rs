@@ -103,7 +103,7 @@ fn a_store_shows_no_seed() {
     let make = |name: &str, seed: u64| {
         let store =
             Store::create(dir.path().join(name), 1, &Options::new().capacity(1000).seed(seed)).unwrap();
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&["a"]).unwrap().complete().unwrap();
         assert_hides(&update);
         update.commit("insert", None).unwrap();

@@ -35,7 +35,7 @@ fn a_store_answers_as_one_filter_does() {
     for round in 0..4 {
         // Half of each round's keys are stored already.
         let keys = keys(round * part..(round + 1) * part + part / 2);
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         let inserted = update.insert_batch(&keys).unwrap();
         assert!(inserted.refused().is_empty());
         let found = inserted.mask();
@@ -98,12 +98,12 @@ fn shards_that_doubled_on_their_own_can_be_joined() {
         _ => false,
     };
     let all: Vec<_> = keys(0..300_000).into_iter().filter(chosen).collect();
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(&all).unwrap().refused().is_empty());
     assert_eq!(update.touched(), 2);
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();
-    let generation = |shard| reader.shard(shard).unwrap().map(|filter| filter.info().unwrap().generation);
+    let generation = |shard| reader.file_of(shard).unwrap().map(|filter| filter.info().unwrap().generation);
     assert!(generation(0) >= Some(2) && generation(1) == Some(0) && generation(2).is_none());
     let found = reader.contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
@@ -131,7 +131,7 @@ fn copies_are_counted_over_all_shards() {
     let options = Options::new().counting().capacity(REGION).slots_per_bucket(slots).seed(7);
     let options = options.growth(Growth::Never);
     let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     for copies in 0..1200 {
         // The first key has more copies than can be counted.
         assert!(
@@ -147,7 +147,8 @@ fn copies_are_counted_over_all_shards() {
     update.commit("insert", None).unwrap();
     let reader = store.read().unwrap();
     let all = reader.filter_info().unwrap();
-    let shards: Vec<_> = (0..4).map(|shard| reader.shard(shard).unwrap().unwrap().info().unwrap()).collect();
+    let shards: Vec<_> =
+        (0..4).map(|shard| reader.file_of(shard).unwrap().unwrap().info().unwrap()).collect();
     let sum = |of: fn(&gowk::Info) -> u64| shards.iter().map(of).sum::<u64>();
     assert_eq!(all.digits, sum(|info| info.digits));
     assert_eq!(all.saturated, sum(|info| info.saturated));

@@ -13,7 +13,7 @@
 //!
 //! For each kind of sync, an image breaks these invariants without it (`without_…`).
 //!
-//! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
+//! Each call to the disk, and each reading of a run, fails once, with a full disk or an I/O error (`failing_disk…`). Invariants checked then: the error
 //! names the file and the reason; the store is as before or as after; the step can be done again.
 //!
 //! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
@@ -42,13 +42,23 @@ enum Step {
     /// Copies that are never committed.
     Abandon(Vec<u64>),
     Seal(Vec<u64>),
+    /// Folds all that is pending.
+    Compact,
     Vacuum(u64),
     Read,
 }
 use Step::*;
 
+/// Whether updates write runs, or rewrite the shards that they touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Runs,
+    Shards,
+}
+
 /// A script under way.
 struct Run {
+    way: Way,
     recorder: Arc<Recorder>,
     root: std::path::PathBuf,
     options: Options,
@@ -60,10 +70,10 @@ struct Run {
 const SHARDS: u32 = 2;
 
 impl Run {
-    fn start(root: &Path, fault: Option<Fault>, forgets: Option<&'static str>) -> Self {
+    fn start(way: Way, root: &Path, fault: Option<Fault>, forgets: Option<&'static str>) -> Self {
         let recorder = Recorder::new(root, fault, forgets);
         let options = Options::new().capacity(100).seed(1).disk(recorder.clone());
-        Self { recorder, root: root.to_owned(), options, states: vec![State(None)], durable: 0 }
+        Self { way, recorder, root: root.to_owned(), options, states: vec![State(None)], durable: 0 }
     }
 
     fn store(&self) -> Result<Store> {
@@ -94,11 +104,15 @@ impl Run {
     ) -> Result<()> {
         let (number, mut held) = self.now();
         held.extend(keys);
-        let state = self.begin(State(Some((number + 1, held))));
+        // A ninth run is merged with others at once, in a version of its own.
+        let merges = Store::open(self.root.join(STORE))?.newest()?.runs.len() >= 8;
+        let state = self.begin(State(Some((number + 1, held.clone()))));
+        let merged = if merges { self.begin(State(Some((number + 2, held)))) } else { state };
         match update.commit("insert", token)? {
             Committed::New(version) => {
                 assert_eq!(version.number, number + 1);
-                self.acknowledge(state);
+                let newest = Store::open(self.root.join(STORE))?.newest()?;
+                self.acknowledge(if newest.number > version.number { merged } else { state });
             }
             Committed::Already(_) => {
                 // The state that was begun is not to be.
@@ -112,8 +126,10 @@ impl Run {
     }
 
     fn do_step(&mut self, step: &Step) -> Result<()> {
+        let way = self.way;
         let update = |store: &Store, keys: &[u64]| -> Result<gowk::store::Update> {
-            let mut update = store.update()?;
+            let update = store.update()?;
+            let mut update = if way == Way::Shards { update.rewriting() } else { update };
             let keys: Vec<_> = keys.iter().map(|number| key(*number)).collect();
             assert!(update.insert_batch(&keys)?.refused().is_empty());
             Ok(update)
@@ -137,6 +153,16 @@ impl Run {
             }
             Abandon(keys) => drop(update(&self.store()?, keys)?),
             Seal(keys) => drop(update(&self.store()?, keys)?.seal()?),
+            Compact => {
+                let (number, held) = self.now();
+                let state = self.begin(State(Some((number + 1, held))));
+                let told = self.store()?.compact(true, &|_, _| {})?;
+                assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
+                if told.version.is_none() {
+                    self.states[state] = self.states[self.durable].clone();
+                }
+                self.acknowledge(state);
+            }
             Vacuum(keep) => {
                 let (number, held) = self.now();
                 let state = self.begin(State(Some((number + 1, held))));
@@ -169,9 +195,9 @@ fn keys_of_shards() -> [Vec<u64>; 2] {
     [0, 1].map(|wanted| (0..crate::images::KEYS).filter(|number| shard(number) == wanted).collect())
 }
 
-fn scripts() -> Vec<(&'static str, Vec<Step>)> {
+fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
     let [one, two] = keys_of_shards();
-    vec![
+    let scripts = [
         ("commits", vec![Create, Commit(vec![vec![one[0], two[0]]]), Commit(vec![vec![one[1]]]), Read]),
         (
             "commits on one base",
@@ -194,7 +220,31 @@ fn scripts() -> Vec<(&'static str, Vec<Step>)> {
                 Commit(vec![vec![two[0]]]),
             ],
         ),
-    ]
+    ];
+    let folds = vec![
+        Create,
+        Commit(vec![vec![one[0], two[0]]]),
+        Compact,
+        Commit(vec![vec![one[1]], vec![one[2], two[1]]]),
+        Compact,
+        Compact,
+        Commit(vec![vec![two[2]]]),
+        Vacuum(1),
+        Compact,
+        Vacuum(1),
+    ];
+    let more = |keys: &[u64]| Commit(vec![keys.to_vec()]);
+    let mut merges = vec![Create];
+    merges.extend((0..11).map(|at| more(&[one[at], two[at]])));
+    merges.extend([Vacuum(1), more(&one[11..13]), Compact, Vacuum(1)]);
+    let in_both = |(name, steps): (&'static str, Vec<Step>)| {
+        [(name, Way::Runs, steps.clone()), (name, Way::Shards, steps)]
+    };
+    scripts
+        .into_iter()
+        .flat_map(in_both)
+        .chain([("folds", Way::Runs, folds), ("merges", Way::Runs, merges)])
+        .collect()
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -208,30 +258,30 @@ fn power_cut_anywhere_leaves_a_whole_store() {
     let enough: usize = asked.unwrap_or_else(|| thorough::size("images of cut power", 1500, 20_000));
     let mut images = 0;
     let scripts = scripts();
-    for (name, steps) in &scripts {
+    for (name, way, steps) in &scripts {
         let start = Instant::now();
         let dir = scratch();
-        let mut run = Run::start(dir.path(), None, None);
+        let mut run = Run::start(*way, dir.path(), None, None);
         steps.iter().for_each(|step| run.do_step(step).unwrap());
         let history = run.recorder.history();
         let mut examiner = Examiner::new(&history, &run.states);
         let share = enough.div_ceil(scripts.len());
         let rounds = 1 + share as u64;
-        examiner.all(rounds, share.max(1)).unwrap_or_else(|how| panic!("{name}: {how}"));
+        examiner.all(rounds, share.max(1)).unwrap_or_else(|how| panic!("{name}, {way:?}: {how}"));
         images += examiner.images;
         let (events, took) = (history.0.len(), start.elapsed().as_secs_f64());
         let _ = writeln!(
             std::io::stderr(),
-            "{name}: {} images of {events} events, {took:.1} s; {images} in all",
+            "{name}, {way:?}: {} images of {events} events, {took:.1} s; {images} in all",
             examiner.images
         );
     }
 }
 
 /// Examines images until one is wrong.
-fn breaks(forgets: &'static str, steps: &[Step], fault: Option<Fault>) -> Option<String> {
+fn breaks(forgets: &'static str, way: Way, steps: &[Step], fault: Option<Fault>) -> Option<String> {
     let dir = scratch();
-    let mut run = Run::start(dir.path(), fault, Some(forgets));
+    let mut run = Run::start(way, dir.path(), fault, Some(forgets));
     for step in steps {
         if let Err(error) = run.do_step(step) {
             assert!(fault.is_some(), "{error}");
@@ -245,8 +295,8 @@ macro_rules! without {
     ($($test:ident: $forgets:literal;)*) => {
         $(#[test]
         fn $test() {
-            let broken = scripts().into_iter().find_map(|(name, steps)| {
-                breaks($forgets, &steps, None).map(|how| format!("{name}: {how}"))
+            let broken = scripts().into_iter().find_map(|(name, way, steps)| {
+                breaks($forgets, way, &steps, None).map(|how| format!("{name}, {way:?}: {how}"))
             });
             println!("{}", broken.expect("no image is wrong"));
         })*
@@ -255,6 +305,8 @@ macro_rules! without {
 
 without! {
     without_the_sync_of_a_working_copy_an_image_is_wrong: "working copy";
+    without_the_sync_of_a_run_an_image_is_wrong: "a run that is written";
+    without_the_sync_of_runs_an_image_is_wrong: "runs";
     without_the_sync_of_a_draft_an_image_is_wrong: "draft";
     without_the_sync_of_a_shards_folder_an_image_is_wrong: "a shard's folder";
     without_the_sync_of_versions_an_image_is_wrong: "versions";
@@ -268,14 +320,14 @@ fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
     let steps = [Create, Commit(vec![vec![1]]), Read];
     let calls = {
         let dir = scratch();
-        let mut run = Run::start(dir.path(), None, None);
+        let mut run = Run::start(Way::Runs, dir.path(), None, None);
         steps[..2].iter().for_each(|step| run.do_step(step).unwrap());
         run.recorder.calls()
     };
     // The last call of a commit.
     let dir = scratch();
     let fault = Fault { call: calls - 1, kind: ErrorKind::Other };
-    let mut run = Run::start(dir.path(), Some(fault), None);
+    let mut run = Run::start(Way::Runs, dir.path(), Some(fault), None);
     run.do_step(&steps[0]).unwrap();
     let error = run.do_step(&steps[1]).unwrap_err();
     assert!(matches!(error, Error::Unknown { version: 2, .. }), "{error:?}");
@@ -296,7 +348,7 @@ fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
 #[test]
 fn without_the_sync_after_a_link_an_image_is_wrong() {
     let dir = scratch();
-    let mut run = Run::start(dir.path(), None, None);
+    let mut run = Run::start(Way::Runs, dir.path(), None, None);
     run.do_step(&Create).unwrap();
     run.recorder.forget(Some("versions"));
     run.do_step(&Commit(vec![vec![1]])).unwrap();
@@ -307,10 +359,10 @@ fn without_the_sync_after_a_link_an_image_is_wrong() {
 /// A step that failed once is done again.
 #[test]
 fn failing_disk_leaves_the_store_as_before_or_as_after() {
-    for (name, steps) in scripts() {
+    for (name, way, steps) in scripts() {
         let calls = {
             let dir = scratch();
-            let mut run = Run::start(dir.path(), None, None);
+            let mut run = Run::start(way, dir.path(), None, None);
             steps.iter().for_each(|step| run.do_step(step).unwrap());
             run.recorder.calls()
         };
@@ -319,7 +371,7 @@ fn failing_disk_leaves_the_store_as_before_or_as_after() {
         for call in (0..calls).step_by(stride) {
             for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
                 let dir = scratch();
-                let mut run = Run::start(dir.path(), Some(Fault { call, kind }), None);
+                let mut run = Run::start(way, dir.path(), Some(Fault { call, kind }), None);
                 let mut outcome = "unnoticed";
                 for step in &steps {
                     if let Err(error) = run.do_step(step) {
@@ -350,10 +402,9 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
     assert!(message.contains(&reason) && message.contains(&*run.root.to_string_lossy()), "{message}");
     assert!(!message.contains('\n'), "{message}");
     let found = look(&run.root).unwrap_or_else(|how| panic!("{message}: {how}"));
-    let after = run.states.len() - 1;
-    let is_after = found == run.states[after] && after > run.durable;
+    let after = (run.durable + 1..run.states.len()).find(|after| found == run.states[*after]);
     let is_unknown = matches!(error, Error::Unknown { .. });
-    if is_after {
+    if let Some(after) = after {
         // A vacuum publishes first, and removes files then.
         assert!(is_unknown || matches!(step, Vacuum(_) | Create), "{step:?}: {message}");
         run.acknowledge(after);

@@ -16,11 +16,11 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
 }
 
-/// A store of two versions with keys, in a folder of this name.
+/// A store of two versions with keys in files of shards, in a folder of this name.
 fn store(dir: &Path, name: &str, options: &Options) -> Store {
     let store = Store::create(dir.join(name), 2, options).unwrap();
     for round in 0..2 {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&keys(round * 50..round * 50 + 50)).unwrap().complete().unwrap();
         update.commit("insert", None).unwrap();
     }
@@ -107,6 +107,54 @@ fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
 }
 
 #[test]
+fn what_is_wrong_with_a_run_is_a_row_beside_those_of_the_shards() {
+    let dir = tempfile::tempdir().unwrap();
+    let with_run = |name: &str| {
+        let store = store(dir.path(), name, &options());
+        let mut update = store.update().unwrap();
+        update.insert_batch(&keys(100..1100)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+        let run = store.newest().unwrap().runs[0].file_name();
+        let run = store.path().join("runs").join(run);
+        (store, run)
+    };
+    let ((own, path), (_, other)) = (with_run("own"), with_run("other"));
+    let (good, other) = (read(&path).unwrap(), read(other).unwrap());
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        Some(bytes)
+    };
+    let cases: [(Option<Vec<u8>>, &[&str]); 6] = [
+        (flipped(4096 + 9), &["page 1 is damaged", "restore"]),
+        (flipped(good.len() - 1), &["page 4 is damaged", "restore"]),
+        (flipped(20), &["checksum", "restore"]),
+        (Some(good[..good.len() - 4096].to_vec()), &["length", "restore"]),
+        (Some(other), &["store", "restore"]),
+        (None, &["missing", "version 4", "restore"]),
+    ];
+    for (bytes, words) in cases {
+        remove_file(&path).unwrap();
+        bytes.iter().for_each(|bytes| write(&path, bytes).unwrap());
+        let reports = own.read().unwrap().verify(&|_, _| {}).unwrap();
+        assert_eq!(reports.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [Some(0), Some(1), None]);
+        assert!(reports[..2].iter().all(|(_, report)| report.as_ref().unwrap().is_clean()));
+        is_clear(reports[2].1.as_ref().unwrap_err(), &path, words);
+        // Keys in files are found; no key that only the run has is absent.
+        look(&own).unwrap();
+        let reader = own.read().unwrap();
+        let found: Vec<_> = keys(100..1100).iter().map(|key| reader.contains(key)).collect();
+        assert!(found.iter().all(|found| *found.as_ref().unwrap_or(&true)), "{words:?}");
+        assert!(found.iter().any(Result::is_err), "{words:?}");
+        is_clear(&own.compact(true, &|_, _| {}).unwrap_err(), &path, words);
+        write(&path, &good).unwrap();
+        let reports = own.read().unwrap().verify(&|_, _| {}).unwrap();
+        assert!(reports.iter().all(|(_, report)| report.as_ref().unwrap().is_clean()));
+        assert_eq!(reports[2].1.as_ref().unwrap().pages, 5);
+    }
+}
+
+#[test]
 fn the_texts_of_a_store_must_be_whole() {
     let dir = tempfile::tempdir().unwrap();
     let own = store(dir.path(), "s", &options());
@@ -177,7 +225,7 @@ fn wrong_calls_are_refused() {
     // Sealed shards of another store or base, or one shard twice.
     let [one, two] = ["one", "two"].map(|name| store(dir.path(), name, &options()));
     let seal = |store: &Store| {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&keys(200..220)).unwrap().complete().unwrap();
         update.seal().unwrap()
     };
@@ -187,9 +235,9 @@ fn wrong_calls_are_refused() {
         let error = one.commit(change).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    refused(&change(3, seal(&two)), "sealed shard has store");
-    refused(&change(2, sealed.clone()), "sealed shard has base 3");
-    refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each shard once");
+    refused(&change(3, seal(&two)), "sealed file has store");
+    refused(&change(2, sealed.clone()), "sealed file has base 3");
+    refused(&change(3, [sealed.clone(), sealed[..1].to_vec()].concat()), "each file once");
     refused(&change(9, Vec::new()), "no version 9");
     one.commit(&change(3, sealed)).unwrap();
 }
@@ -228,7 +276,7 @@ fn stores_keep_to_what_they_were_created_for() {
     // Working copies in another folder.
     let scratch = dir.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
-    let mut update = own.update().unwrap().scratch(&scratch);
+    let mut update = own.update().unwrap().rewriting().scratch(&scratch);
     assert_eq!(
         update.insert_batch(&keys(0..10)).unwrap().complete().unwrap(),
         0,

@@ -258,9 +258,9 @@ fn keys_of(store: &Store, version: gowk::store::Version) -> Result<BTreeSet<u64>
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error} ({error:?})");
     let reader = store.read_version(version);
     for (shard, report) in reader.verify(&|_, _| {}).map_err(failed("verifying"))? {
-        let report = report.map_err(|error| format!("shard {shard}: {error} ({error:?})"))?;
+        let report = report.map_err(|error| format!("shard {shard:?}: {error} ({error:?})"))?;
         if !report.is_clean() {
-            return Err(format!("shard {shard}: {report:?}"));
+            return Err(format!("shard {shard:?}: {report:?}"));
         }
     }
     let mut found = BTreeSet::new();
@@ -311,6 +311,7 @@ pub(crate) fn is_tidy(store: &Store) -> Result<(), String> {
         expected.insert(format!("versions/{number:012}.toml").into());
         let files = version.shards.iter();
         expected.extend(files.map(|(shard, file)| format!("shards/{shard:04}/{}", file.file_name()).into()));
+        expected.extend(version.runs.iter().map(|run| format!("runs/{}", run.file_name()).into()));
     }
     let (mut found, mut folders) = (BTreeSet::new(), vec![store.path().to_owned()]);
     while let Some(folder) = folders.pop() {

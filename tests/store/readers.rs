@@ -25,8 +25,9 @@ fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
     .unwrap()
 }
 
+/// Into files of shards.
 fn insert(store: &Store, keys: &[[u8; 8]]) {
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(keys).unwrap().refused().is_empty());
     update.commit("insert", None).unwrap();
 }
@@ -137,8 +138,8 @@ fn copies_are_read_instead_of_the_files() {
     let reader = store.clone().copies(&near).read().unwrap();
     let found = reader.contains_batch(&asked).unwrap();
     assert!(found.iter().all(|found| *found));
-    assert_eq!(reader.shard(0).unwrap().unwrap().path(), copy);
-    assert_eq!(reader.shard(1).unwrap().unwrap().path(), second);
+    assert_eq!(reader.file_of(0).unwrap().unwrap().path(), copy);
+    assert_eq!(reader.file_of(1).unwrap().unwrap().path(), second);
     let error = store.read().unwrap().contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::MissingFile { version: 2, .. }), "{error:?}");
     // An update also starts from the copies.
@@ -189,12 +190,12 @@ fn the_stores_file_is_read_instead_of_a_damaged_copy() {
             let near = || Store::open_with(store.path(), &options).unwrap().copies(&near);
             let near_store = near();
             let reader = near_store.read().unwrap();
-            let opened = reader.shard(0).unwrap().unwrap().path().to_owned();
+            let opened = reader.file_of(0).unwrap().unwrap().path().to_owned();
             assert_eq!(opened, if opens { copy.clone() } else { first.clone() }, "{what}");
             for _ in 0..2 {
                 assert_eq!(reader.contains_batch(&asked).unwrap(), exact, "{what}");
             }
-            assert_eq!(reader.shard(0).unwrap().unwrap().path(), first, "{what}");
+            assert_eq!(reader.file_of(0).unwrap().unwrap().path(), first, "{what}");
             assert_eq!(near_store.take_refused_copies(), std::slice::from_ref(&copy), "{what}");
             assert!(near_store.take_refused_copies().is_empty());
             // Single lookups, and counts.
@@ -226,7 +227,7 @@ fn the_stores_file_is_read_instead_of_a_damaged_copy() {
 fn an_update_whose_working_copies_were_vacuumed_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2);
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(&keys(0..10)).unwrap().refused().is_empty());
     store.update().unwrap().commit("nothing", Some(Token::new("other", 1))).unwrap();
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
@@ -239,7 +240,7 @@ fn the_version_before_a_token_is_the_one_that_its_first_attempt_saw() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 4);
     let token = |number: u64, keys: &[[u8; 8]]| {
-        let mut update = store.update_of(store.before("crawl", number).unwrap());
+        let mut update = store.update_of(store.before("crawl", number).unwrap()).rewriting();
         update.insert_batch(keys).unwrap().complete().unwrap();
         update.commit("dedup", Some(Token::new("crawl", number))).unwrap()
     };
@@ -288,7 +289,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     };
     let (one, two) = (of(0), of(1));
     let update = |keys: &[[u8; 8]]| {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(keys).unwrap().complete().unwrap();
         update
     };
@@ -302,7 +303,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert!(one[..5].iter().chain(&two[..5]).all(|key| reader.contains(key).unwrap()));
     assert!(!reader.contains(&one[5]).unwrap());
     // A removal, and an update without changes.
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     let removed = update.remove_batch(&[one[0], one[7], two[0]]).unwrap();
     assert_eq!(removed, [true, false, true]);
     update.commit("remove", None).unwrap();
@@ -310,7 +311,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert_eq!(store.update().unwrap().commit("insert", None).unwrap(), Committed::Unchanged);
     // An update whose base was vacuumed.
     let stale = {
-        let mut update = store.update().unwrap();
+        let mut update = store.update().unwrap().rewriting();
         update.insert_batch(&two[7..8]).unwrap().complete().unwrap();
         update.seal().unwrap()
     };

@@ -68,13 +68,16 @@ pub(crate) fn role(path: &Path) -> &'static str {
         [] => "the folder above",
         [_] => "the store",
         [_, "store.toml"] => "store.toml",
-        [_, name] if ["versions", "shards", "incoming"].contains(&name) => match name {
+        [_, name] if ["versions", "shards", "runs", "incoming"].contains(&name) => match name {
             "versions" => "versions",
             "shards" => "shards",
+            "runs" => "runs",
             _ => "incoming",
         },
         [_, "incoming", _] if is_text => "draft",
+        [_, "incoming", name] if name.ends_with(".run") => "a run that is written",
         [_, "incoming", _] => "working copy",
+        [_, "runs", _] => "a run",
         [_, "versions", _] => "version",
         [_, "shards", _] => "a shard's folder",
         _ => "a shard's file",
@@ -189,6 +192,14 @@ impl Disk for Recorder {
                 Err(error)
             }
         }
+    }
+
+    fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let path = self.path_of(file);
+        if ["a run", "a run that is written"].contains(&role(&self.below(&path))) {
+            drop(self.call("read", &path)?);
+        }
+        SystemDisk.read_at(file, bytes, offset)
     }
 
     fn set_len(&self, file: &File, length: u64) -> io::Result<()> {

@@ -19,8 +19,8 @@ const BARS: usize = 32;
 /// The most versions on the line; only the newest are drawn.
 const VERSIONS: usize = 60;
 
-/// The shards whose files are wrong, each with the reason.
-type Wrong = Vec<(u32, String)>;
+/// The shards whose files are wrong, each with the reason; `None` for a run.
+type Wrong = Vec<(Option<u32>, String)>;
 
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let store = Store::open_with(path, options)?;
@@ -42,7 +42,13 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let mut page = Page::new(&name(path), &made(path));
     let lines: Vec<String> = match wrong.is_empty() {
         true => vec![format!("None: all files of version {} are whole.", reader.version().number)],
-        false => wrong.iter().map(|(shard, problem)| format!("Shard {shard}: {problem}.")).collect(),
+        false => wrong
+            .iter()
+            .map(|(shard, problem)| {
+                let whose = shard.map_or_else(|| "Run".to_owned(), |shard| format!("Shard {shard}"));
+                format!("{whose}: {problem}.")
+            })
+            .collect(),
     };
     page.words("Damage", &lines, !wrong.is_empty());
     // This opens each file, and fails if one is missing or wrong.
@@ -65,10 +71,15 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
 fn facts(store: &Store, reader: &StoreReader) -> Vec<(&'static str, String)> {
     let (info, version) = (reader.info(), reader.version());
     let bits = bits_per_key_of_store(&info, store.description().slots_per_bucket);
+    let runs = match info.runs {
+        0 => "none".to_owned(),
+        runs => format!("{runs}, {} records, {}", grouped(info.pending), bytes(info.run_bytes)),
+    };
     vec![
         ("kind", store.description().kind.name().to_owned()),
         ("version", format!("{}, {}", version.number, quantity::time(version.time))),
         ("shards", format!("{}, {} with a file", store.description().shards, info.files)),
+        ("runs", runs),
         ("entries", grouped(info.entries)),
         ("false-positive rate", chance(info.expected_false_positive_rate)),
         ("files", bytes(info.bytes)),
@@ -83,7 +94,7 @@ fn shards(page: &mut Page, store: &Store, version: &Version, wrong: &Wrong) {
     let all: Vec<(u32, u64)> = (0..store.description().shards).map(|shard| (shard, entries(shard))).collect();
     let most = all.iter().map(|(_, entries)| *entries).max().unwrap_or(0).max(1);
     let least = all.iter().map(|(_, entries)| *entries).min().unwrap_or(0);
-    let is_wrong = |shard: u32| wrong.iter().any(|(other, _)| *other == shard);
+    let is_wrong = |shard: u32| wrong.iter().any(|(other, _)| *other == Some(shard));
     let part = |entries: u64| entries as f64 / most as f64;
     let words = format!(
         "Each shard has the keys that hash to it. The largest has {} entries, the smallest {}. Shards of very different \

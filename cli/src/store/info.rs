@@ -32,6 +32,9 @@ struct Facts {
     operation: String,
     first: u64,
     files: u64,
+    runs: u64,
+    pending: u64,
+    run_bytes: u64,
     entries: u64,
     bytes: u64,
     bits_per_key: Option<f64>,
@@ -77,6 +80,9 @@ impl Facts {
             operation: version.operation.clone(),
             first: version.first,
             files: info.files,
+            runs: info.runs,
+            pending: info.pending,
+            run_bytes: info.run_bytes,
             entries: info.entries,
             bytes: info.bytes,
             bits_per_key: info.bits_per_key,
@@ -111,6 +117,10 @@ pub(in super::super) fn print(
         let rate = format!("{now} expected now, {worst} in the worst shard");
         let version = format!("{}, by {}, {}", facts.version, facts.operation.escape_debug(), facts.time);
         let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
+        let runs = match facts.runs {
+            0 => "none".to_owned(),
+            runs => format!("{runs}, with {} records, {} bytes", facts.pending, facts.run_bytes),
+        };
         let seed = facts.seed.map(|seed| ("seed", seed));
         let words = [
             ("store", facts.file),
@@ -119,6 +129,7 @@ pub(in super::super) fn print(
             ("created for", made_for),
             ("slots per bucket", facts.slots_per_bucket.to_string()),
             ("shards", shards),
+            ("runs", runs),
             ("version", version),
             ("entries", grouped(facts.entries)),
             ("bits a key", bits),

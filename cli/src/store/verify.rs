@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gowk::store::Store;
+use gowk::store::{Error, Store};
 use serde::Serialize;
 
 use super::super::bar::Bar;
@@ -24,9 +24,13 @@ pub(in super::super) struct Verified {
 
 #[derive(Serialize)]
 struct Damaged {
-    shard: u32,
-    /// The number of damaged pages; `None` if the file cannot be opened, or is not the shard's.
+    /// `None` for a run.
+    shard: Option<u32>,
+    /// The number of damaged pages; `None` if the file cannot be opened, or is not the one that the version names.
     pages: Option<u64>,
+    /// The first damaged page of a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<u64>,
     problem: String,
 }
 
@@ -47,9 +51,15 @@ pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
                 "{pages} of {} pages are damaged, or its head is; restore the file from a copy of the store",
                 report.pages
             );
-            Some(Damaged { shard, pages: Some(pages), problem })
+            Some(Damaged { shard, pages: Some(pages), page: None, problem })
         }
-        Err(error) => Some(Damaged { shard, pages: None, problem: error.to_string() }),
+        Err(error) => {
+            let page = match &error {
+                Error::DamagedRun { page, .. } => Some(*page),
+                _ => None,
+            };
+            Some(Damaged { shard, pages: page.map(|_| 1), page, problem: error.to_string() })
+        }
     });
     let damaged: Vec<Damaged> = damaged.collect();
     let version = reader.version().number;
@@ -76,7 +86,8 @@ impl Verified {
         }
         let store = path.display();
         for Damaged { shard, problem, .. } in &self.damaged {
-            output.line(format_args!("{store}: shard {shard}: {problem}"))?;
+            let whose = shard.map_or_else(|| "run".to_owned(), |shard| format!("shard {shard}"));
+            output.line(format_args!("{store}: {whose}: {problem}"))?;
         }
         if self.clean {
             let Self { version, files, .. } = self;

@@ -1,5 +1,7 @@
 //! The `gowk` tool as its users see it: real processes, their output, and their exit codes.
 //!
+//! - `claims`: processes that bring overlapping keys to one store.
+//! - `compact`: `gowk store compact`, also killed, and beside inserts.
 //! - `docs`: the pages that users read, and the commands in them.
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `fields`: keys that are fields of records, or trimmed, case-folded lines.
@@ -20,6 +22,8 @@
 //! - `whole_filters`: verbs that look at or make a whole filter.
 //! - `windows`: `dedup` over several filters.
 
+mod claims;
+mod compact;
 mod docs;
 mod doubt;
 mod fields;

@@ -45,7 +45,7 @@ fn keys_without_room_are_counted_in_the_summary() {
 }
 
 /// What a terminal shows during a shell command that runs the tool; `None` without `script`.
-fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
+pub(crate) fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
     if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("SKIPPED: there is no `script` to make a terminal with");
         return None;

@@ -63,11 +63,12 @@ fn a_report_of_a_store_has_its_shards_and_versions() {
     folder.run(&["store", "create", "s", "--shards", "4", "--capacity", "10000"], "").done();
     folder.run(&["dedup", "s"], lines(0..5_000)).done();
     folder.run(&["dedup", "s"], lines(5_000..6_000)).done();
+    folder.run(&["store", "compact", "s", "--all"], "").done();
     let page = folder.run(&["report", "s"], "").done();
     assert_eq!(page.matches(">shard ").count(), 4);
     assert!(
         page.contains("Entries in each version, from 1 of")
-            && page.contains("all files of version 3 are whole")
+            && page.contains("all files of version 4 are whole")
     );
     // The files of all versions.
     for file in std::fs::read_dir(folder.path("s/shards/0002")).unwrap() {

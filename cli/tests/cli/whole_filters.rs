@@ -381,6 +381,7 @@ fn metrics_call_no_damaged_filter_clean() {
     folder.change("damaged", |bytes| *bytes.last_mut().unwrap() ^= 1);
     folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
     folder.run(&["dedup", "s"], lines(0..100)).code.unwrap();
+    folder.run(&["store", "compact", "s", "--all"], "").done();
     let ended = folder.run(&["verify", "--prometheus", "f", "damaged", "s"], "");
     assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""));
     let value = |found: &[(String, String, f64)], name: &str, file: &str| {

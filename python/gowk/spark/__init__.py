@@ -5,9 +5,10 @@
 >>> new.write.mode("overwrite").parquet("/data/new/batch=118")        # an idempotent sink, first
 >>> store.insert(df, "url", application="crawl", batch=118)           # then the keys: one version, exactly once
 >>> store.mark(df, "url")                                             # a column `seen`; lookups only
+>>> store.compact()                                                   # no run left for later lookups; seldom needed
 
-Spark shuffles the keys by shard, schedules tasks and repeats those that fail. A task works on one shard. The driver publishes
-one version for a batch, all or nothing. The store lies in a folder that the driver and all executors reach by the same path.
+Spark shuffles the keys by shard, schedules tasks and repeats those that fail. A task works on one shard. It writes a
+run of few keys, or a new file of its shard. The driver publishes one version for a batch, all or nothing. The store lies in a folder that the driver and all executors reach by the same path.
 
 Invariants:
 

@@ -1,4 +1,6 @@
-"""The data source ``gowk``: a task writes the keys of one shard, and the driver publishes a version."""
+"""The data source ``gowk``: a task writes the keys of one shard, as a run or as a new file of the shard, and the driver
+publishes a version.
+"""
 
 from __future__ import annotations
 
@@ -37,26 +39,27 @@ class Writer(DataSourceArrowWriter):
     change: Change
     token: tuple[str, int, str] | None
     column: int
+    rewriting: bool = False
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override, unused-ignore]
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
-            # A counting store takes every copy. A set takes only keys that it does not find; without any, its shard is
-            # not written.
+            # A counting store takes every copy. A set takes only keys that it does not find; without any, nothing is
+            # written.
             every = self.change == "insert" and shard.store.info().kind == "counting"
             count = 0
             for batch in iterator:
                 keys = batch.column(self.column).drop_null()
                 count += len(keys)
                 with self.plan.named(shard):
-                    # A shard in which nothing changes is not written anew.
+                    # A task that changes nothing writes nothing.
                     found = shard.found(keys)
                     changes = found.any() if self.change == "remove" else not found.all()
                     if update is None and (changes or every) and len(keys):
                         scratch = stack.enter_context(self.plan.disk().scratch())
-                        update = shard.store.update(base=shard.store, scratch=scratch)
-                        # If the task fails, this gives up the working copy before its folder is removed.
+                        update = shard.store.update(base=shard.store, scratch=scratch, rewriting=self.rewriting)
+                        # If the task fails, this gives up a working copy before its folder is removed.
                         stack.callback(update.close)
                     if update is not None:
                         self._apply(update, keys)
@@ -77,7 +80,8 @@ class Writer(DataSourceArrowWriter):
         with self.plan.named():
             sealed = [Sealed.from_json(piece) for piece in pieces]
             store = Files(self.plan.path)
-            store.commit(sealed, base=self.plan.version, token=self.token, operation=self.change)
+            # Tasks fold: see `Store.compact`.
+            store.commit(sealed, base=self.plan.version, token=self.token, operation=self.change, folds=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Deletes nothing: a commit that failed after its version was published is aborted, too."""
@@ -87,8 +91,8 @@ class Source(DataSource):
     """The data source ``gowk``: each task writes the keys of one shard, and the driver publishes a version.
 
     :meth:`Store.insert` and :meth:`Store.remove` use it. To write to it directly, register it
-    (``spark.dataSource.register(gowk.spark.Source)``), divides the rows by :meth:`Store.by_shard`, and saves them by
-    ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``.
+    (``spark.dataSource.register(gowk.spark.Source)``), divide the rows by :meth:`Store.by_shard`, save them by
+    ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``, and then call :meth:`Store.compact`.
 
     ============== =========================================================================================================
     ``path``       the store's folder
@@ -101,7 +105,8 @@ class Source(DataSource):
     ``base``       the version that the update is made on; unless given, the one before the token
     ``local``      a folder of each executor's local disk; unless given, that of Spark's own temporary files
     ``local_bytes`` bytes of copies of shards that are kept there
-    ``fetch``      ``false``: make the working copy straight from the store's file
+    ``fetch``      ``false``: read the shard where the store has it
+    ``rewriting``  ``true``: rewrite each shard that changes, however few keys come for it, so that no run is written
     ============== =========================================================================================================
     """
 
@@ -111,7 +116,7 @@ class Source(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         options: Mapping[str, str] = self.options
-        known = ["path", "column", "change", "application", "batch", "state", "base", "local", "local_bytes", "fetch"]
+        known = ["path", "column", "change", "application", "batch", "state", "base", "local", "local_bytes", "fetch", "rewriting"]
         unknown = [name for name in options if name.lower() not in known]
         if unknown:
             raise ValueError(f"the data source gowk has no option {unknown[0]!r}; it has {', '.join(known)}")
@@ -141,7 +146,8 @@ class Source(DataSource):
             fetch=options.get("fetch", "true").lower() != "false",
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
         )
-        return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path))
+        rewriting = options.get("rewriting", "false").lower() == "true"
+        return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path), rewriting)
 
 
 def check_counting(store: Files) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
 from weakref import WeakSet
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, BooleanType, DataType, IntegerType, StringType
 
+from .. import CompactReport, Error, Sealed, StoreCommit
 from .. import Store as Files
-from .. import StoreCommit
 from .._disk import log
 from . import _tasks
 from ._source import LOCAL_BYTES, Change, Source, check_counting
@@ -38,7 +40,7 @@ class Store:
         local: a folder of each executor's local disk, in which the folder ``gowk`` is made. It keeps copies of shards over
             jobs and applications. Unless given, it is one that Spark empties when the executor ends.
         local_bytes: bytes of copies that are kept there; those that were not asked for the longest go first. The
-            working copies of tasks come on top.
+            working copies and runs of tasks come on top.
         fetch: whether tasks copy their shard to the local disk before they look keys up. Without it they read it where it
             is, which is right if the store lies on a local disk.
 
@@ -131,13 +133,18 @@ class Store:
             batch: the number of the batch; each is higher than that of the application's batch before.
             state: a text that the application can read back with its last token.
 
+        A task with few keys writes them as records, of which the commit makes one run. A task with more keys than 8192 and
+        than a sixteenth of its shard's entries rewrites the shard. After the commit, shards are folded for which that is due,
+        as by :meth:`compact`. If that fails, the batch is committed all the same, and the next one tries again.
+
         Returns:
             The outcome. ``"already"``: the batch, or a later one of the application, was committed before.
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
             PySparkException: the job failed, and nothing was committed. If its text names ``Conflict``, another application
-                has committed since ``unseen`` judged this batch: repeat the batch from ``unseen``. The insert alone fails again.
+                has, since ``unseen`` judged this batch, committed one of its keys, or changed a shard that this batch
+                rewrites: repeat the batch from ``unseen``. The insert alone fails again.
         """
         return self._write(df, column, "insert", application, batch, state)
 
@@ -153,6 +160,32 @@ class Store:
         """
         check_counting(Files(self.path))
         return self._write(df, column, "remove", application, batch, state)
+
+    def compact(self, spark: SparkSession | None = None, *, all: bool = False) -> CompactReport:
+        """Folds what runs have into the files of the shards: a task for each shard, and one commit.
+
+        :meth:`insert` and :meth:`remove` do so for the shards for which it is due. Call it after writing to the data source
+        directly, or with ``all`` before much reading. It may run beside batches: where another process rewrites a shard
+        meanwhile, that counts. If it fails or is killed, the store stays as it was. The old files stay until a vacuum.
+
+        Args:
+            spark: the session, the active one unless given.
+            all: fold every shard for which a run has a record, not only those for which that is due.
+
+        Raises:
+            PySparkException: the job failed, and nothing was folded.
+        """
+        spark = spark or SparkSession.getActiveSession()
+        if spark is None:
+            raise ValueError(f"store {self.path}: there is no active Spark session to compact it with")
+        store = Files(self.path)
+        shards = store.to_fold(all=all)
+        if not shards:
+            return store.commit_folds([])
+        rows = spark.createDataFrame(list(enumerate(shards)), "task int, shard int").repartitionById(len(shards), "task")
+        folds = rows.mapInArrow(self._folding(self._plan(store.version, "compact")), "shard int, sealed string").collect()
+        sealed = [Sealed.from_json(fold.sealed) for fold in folds if fold.sealed is not None]
+        return replace(store.commit_folds(sealed), full=len(folds) - len(sealed))
 
     def mark(self, df: DataFrame, column: str | Column, name: str = "seen") -> DataFrame:
         """Adds a boolean column that says whether the store has the row's key, in the version that is the newest now.
@@ -238,6 +271,21 @@ class Store:
     def _plan(self, version: int, batch: str) -> Plan:
         return Plan(self.path, version, self._local, self._local_bytes, self._fetch, batch)
 
+    def _folding(self, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The function of the tasks of :meth:`compact`."""
+
+        def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return _tasks.folded(plan, batches)
+
+        return fold
+
+    def _keep_up(self, spark: SparkSession) -> None:
+        """Folds what is due after a commit, which has succeeded whatever happens here."""
+        try:
+            self.compact(spark)
+        except (PySparkException, Error) as error:
+            log.warning("store %s: the batch is committed, but its shards were not folded: %s", self.path, error)
+
     def _seen(self) -> Any:
         plan = self._plan(Files(self.path).version, "mark")
 
@@ -290,6 +338,7 @@ class Store:
         if committed is None:
             raise RuntimeError(f"store {self.path}: Spark has ended the job of batch {batch} of {application!r} without its commit")
         self._bases.pop((application, batch), None)
+        self._keep_up(session)
         return committed
 
     def _sequence(self, df: DataFrame, column: str | Column, application: str, batch: int) -> str:

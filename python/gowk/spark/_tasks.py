@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from .. import Store as Files
-from .._disk import Disk
+from .._disk import Disk, log
 
 if TYPE_CHECKING:
     Array = pa.Array[Any]
@@ -84,12 +84,13 @@ class Shard:
     def _check(self, keys: Array) -> None:
         shards = self.store.shards_of(keys)
         if self.number is None and len(shards):
-            self._open(int(shards[0]))
+            self.open(int(shards[0]))
         others = shards[shards != self.number]
         if len(others):
             raise ValueError(f"a task got keys of shards {self.number} and {others[0]}: call by_shard() right before it")
 
-    def _open(self, number: int) -> None:
+    def open(self, number: int) -> None:
+        """Fetches the shard's file. Of runs, which serve all shards, a task reads its slices where the store has them."""
         self.number = number
         disk, file = self.plan.disk(), self.store.files.get(number)
         if file is not None and self.plan.fetch:
@@ -126,6 +127,26 @@ def unseen(plan: Plan, batches: Iterator[tuple[Array, Array]]) -> Iterator[Array
             new = first.among(hashes.to_numpy(), keys) & ~shard.found(keys)
         yield pa.array(new)
 
+
+def folded(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Makes a new file of each shard, with what runs have for it in the version; null if the shard has no room."""
+    for batch in batches:
+        numbers: list[int] = batch.column("shard").to_numpy().tolist()
+        for number in numbers:
+            shard = Shard(plan)
+            shard.number = number
+            with plan.named(shard), plan.disk().scratch() as scratch:
+                shard.open(number)
+                sealed = shard.store.fold(number, scratch=scratch)
+                plan.tidy(shard.store)
+            told = "no room" if sealed is None else f"{sealed.bytes} bytes"
+            log.info("shard %s: folded, %d bytes fetched, sealed: %s", number, shard.fetched, told)
+            yield pa.RecordBatch.from_pydict({"shard": [number], "sealed": [None if sealed is None else sealed.to_json()]}, FOLDED)
+
+
+_OF_A_FOLD: dict[str, pa.DataType] = {"shard": pa.int32(), "sealed": pa.string()}
+FOLDED = pa.schema(_OF_A_FOLD)
+"""The rows of :func:`folded`."""
 
 _kept: OrderedDict[Plan, Files] = OrderedDict()
 

@@ -6,7 +6,7 @@ use gowk::store::{Change, Token};
 use pyo3::prelude::*;
 
 use super::opened::Base;
-use super::{Sealed, Store, Update, described};
+use super::{Store, Update, described, sealed};
 use crate::failure;
 
 /// An application, a number, and perhaps a state.
@@ -33,6 +33,7 @@ impl Store {
         token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
+        rewriting: bool,
         afterwards: &'static str,
     ) -> PyResult<Update> {
         let py = slf.py();
@@ -48,6 +49,7 @@ impl Store {
             (None, None) => failure::done(py, py.detach(|| store.newest()))?,
         };
         let update = store.update_of(base);
+        let update = if rewriting { update.rewriting() } else { update };
         let update = match scratch {
             Some(folder) => update.scratch(std::path::absolute(folder)?),
             None => update,
@@ -55,22 +57,21 @@ impl Store {
         Ok(Update::new(slf, update, operation.to_owned(), token, afterwards))
     }
 
-    /// Commits sealed shards.
+    /// Commits sealed files.
     pub(super) fn committed<'py>(
         &self,
         sealed: &Bound<'py, PyAny>,
         base: Option<Base<'_>>,
         token: Option<Marked>,
         operation: &str,
+        folds: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = sealed.py();
-        let all: PyResult<Vec<gowk::store::Sealed>> =
-            sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect();
-        let sealed = all?;
+        let sealed = sealed::all(sealed)?;
         let token = token.map(Marked::token);
         let application = token.as_ref().map(|token| token.application.clone());
         let opened = self.opened(py)?;
-        let store = opened.reader.store();
+        let store = opened.reader.store().clone().folding(folds);
         let base = match (base, sealed.first(), &token) {
             (Some(Base::Number(number)), _, _) => number,
             (Some(base), _, _) => self.base(py, Some(base))?.map_or(0, |version| version.number),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-use gowk::store::{Committed, Done, Store, StoreReader, Vacuumed, Version};
+use gowk::store::{Committed, Compacted, Done, Store, StoreReader, Vacuumed, Version};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,6 +83,9 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     fields.set_item("max_false_positive_rate", own.max_false_positive_rate)?;
     fields.set_item("version", info.version)?;
     fields.set_item("files", info.files)?;
+    fields.set_item("runs", info.runs)?;
+    fields.set_item("pending", info.pending)?;
+    fields.set_item("run_bytes", info.run_bytes)?;
     fields.set_item("entries", info.entries)?;
     fields.set_item("bytes", info.bytes)?;
     fields.set_item("bits_per_key", info.bits_per_key)?;
@@ -108,6 +111,15 @@ pub(super) fn commit<'py>(
     let done = done.map(|done| token(py, application.unwrap_or_default(), done)).transpose()?;
     fields.set_item("token", done)?;
     made(py, "StoreCommit", &fields)
+}
+
+pub(super) fn compacted<'py>(py: Python<'py>, told: &Compacted) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("version", told.version)?;
+    fields.set_item("folded", told.folded)?;
+    fields.set_item("full", told.full)?;
+    fields.set_item("bytes", told.bytes)?;
+    made(py, "CompactReport", &fields)
 }
 
 pub(super) fn vacuumed<'py>(py: Python<'py>, told: &Vacuumed) -> PyResult<Bound<'py, PyAny>> {

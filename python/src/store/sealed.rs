@@ -1,23 +1,28 @@
-//! `gowk.Sealed`: the value that the process that has changed a shard sends to the one that commits it.
+//! `gowk.Sealed`: the value that the process that has made a file sends to the one that commits it.
 
 use gowk::store;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A new file of a shard, in its place in the store, that no version names yet. This is a small value, sent by pickle
-/// or as text from the process that made the file to the one that commits it.
+/// A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by
+/// pickle or as text from the process that made the file to the one that commits it.
 ///
 /// If it is never committed, a later vacuum removes the file.
 #[pyclass(frozen, eq, module = "gowk", name = "Sealed")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Sealed(pub(super) store::Sealed);
 
+/// What callers gave to be committed.
+pub(super) fn all(sealed: &Bound<'_, PyAny>) -> PyResult<Vec<store::Sealed>> {
+    sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect()
+}
+
 #[pymethods]
 impl Sealed {
-    /// The number of the shard, from 0.
+    /// The number of the shard that was rewritten, from 0; ``None`` for a run, which may have records of any shards.
     #[getter]
-    fn shard(&self) -> u32 {
+    fn shard(&self) -> Option<u32> {
         self.0.shard()
     }
 
@@ -33,7 +38,7 @@ impl Sealed {
         self.0.bytes()
     }
 
-    /// Entries in the file.
+    /// Entries in the filter, or records in the run.
     #[getter]
     fn entries(&self) -> u64 {
         self.0.entries()
@@ -51,11 +56,11 @@ impl Sealed {
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
         let sealed = serde_json::from_str(text);
-        sealed.map(Self).map_err(|error| PyValueError::new_err(format!("no sealed shard of gowk: {error}")))
+        sealed.map(Self).map_err(|error| PyValueError::new_err(format!("no sealed file of gowk: {error}")))
     }
 
     fn __hash__(&self) -> u64 {
-        self.0.base() ^ (u64::from(self.0.shard()) << 32) ^ self.0.bytes().rotate_left(17)
+        self.0.base() ^ (self.0.shard().map_or(u64::MAX, u64::from) << 32) ^ self.0.bytes().rotate_left(17)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
@@ -63,6 +68,7 @@ impl Sealed {
     }
 
     fn __repr__(&self) -> String {
-        format!("<gowk.Sealed of shard {}, based on version {}>", self.0.shard(), self.0.base())
+        let of = self.0.shard().map_or_else(|| "of a run".to_owned(), |shard| format!("of shard {shard}"));
+        format!("<gowk.Sealed {of}, based on version {}>", self.0.base())
     }
 }

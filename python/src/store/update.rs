@@ -17,9 +17,11 @@ pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() 
 
 /// Changes to a store, made on one version of it. Nobody sees them before their commit.
 ///
-/// :meth:`Store.update` begins one. A shard that is touched gets a working copy. As a context manager an update commits
-/// at the end of the block; an exception gives it up. Any number of updates may be made at the same time; of two that
-/// change the same shard, the one that commits first wins.
+/// :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, which its commit writes to
+/// one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it
+/// gets a working copy. As a context manager an update commits at the end of the block; an exception gives it up. Any
+/// number of updates may be made at the same time. Of two that bring the same key, or one of them a key of a shard that the
+/// other rewrites, the one that commits first wins.
 ///
 /// An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
 #[pyclass(frozen, module = "gowk", name = "Update", weakref)]
@@ -52,10 +54,10 @@ impl Update {
 
     /// Stores all keys, and commits; or gives all up.
     ///
-    /// If the token was committed before, the keys are inserted into working copies all the same, which are then thrown
-    /// away. Lookups in the version before would not give the same answers: whether a key is new also depends on the
-    /// batch's earlier keys, and of two new keys that match each other in the shard, the second gets the answer "not
-    /// new". Only the same inserts into the same shard give the same answers.
+    /// If the token was committed before, the keys are inserted all the same, and then thrown away. Lookups in the version
+    /// before would not give the same answers: whether a key is new also depends on the batch's earlier keys, and of two
+    /// new keys that match each other in a rewritten shard, the second gets the answer "not new". Only the same inserts
+    /// give the same answers.
     pub(super) fn inserted_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         let py = keys.py();
         let outcome = self.inserted(keys).and_then(|new| self.commit(py).map(|_| new));
@@ -74,7 +76,7 @@ impl Update {
         self.base
     }
 
-    /// How many shards have a working copy.
+    /// How many shards a commit would change.
     #[getter]
     fn touched(&self, py: Python<'_>) -> PyResult<usize> {
         self.owned.quickly(py, |update| Ok::<_, store::Error>(update.touched()))
@@ -106,11 +108,11 @@ impl Update {
         Ok(array_of(keys.py(), self.owned.change(keys, remove)?))
     }
 
-    /// Ends the update: makes a sealed file of each working copy, synced and in its place in the store. No version
-    /// names these files before :meth:`Store.commit`, here or in another process.
+    /// Ends the update: makes a sealed file of each working copy, and one run of all records, synced and in their places in
+    /// the store. No version names these files before :meth:`Store.commit`, here or in another process.
     ///
     /// Args:
-    ///     progress: called with the number of shards sealed, and of all shards to seal. If it raises, the call ends.
+    ///     progress: called with the number of files sealed, and of all files to seal. If it raises, the call ends.
     #[pyo3(signature = (progress=None))]
     fn seal(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Sealed>> {
         let update = self.owned.take_open(py)?;
@@ -118,7 +120,7 @@ impl Update {
         Ok(failure::done(py, sealed)?.into_iter().map(Sealed).collect())
     }
 
-    /// Ends the update: seals the shards that were touched, and publishes a version with them.
+    /// Ends the update: seals what was changed, and publishes a version with it.
     ///
     /// Errors are those of :meth:`Store.commit`. After an error the update is lost.
     fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::{Job, known};
+use super::{Job, Missing, known};
 use crate::ingest::creation::Creation;
 use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules};
@@ -51,6 +51,7 @@ struct RawInput {
     #[serde(default)]
     skip_empty: bool,
     max_key_length: Option<Spanned<u64>>,
+    missing: Option<Spanned<Missing>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -103,6 +104,7 @@ struct RawOutput {
     new_keys: Option<PathBuf>,
     records: Option<Spanned<bool>>,
     refused: Option<PathBuf>,
+    rejects: Option<PathBuf>,
 }
 
 /// A problem, and the byte of the text at which it is.
@@ -171,6 +173,18 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     if let (Some(records), None) = (&raw.output.records, &raw.output.new_keys) {
         return Err(wrong("records", records, "given beside `new_keys`"));
     }
+    let records = raw.output.records.is_some_and(Spanned::into_inner);
+    let missing = match &raw.input.missing {
+        None => Missing::Drop,
+        Some(missing) if *missing.get_ref() == Missing::Keep && !records => {
+            return Err(wrong(
+                "missing",
+                missing,
+                "`drop` or `fail`, unless `records` is true: kept are whole records",
+            ));
+        }
+        Some(missing) => *missing.get_ref(),
+    };
     Ok(Job {
         path: path.to_owned(),
         name,
@@ -182,8 +196,10 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         every_keys,
         every,
         new_keys: raw.output.new_keys,
-        records: raw.output.records.is_some_and(Spanned::into_inner),
+        records,
         refused: raw.output.refused,
+        rejects: raw.output.rejects,
+        missing,
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::error::{Error, Result};
-use super::super::files::{DESCRIPTION, INCOMING, SHARDS, VERSIONS, shard_folder, version};
+use super::super::files::{DESCRIPTION, INCOMING, RUNS, SHARDS, VERSIONS, shard_folder, version};
 use super::super::text::LONGEST;
 use super::super::version::FIRST;
 use super::{Put, Storage};
@@ -34,7 +34,7 @@ impl Folder {
         let root = path.canonicalize().at(path, "open the folder")?;
         let folder = Self::new(root, disk.clone());
         folder.check_unused()?;
-        for own in [VERSIONS, SHARDS, INCOMING] {
+        for own in [VERSIONS, SHARDS, RUNS, INCOMING] {
             make_dir(&**disk, &folder.path(own))?;
         }
         for shard in 0..shards {
@@ -53,10 +53,13 @@ impl Folder {
         let in_the_way = || Error::Exists { path: self.root.clone() };
         let present =
             |folder: &str| if self.path(folder).is_dir() { self.list(folder, "") } else { Ok(Vec::new()) };
-        if self.list("", "")?.iter().any(|name| ![VERSIONS, SHARDS, INCOMING].contains(&&**name)) {
+        if self.list("", "")?.iter().any(|name| ![VERSIONS, SHARDS, RUNS, INCOMING].contains(&&**name)) {
             return Err(in_the_way());
         }
         if present(VERSIONS)?.iter().any(|name| format!("{VERSIONS}/{name}") != version(FIRST)) {
+            return Err(in_the_way());
+        }
+        if !present(RUNS)?.is_empty() {
             return Err(in_the_way());
         }
         for folder in present(SHARDS)? {

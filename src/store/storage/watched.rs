@@ -38,7 +38,7 @@ impl fmt::Debug for Watched {
 fn role(name: &str) -> &str {
     match name.split('/').next().unwrap_or_default() {
         "versions" => "version",
-        "shards" => "file",
+        "shards" | "runs" => "file",
         "incoming" if name.ends_with(".toml") => "draft",
         "incoming" => "working copy",
         _ => name,

@@ -1,5 +1,12 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::text::{MAX_OPERATION, MAX_RUNS, MAX_STRINGS};
 use super::*;
 use crate::Options;
+use crate::store::description::Description;
+use crate::store::error::Error;
+use crate::store::files::MAX_VERSION;
 
 fn path() -> &'static Path {
     Path::new("/tmp/versions/000000000017.toml")
@@ -17,6 +24,15 @@ fn version() -> Version {
         entries: 1000,
         expected_false_positive_rate: 2.5e-4,
         since,
+        folded: base,
+    };
+    let run = |base, from, to, since| RunFile {
+        name: Name { base, uuid: [since as u8; 16] },
+        from,
+        to,
+        records: 1000,
+        bytes: 16_384,
+        since,
     };
     let done = Done { number: 118, version: 16, base: 14, state: "line 3\n\"x\"".to_owned() };
     Version {
@@ -29,6 +45,7 @@ fn version() -> Version {
         fence: 4,
         tokens: BTreeMap::from([("crawl".to_owned(), done)]),
         shards: BTreeMap::from([(0, file(1, 2)), (3, file(15, 17))]),
+        runs: vec![run(12, 3, 9, 14), run(9, 10, 10, 10), run(16, 16, 17, 17)],
     }
 }
 
@@ -58,7 +75,7 @@ fn what_was_encoded_is_read_back() {
 #[test]
 fn values_that_are_not_allowed_are_refused_by_name() {
     type Change = fn(&mut Version);
-    let wrong: [(&str, Change); 18] = [
+    let wrong: [(&str, Change); 31] = [
         ("operation", |version| version.operation = "x".repeat(257)),
         ("token.application", |version| {
             let done = version.tokens["crawl"].clone();
@@ -83,8 +100,21 @@ fn values_that_are_not_allowed_are_refused_by_name() {
         ("token.base", |version| version.tokens.get_mut("crawl").unwrap().base = 16),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 18),
         ("shard.since", |version| version.shards.get_mut(&3).unwrap().since = 1),
-        ("shard.file", |version| version.shards.get_mut(&3).unwrap().since = 15),
+        ("shard.file", |version| version.shards.get_mut(&3).unwrap().name.base = 17),
         ("shard.rate", |version| version.shards.get_mut(&3).unwrap().expected_false_positive_rate = f64::NAN),
+        ("shard.folded", |version| version.shards.get_mut(&3).unwrap().folded = 17),
+        ("shard.folded", |version| version.shards.get_mut(&3).unwrap().folded = 0),
+        ("run.since", |version| version.runs[2].since = 18),
+        ("run.since", |version| version.runs[0].since = 1),
+        ("run.to", |version| version.runs[2].to = 18),
+        ("run.from", |version| version.runs[2].from = 10),
+        ("run.from", |version| version.runs[0].from = 1),
+        ("run.from", |version| version.runs[0].from = 10),
+        ("run.from", |version| version.runs.swap(0, 1)),
+        ("run.records", |version| version.runs[0].records = 0),
+        ("run.bytes", |version| version.runs[0].bytes = 0),
+        ("run.file", |version| version.runs[2].name.base = 17),
+        ("run", |version| version.runs = vec![version.runs[0].clone(); 4097]),
         ("shard.shard", |version| {
             let file = version.shards[&3].clone();
             version.shards.insert(4, file);
@@ -116,12 +146,23 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         // The smallest have the longest text.
         expected_false_positive_rate: 1.234_567_890_123_456_7e-308,
         since,
+        folded: MAX_VERSION - 1,
     };
     let done = Done { number, version: number, base: number - 1, state: String::new() };
     let strings = |character: char| (character.to_string().repeat(1000), character.to_string().repeat(5000));
-    let bare = Version { tokens: BTreeMap::new(), shards: BTreeMap::new(), ..version() };
+    let run = RunFile {
+        name: file.name,
+        from: since,
+        to: since,
+        records: crate::store::run::MAX_RECORDS,
+        bytes: MAX_VERSION,
+        since,
+    };
+    let bare = Version { tokens: BTreeMap::new(), shards: BTreeMap::new(), runs: Vec::new(), ..version() };
+    let long = Version { runs: vec![run], ..bare.clone() };
+    assert!(length(&long) - length(&bare) < 320, "{}", length(&long) - length(&bare));
     let shard = Version { shards: BTreeMap::from([(65_535, file)]), ..bare.clone() };
-    assert!(length(&shard) - length(&bare) < 600, "{}", length(&shard) - length(&bare));
+    assert!(length(&shard) - length(&bare) < 640, "{}", length(&shard) - length(&bare));
     for character in (0..0x100).filter_map(char::from_u32).chain(['\u{ffff}', '\u{10ffff}']) {
         let (application, state) = strings(character);
         let bytes = application.len() + state.len();
@@ -129,7 +170,10 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         let longer = length(&Version { tokens: token, ..bare.clone() }) - length(&bare);
         assert!(longer < 256 + 6 * bytes, "{character:?}: {longer}");
     }
-    assert!(65_536 * (600 + 256) + 6 * MAX_STRINGS + 6 * MAX_OPERATION + 1024 < text::LONGEST as usize);
+    assert!(
+        65_536 * (640 + 256) + MAX_RUNS * 320 + 6 * MAX_STRINGS + 6 * MAX_OPERATION + 1024
+            < crate::store::text::LONGEST as usize
+    );
 }
 
 #[test]

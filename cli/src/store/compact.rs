@@ -1,0 +1,65 @@
+//! `gowk store compact`
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Options;
+use gowk::store::{Compacted, Store};
+
+use super::super::bar::Bar;
+use super::super::failure::Failure;
+use super::super::outcome::Outcome;
+use super::super::output::Output;
+
+/// Fold what small commits have brought into the files of the shards
+///
+/// A commit of few keys writes one run, a file that serves all shards; lookups read the runs beside the shards' files.
+/// Commits fold and merge what is due as they come, so this is needed only to have no run left, as before much reading.
+/// It may run beside commits, readers and vacuums: a shard that another process rewrites meanwhile is left to that. If it
+/// is killed, the store stays as it was. A vacuum removes the old files.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  gowk store compact crawl.store                       the shards for which it is due
+  gowk store compact crawl.store --all --threads 8     every shard for which a run has anything
+
+The exit status is 0, also if there was nothing to do, and 2 after an error.")]
+pub(super) struct Compact {
+    /// Store to compact
+    store: PathBuf,
+
+    /// Fold every shard for which there is anything to fold
+    #[arg(long)]
+    all: bool,
+
+    /// Shards that are folded at the same time; as many as there are processors by default
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Compact {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
+        let options = Options::new().threads(threads.map_or(1, NonZeroUsize::get));
+        let store = Store::open_with(&self.store, &options)?;
+        let bar = Bar::new("folding");
+        let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;
+        drop(bar);
+        let Compacted { version, folded, full, bytes, .. } = told;
+        let mut output = Output::standard(b'\n')?;
+        match version {
+            Some(version) => {
+                output
+                    .line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?;
+            }
+            None if full == 0 => output.line("nothing to do")?,
+            None => {}
+        }
+        if full > 0 {
+            output.line(format_args!("{full} shards are full and must not grow: their keys stay in runs"))?;
+        }
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}

@@ -1,0 +1,357 @@
+//! Fewer runs: runs merged into one, and shards written anew with what is pending for them (`format-spec/STORE.md`,
+//! sections 12.3 and 12.4).
+//!
+//! Invariants:
+//!
+//! 1. What is published changes no answer, except for false positives of the filters.
+//! 2. If others have rewritten a shard or merged its runs meanwhile, this gives way, and publishes nothing of it.
+//!
+//! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::Store;
+use super::commit::Change;
+use super::error::{Error, Result};
+use super::fold::{Draft, worth_rewriting};
+use super::partition::divided;
+use super::reader::StoreReader;
+use super::run::{MAX_RECORDS, Merged};
+use super::sealed::Sealed;
+use super::version::Version;
+use crate::system::new_uuid;
+use crate::{Growth, events};
+
+/// Runs that a commit leaves: each costs every lookup of an absent key a line or two.
+const MOST_RUNS: usize = 8;
+
+/// What folds are called in the log.
+const FOLD: &str = "fold";
+
+/// Which shards are to be folded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    All,
+    /// Those of which enough is pending.
+    Asked,
+    /// The same, but for those that were full when so much was pending that it has been tried.
+    AfterCommit,
+}
+
+/// What a compaction has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// The number of the last version that it made; `None` if there was nothing to do.
+    pub version: Option<u64>,
+    /// Shards written anew.
+    pub folded: u64,
+    /// Shards that have no room for what is pending for them, and must not grow.
+    pub full: u64,
+    /// Bytes of the new files.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Folds what is pending into the shards for which that is due, or into `all` that have anything pending; then
+    /// merges runs, if there are too many. Commits do the same as they come.
+    ///
+    /// May run beside any other work on the store. If others rewrite a shard meanwhile, theirs counts. `progress` is told
+    /// the shards folded, and all that are to be.
+    pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
+        let (newest, mut told) = (self.newest()?, Compacted::default());
+        let done = self.compact_from(&newest, all, &mut told, progress);
+        self.or_give_way(&newest, done)?;
+        Ok(told)
+    }
+
+    fn compact_from(
+        &self,
+        version: &Version,
+        all: bool,
+        told: &mut Compacted,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Option<Version>> {
+        let reader = self.strict().read_version(version.clone());
+        let shards = self.due(&reader, if all { Due::All } else { Due::Asked })?;
+        let folded = self.fold(&reader, shards, told, progress)?;
+        let newest = folded.map_or_else(|| self.newest(), Ok)?;
+        let merged = self.or_give_way(&newest, self.merge(&newest, told))?;
+        if let Some(merged) = &merged {
+            told.version = Some(merged.number);
+        }
+        Ok(merged)
+    }
+
+    /// Nothing, where a vacuum has given up the version that the work was based on, with the files that it needs.
+    fn or_give_way(&self, base: &Version, done: Result<Option<Version>>) -> Result<Option<Version>> {
+        match done.map_err(|error| self.given_up(base.number, error)) {
+            Err(Error::Expired { .. }) => Ok(None),
+            done => done,
+        }
+    }
+
+    /// Merges and folds what is due after a commit. If that fails, the commit has not: the next one tries again.
+    pub(super) fn keep_up(&self, version: &Version) {
+        if let Err(error) = self.try_keep_up(version) {
+            events::store_not_compacted(&self.root, &error);
+        }
+    }
+
+    fn try_keep_up(&self, version: &Version) -> Result<()> {
+        let mut told = Compacted::default();
+        let merged = self.or_give_way(version, self.merge(version, &mut told))?;
+        let version = merged.as_ref().unwrap_or(version);
+        if !self.folds || no_shard_is_due(version) {
+            return Ok(());
+        }
+        let reader = self.strict().read_version(version.clone());
+        let shards = self.due(&reader, Due::AfterCommit)?;
+        let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
+        self.or_give_way(version, folded).map(drop)
+    }
+
+    /// The shards of a version that a commit would fold, or `all` that have anything pending: for
+    /// [`fold_shard`](Self::fold_shard), perhaps in many processes.
+    pub fn to_fold(&self, version: &Version, all: bool) -> Result<Vec<u32>> {
+        let reader = self.strict().read_version(version.clone());
+        self.due(&reader, if all { Due::All } else { Due::AfterCommit })
+    }
+
+    fn due(&self, reader: &StoreReader, which: Due) -> Result<Vec<u32>> {
+        let version = reader.version();
+        if which != Due::All && no_shard_is_due(version) {
+            return Ok(Vec::new());
+        }
+        let may_refuse = self.description.growth == Growth::Never
+            || self.description.max_file_size.is_some()
+            || self.description.max_false_positive_rate.is_some();
+        let mut shards = Vec::new();
+        for shard in 0..self.description.shards {
+            let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
+            let is_due = match which {
+                Due::All => pending > 0,
+                Due::Asked => pending > due,
+                // Where so much is pending, the shard was full, and every commit would find out again.
+                Due::AfterCommit => {
+                    pending > due && !(may_refuse && pending > worth_rewriting(version, shard))
+                }
+            };
+            if is_due {
+                shards.push(shard);
+            }
+        }
+        Ok(shards)
+    }
+
+    /// Writes a shard anew with what is pending for it in a version. [`commit_folds`](Self::commit_folds) publishes the
+    /// file, here or in another process that it is sent to. `None` if the shard has no room, and must not grow.
+    ///
+    /// The working copy is made in the folder `scratch`, or in the store's own.
+    pub fn fold_shard(
+        &self,
+        version: &Version,
+        shard: u32,
+        scratch: Option<&Path>,
+    ) -> Result<Option<Sealed>> {
+        let reader = self.strict().read_version(version.clone());
+        self.folded(&reader, shard, scratch).map_err(|error| self.given_up(version.number, error))
+    }
+
+    fn folded(&self, base: &StoreReader, shard: u32, scratch: Option<&Path>) -> Result<Option<Sealed>> {
+        match Draft::open(base, scratch, shard) {
+            Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
+            outcome => Ok(Some(Sealed { fold: true, ..outcome?.seal(base, shard)? })),
+        }
+    }
+
+    /// Publishes a version with folds of one version's shards, and then merges runs, if there are too many. Folds of shards
+    /// that others have rewritten meanwhile are left out: theirs count.
+    pub fn commit_folds(&self, sealed: &[Sealed]) -> Result<Compacted> {
+        let mut told = Compacted::default();
+        let Some(base) = self.check_folds(sealed)? else { return Ok(told) };
+        let folded = self.publish_folds(&self.strict().read_version(base.clone()), sealed, &mut told);
+        let folded = self.or_give_way(&base, folded)?;
+        let newest = folded.map_or_else(|| self.newest(), Ok)?;
+        let merged = self.merge(&newest, &mut told);
+        if let Some(merged) = self.or_give_way(&newest, merged)? {
+            told.version = Some(merged.number);
+        }
+        Ok(told)
+    }
+
+    /// The version that folds are based on, if it is still there; and that they are folds of this store's shards, whose
+    /// files are whole.
+    fn check_folds(&self, sealed: &[Sealed]) -> Result<Option<Version>> {
+        let Some(first) = sealed.first() else { return Ok(None) };
+        if sealed.iter().any(|one| !one.fold || one.shard.is_none()) {
+            let (found, expected) = ("update".to_owned(), "folds".to_owned());
+            let path = self.root.clone();
+            return Err(Error::Misfit { path, what: "kind", found, expected });
+        }
+        let plain = sealed.iter().map(|one| Sealed { fold: false, ..one.clone() });
+        let (base, operation) = (first.base, FOLD.to_owned());
+        let change = Change { base, operation, token: None, sealed: plain.collect() };
+        self.check_sealed(&change)?;
+        match self.check_files(&change) {
+            Err(Error::Expired { .. }) => Ok(None),
+            outcome => outcome.and_then(|()| self.load(base)),
+        }
+    }
+
+    /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole, drawn by the
+    /// number of its file, so that shards which fill at the same pace are not all folded by the same commit.
+    fn due_at(&self, version: &Version, shard: u32) -> u64 {
+        let uuid = version.shards.get(&shard).map_or(self.description.uuid, |file| file.name.uuid);
+        let drawn = u128::from_le_bytes(uuid) as u64 ^ u64::from(shard).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let half = worth_rewriting(version, shard) / 2;
+        half + ((u128::from(drawn) * u128::from(half)) >> 64) as u64
+    }
+
+    /// Writes shards anew with what is pending for them, and publishes a version with those that nobody else has
+    /// changed meanwhile.
+    fn fold(
+        &self,
+        base: &StoreReader,
+        shards: Vec<u32>,
+        told: &mut Compacted,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Option<Version>> {
+        let (all, done) = (shards.len() as u64, std::sync::Mutex::new(0));
+        let sealed = divided(shards, self.options.threads, |shard| {
+            let folded = self.folded(base, shard, None)?;
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *done += 1;
+            progress(*done, all);
+            Ok(folded)
+        })?;
+        told.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
+        let sealed: Vec<Sealed> = sealed.into_iter().flatten().collect();
+        self.publish_folds(base, &sealed, told)
+    }
+
+    /// Publishes a version with those folds whose shards nobody else has changed meanwhile.
+    fn publish_folds(
+        &self,
+        base: &StoreReader,
+        sealed: &[Sealed],
+        told: &mut Compacted,
+    ) -> Result<Option<Version>> {
+        let number = base.version().number;
+        let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
+        let mut counted = (0, 0);
+        let published = self.publish_upkeep(number, FOLD, |newest| {
+            // Records that are folded now would lie beside later ones, and count twice.
+            let is_merged = newest.runs.iter().any(|run| run.straddles(number));
+            let is_same = |shard| !is_merged && name(base.version(), shard) == name(newest, shard);
+            let mut next = newest.clone();
+            counted = (0, 0);
+            for one in sealed {
+                let Some(shard) = one.shard.filter(|shard| is_same(*shard)) else { continue };
+                next.shards.insert(shard, one.shard_file(newest.number + 1));
+                counted = (counted.0 + 1, counted.1 + one.bytes);
+            }
+            // Rewritten shards, too, leave runs that are pending for none.
+            base.drop_folded(&mut next)?;
+            Ok((counted.0 > 0 || next.runs.len() < newest.runs.len()).then_some(next))
+        })?;
+        if let Some(version) = &published {
+            (told.folded, told.bytes) = (told.folded + counted.0, told.bytes + counted.1);
+            told.version = Some(version.number);
+        }
+        Ok(published)
+    }
+
+    /// Merges the newest runs of a version, if it has too many.
+    fn merge(&self, version: &Version, told: &mut Compacted) -> Result<Option<Version>> {
+        let Some(places) = too_many(version) else { return Ok(None) };
+        let reader = self.strict().read_version(version.clone());
+        let runs = version.runs.get(places.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(None) };
+        let (from, to) = (first.from, last.to);
+        let at_most = runs.iter().map(|run| run.records).sum();
+        let records = places.map(|place| reader.unfolded(place)).collect::<Result<Vec<_>>>()?;
+        let merged = Merged::new(records.into_iter().flatten());
+        let one = self.write_run(version.number, None, at_most, merged)?;
+        let published = self.publish_upkeep(version.number, "merge", |newest| {
+            let start = newest.runs.iter().position(|run| run.name == first.name).unwrap_or_default();
+            let place = start..start + runs.len();
+            let is_there = newest.runs.get(place.clone()) == Some(runs);
+            // Otherwise records would lie beside later ones that their shard's file has already.
+            let is_folded = newest.shards.iter().any(|(shard, file)| {
+                file.folded != version.folded(*shard) && (from..to).contains(&file.folded)
+            });
+            if !is_there || is_folded {
+                return Ok(None);
+            }
+            let mut next = newest.clone();
+            next.runs.splice(place, one.as_ref().map(|one| one.run_file(from, to, newest.number + 1)));
+            Ok(Some(next))
+        })?;
+        if let (Some(_), Some(one)) = (&published, &one) {
+            told.bytes += one.bytes;
+        }
+        Ok(published)
+    }
+
+    /// Publishes what `next` makes of the newest version; nothing if it gives way, or a vacuum has given up the base.
+    fn publish_upkeep(
+        &self,
+        base: u64,
+        operation: &str,
+        mut next: impl FnMut(&Version) -> Result<Option<Version>>,
+    ) -> Result<Option<Version>> {
+        loop {
+            let newest = self.newest()?;
+            if newest.fence > base {
+                return Ok(None);
+            }
+            let Some(next) = next(&newest)? else { return Ok(None) };
+            let next = Version {
+                number: newest.number + 1,
+                id: new_uuid(&self.root)?,
+                time: SystemTime::now(),
+                operation: operation.to_owned(),
+                base,
+                ..next
+            };
+            if let Some(version) = self.try_publish(next, newest.number)? {
+                events::store_compacted(&self.root, operation, version.number);
+                return Ok(Some(version));
+            }
+        }
+    }
+}
+
+/// Whether a version has so few records that nothing of it need be opened to know.
+fn no_shard_is_due(version: &Version) -> bool {
+    let records: u64 = version.runs.iter().map(|run| run.records).sum();
+    records < worth_rewriting(&Version::first([0; 16]), 0) / 2
+}
+
+/// The newest runs, which are to be merged if there are too many: enough to leave `MOST_RUNS`, and older ones as long as
+/// each has no more records than all newer ones together.
+fn too_many(version: &Version) -> Option<Range<usize>> {
+    let runs = &version.runs;
+    if runs.len() <= MOST_RUNS {
+        return None;
+    }
+    let least = (runs.len() - MOST_RUNS + 1).max(2);
+    let (mut start, mut records) = (runs.len(), 0_u64);
+    for run in runs.iter().rev() {
+        let taken = runs.len() - start;
+        if taken >= least && run.records > records || records + run.records > MAX_RECORDS {
+            break;
+        }
+        records += run.records;
+        start -= 1;
+    }
+    (runs.len() - start >= 2).then_some(start..runs.len())
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Working copies of shards, and what is pending for a shard folded into one (`format-spec/STORE.md`, sections 8 and
+//! 12.4).
+//!
+//! Crash cases: until its commit, a fold leaves a working copy or a file that no version names. A vacuum removes them.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, Result};
+use super::files::{INCOMING, Name};
+use super::reader::StoreReader;
+use super::run::RecordKey;
+use super::sealed::Sealed;
+use super::taken::Became;
+use super::update::Deed;
+use super::version::Version;
+use crate::system::new_uuid;
+use crate::{Batches as _, KeyHash, Kind, Writer};
+
+/// Keys that are folded together.
+const BLOCK: usize = 1 << 16;
+/// Records that cost less than the smallest file.
+const FEW_RECORDS: u64 = 8192;
+
+/// Records of a shard beyond which its file is written anew.
+pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
+    let entries = version.shards.get(&shard).map_or(0, |file| file.entries);
+    FEW_RECORDS.max(entries / 16)
+}
+
+/// A working copy of a shard, which nobody else reads.
+pub(super) struct Draft {
+    name: Name,
+    path: PathBuf,
+    writer: Writer,
+    kind: Kind,
+}
+
+impl Draft {
+    /// A working copy of a shard as it is in a version, with all that is pending for it.
+    ///
+    /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if there is no room for that.
+    pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
+        let mut draft = Self::copy(base, scratch, shard)?;
+        draft.fold(base.merged(shard)?)?;
+        Ok(draft)
+    }
+
+    /// A working copy of a shard's file, or a new filter.
+    fn copy(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
+        let (store, version) = (base.store(), base.version());
+        let incoming = store.path_of(INCOMING);
+        let name = Name { base: version.number, uuid: new_uuid(&incoming)? };
+        let path = scratch.unwrap_or(&incoming).join(name.filter());
+        let (kind, file, own) = (store.description.kind, version.shards.get(&shard), &store.options);
+        let mut options =
+            store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
+        (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
+        // Every page is compared with its checksum as it is copied.
+        if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
+            match options.working_copy(&path, name.uuid, Some(&copy)) {
+                Ok(writer) => return Ok(Self { name, path, writer, kind }),
+                Err(error) => store.refuse_copy(copy.path(), &error.into()),
+            }
+        }
+        let source = file.map(|file| store.open_shard(version, shard, file)).transpose()?;
+        let writer = options.working_copy(&path, name.uuid, source.as_ref())?;
+        Ok(Self { name, path, writer, kind })
+    }
+
+    /// Inserts the copies that came, then removes those that went: each of these came before.
+    pub(super) fn fold(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
+        let (mut came, mut gone) = (Vec::new(), Vec::new());
+        for next in keys {
+            let (key, copies) = next?;
+            let copies = if self.kind == Kind::Set { copies.min(1) } else { copies };
+            for _ in 0..copies.max(0) {
+                came.push(key.hash());
+                if came.len() == BLOCK {
+                    self.store_all(&came)?;
+                    came.clear();
+                }
+            }
+            if copies < 0 {
+                gone.push((key, copies));
+            }
+        }
+        self.store_all(&came)?;
+        let each = gone.into_iter().flat_map(|(key, copies)| (copies..0).map(move |_| key.hash()));
+        let each: Vec<KeyHash> = each.collect();
+        // Where a group is saturated, nothing is taken.
+        each.chunks(BLOCK).try_for_each(|part| self.writer.remove_batch(part).map(drop))?;
+        Ok(())
+    }
+
+    fn store_all(&mut self, hashes: &[KeyHash]) -> Result<()> {
+        match self.writer.insert_batch(hashes)?.into_refused().into_iter().next() {
+            None => Ok(()),
+            Some((_, error)) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn take(&mut self, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
+        let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
+        Ok(match deed {
+            Deed::Insert => {
+                let inserted = self.writer.insert_batch(hashes)?;
+                (of(inserted.mask()), inserted.into_refused())
+            }
+            Deed::Remove => (of(self.writer.remove_batch(hashes)?), Vec::new()),
+        })
+    }
+
+    pub(super) fn seal(self, base: &StoreReader, shard: u32) -> Result<Sealed> {
+        let Self { name, path, writer, .. } = self;
+        let info = writer.seal()?;
+        debug_assert_eq!(name, Name { base: base.version().number, uuid: info.uuid });
+        base.store().sealed(shard, name, &path, &info)
+    }
+
+    /// Seals it where it is, for this process alone.
+    pub(super) fn seal_here(self) -> Result<PathBuf, Error> {
+        self.writer.seal()?;
+        Ok(self.path)
+    }
+}

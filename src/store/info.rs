@@ -1,0 +1,102 @@
+//! A version of a store in numbers.
+
+use super::Store;
+use super::error::Result;
+use super::reader::StoreReader;
+use super::version::Version;
+use crate::cuckoo::Counts;
+use crate::info::Facts;
+use crate::{Info, Reader};
+
+impl StoreReader {
+    /// The version in numbers. No file of a shard is opened for it.
+    pub fn info(&self) -> StoreInfo {
+        StoreInfo::of(&self.store, self.version())
+    }
+
+    /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
+    /// a shard at its creation, and nothing is forecast.
+    pub fn filter_info(&self) -> Result<Info> {
+        let own = &self.store.description;
+        let (identity, policy) = own.options(0).design(self.store.path())?;
+        let facts = Facts {
+            identity,
+            policy,
+            counts: Counts::default(),
+            commit: 0,
+            journal_length: 0,
+            key_rules: Some(own.key_rules),
+        };
+        let mut all = Info { slots: 0, forecast: Vec::new(), ..Info::from(facts) };
+        for shard in self.version().shards.keys() {
+            let Some(info) = self.look(*shard, Reader::info)? else { continue };
+            all.slots += info.slots;
+            all.entries += info.entries;
+            all.digits += info.digits;
+            all.saturated += info.saturated;
+            all.copies += info.copies;
+            all.inserted += info.inserted;
+            all.removed += info.removed;
+            all.quarantined_buckets += info.quarantined_buckets;
+            all.entries_by_tail.iter_mut().zip(&info.entries_by_tail).for_each(|(all, of)| *all += of);
+        }
+        let quarantined = all.quarantined_buckets * u64::from(own.slots_per_bucket.get());
+        all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
+        let StoreInfo { version, pending, bytes, bits_per_key, expected_false_positive_rate, .. } =
+            self.info();
+        // The load is that of the files.
+        all.entries += pending;
+        all.inserted += pending;
+        all.uuid = own.uuid;
+        (all.shards, all.capacity) = (1, own.capacity);
+        (all.commit, all.file_length, all.bits_per_key) = (version, bytes, bits_per_key);
+        all.expected_false_positive_rate = expected_false_positive_rate;
+        Ok(all)
+    }
+}
+
+/// A version of a store in numbers.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct StoreInfo {
+    /// The number of the version.
+    pub version: u64,
+    /// Shards that have a file; the others have nothing but what is pending for them.
+    pub files: u64,
+    /// Runs that are not folded into all shards.
+    pub runs: u64,
+    /// Records in all runs. Those that some shard has folded already count until their run is merged.
+    pub pending: u64,
+    /// Bytes of all runs.
+    pub run_bytes: u64,
+    /// Entries in the files of all shards, and `pending`.
+    pub entries: u64,
+    /// Bytes of all files of shards, and of all runs.
+    pub bytes: u64,
+    /// Bits of the files per entry; `None` while there are no entries.
+    pub bits_per_key: Option<f64>,
+    /// The chance that a key never inserted is found: the mean of the shards' rates, as such a key belongs to each shard
+    /// with the same chance.
+    pub expected_false_positive_rate: f64,
+    /// The highest rate of a shard.
+    pub highest_false_positive_rate: f64,
+}
+
+impl StoreInfo {
+    fn of(store: &Store, version: &Version) -> Self {
+        let (entries, bytes) = (version.entries(), version.bytes());
+        let rates = || version.shards.values().map(|file| file.expected_false_positive_rate);
+        Self {
+            version: version.number,
+            files: version.shards.len() as u64,
+            runs: version.runs.len() as u64,
+            pending: version.runs.iter().map(|run| run.records).fold(0, u64::saturating_add),
+            run_bytes: version.runs.iter().map(|run| run.bytes).fold(0, u64::saturating_add),
+            entries,
+            bytes,
+            bits_per_key: (entries != 0).then(|| bytes as f64 * 8.0 / entries as f64),
+            expected_false_positive_rate: rates().sum::<f64>() / f64::from(store.description.shards),
+            highest_false_positive_rate: rates().fold(0.0, f64::max),
+        }
+    }
+}

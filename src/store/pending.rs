@@ -1,0 +1,237 @@
+//! Lookups in one shard of a version: in its file, and in the runs that are pending for it (`format-spec/STORE.md`,
+//! section 12.2).
+
+use std::sync::PoisonError;
+
+use super::Store;
+use super::error::{Error, Result};
+use super::files;
+use super::reader::StoreReader;
+use super::run::{Merged, RecordKey, Records, Run};
+use super::sieve::Sieve;
+use super::text::hex;
+use super::version::{RunFile, Version};
+use crate::error::Error as FilterError;
+use crate::{KeyHash, Kind, Lookup as _, Report};
+
+/// Keys whose lines are asked for before the first of them is looked up.
+const AHEAD: usize = 16;
+
+impl Store {
+    /// Opens the run that a version names, after comparing it with what the version says.
+    pub(super) fn open_run(&self, version: &Version, file: &RunFile) -> Result<Run> {
+        let path = self.path_of(&files::run(&file.name));
+        let run = match Run::open(&path, &self.options.disk) {
+            Err(Error::Filter(FilterError::NotFound { .. })) => return Err(self.missing(path, version)?),
+            outcome => outcome?,
+        };
+        let (head, own) = (run.head(), &self.description);
+        let pairs = [
+            ("store", hex(&head.store), hex(&own.uuid)),
+            ("uuid", hex(&head.uuid), hex(&file.name.uuid)),
+            ("kind", head.kind.name().to_owned(), own.kind.name().to_owned()),
+            ("number of records", head.records.to_string(), file.records.to_string()),
+            ("length", head.length().to_string(), file.bytes.to_string()),
+        ];
+        for (what, found, expected) in pairs {
+            if found != expected {
+                return Err(Error::WrongFile { path, what, found, expected });
+            }
+        }
+        Ok(run)
+    }
+}
+
+impl StoreReader {
+    /// A run of the version, by its place there.
+    pub(super) fn run(&self, place: usize) -> Result<Option<&Run>> {
+        let snapshot = &*self.snapshot;
+        let (Some(file), Some(opened)) = (snapshot.version.runs.get(place), snapshot.runs.get(place)) else {
+            return Ok(None);
+        };
+        if opened.get().is_none() {
+            let _one_at_a_time = snapshot.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            if opened.get().is_none() {
+                let _ = opened.set(self.store.open_run(&snapshot.version, file)?);
+            }
+        }
+        Ok(opened.get())
+    }
+
+    /// The runs that are pending for a shard, the oldest first.
+    pub(super) fn pending(&self, shard: u32) -> impl Iterator<Item = Result<&Run>> {
+        let version = self.version();
+        let folded = version.folded(shard);
+        let places = version.runs.iter().enumerate().filter(move |(_, run)| run.to > folded);
+        places.filter_map(|(place, _)| self.run(place).transpose())
+    }
+
+    /// The same, to be looked into for many keys.
+    fn all_pending(&self, shard: u32) -> Result<Vec<&Run>> {
+        self.pending(shard).collect()
+    }
+
+    /// The pending records of a shard, those of one key added up.
+    pub(super) fn merged(&self, shard: u32) -> Result<Merged<'_>> {
+        let shards = self.store.description.shards;
+        let mut records: Vec<Records<'_>> = Vec::new();
+        for run in self.pending(shard) {
+            let run = run?;
+            records.push(run.records_of([run.slice(shard, shards)?]));
+        }
+        Ok(Merged::new(records))
+    }
+
+    /// Records that are pending for a shard.
+    pub(super) fn count_pending(&self, shard: u32) -> Result<u64> {
+        let shards = self.store.description.shards;
+        self.pending(shard).try_fold(0, |sum, run| {
+            let slice = run?.slice(shard, shards)?;
+            Ok(sum + (slice.end - slice.start))
+        })
+    }
+
+    /// The records of a run that are pending for their shards.
+    pub(super) fn unfolded(&self, place: usize) -> Result<Option<Records<'_>>> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let (Some(file), Some(run)) = (version.runs.get(place), self.run(place)?) else { return Ok(None) };
+        let pending = (0..shards).filter(|shard| file.to > version.folded(*shard));
+        let slices = pending.map(|shard| run.slice(shard, shards)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(run.records_of(slices)))
+    }
+
+    /// Takes runs out of a version that are pending there for no shard of which they have a record. Looks only into runs
+    /// that this reader's version names too.
+    pub(super) fn drop_folded(&self, next: &mut Version) -> Result<()> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let mut kept = Vec::with_capacity(next.runs.len());
+        for file in &next.runs {
+            let place = version.runs.iter().position(|known| known.name == file.name);
+            let Some(run) = place.map(|place| self.run(place)).transpose()?.flatten() else {
+                kept.push(file.clone());
+                continue;
+            };
+            let mut is_needed = false;
+            for shard in (0..shards).filter(|shard| file.to > next.folded(*shard)) {
+                if !run.slice(shard, shards)?.is_empty() {
+                    is_needed = true;
+                    break;
+                }
+            }
+            if is_needed {
+                kept.push(file.clone());
+            }
+        }
+        next.runs = kept;
+        Ok(())
+    }
+
+    pub(super) fn contains_in(&self, shard: u32, hash: KeyHash) -> Result<bool> {
+        let filter = |reader: &Self| reader.look(shard, |filter| filter.contains(hash));
+        if self.version().runs.is_empty() {
+            return Ok(filter(self)?.unwrap_or_default());
+        }
+        match self.store.description.kind {
+            Kind::Set if filter(self)?.unwrap_or_default() => Ok(true),
+            Kind::Set => {
+                let key = RecordKey::of(hash);
+                if !self.may_be_pending(shard, key) {
+                    return Ok(false);
+                }
+                for run in self.pending(shard) {
+                    if run?.copies(key)?.is_some() {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Kind::Counting => Ok(self.count_in(shard, hash)? > 0),
+        }
+    }
+
+    pub(super) fn count_in(&self, shard: u32, hash: KeyHash) -> Result<u32> {
+        let own = &self.store.description;
+        let highest = own.slots_per_bucket.highest_count();
+        let found = self.look(shard, |filter| filter.count(hash))?.unwrap_or_default();
+        if found >= highest || found > 0 && own.kind == Kind::Set {
+            return Ok(found);
+        }
+        let (key, mut copies) = (RecordKey::of(hash), i64::from(found));
+        if self.version().runs.is_empty() || !self.may_be_pending(shard, key) {
+            return Ok(found);
+        }
+        for run in self.pending(shard) {
+            copies += run?.copies(key)?.unwrap_or(0);
+        }
+        let most = if own.kind == Kind::Set { 1 } else { i64::from(highest) };
+        Ok(copies.clamp(0, most) as u32)
+    }
+
+    /// The answers for many keys of one shard, in their order.
+    pub(super) fn contains_batch_in(&self, shard: u32, hashes: &[KeyHash]) -> Result<Vec<bool>> {
+        let of_filter = self.look(shard, |filter| filter.contains_batch(hashes))?;
+        let mut answers = of_filter.unwrap_or_else(|| vec![false; hashes.len()]);
+        let runs = self.all_pending(shard)?;
+        if runs.is_empty() {
+            return Ok(answers);
+        }
+        let is_set = self.store.description.kind == Kind::Set;
+        if let Some(sieve) = self.sieve(shard, hashes.len()) {
+            for (hash, answer) in hashes.iter().zip(&mut answers) {
+                if !(is_set && *answer) && sieve.may_have(RecordKey::of(*hash)) {
+                    *answer = self.contains_in(shard, *hash)?;
+                }
+            }
+            return Ok(answers);
+        }
+        for (hashes, answers) in hashes.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
+            let keys = || hashes.iter().map(|hash| RecordKey::of(*hash));
+            for run in &runs {
+                keys().for_each(|key| run.prefetch(key));
+            }
+            for ((key, hash), answer) in keys().zip(hashes).zip(answers) {
+                if is_set && *answer {
+                    continue;
+                }
+                let mut copies = None;
+                for run in &runs {
+                    copies = run.copies(key)?.map(|more| copies.unwrap_or(0) + more).or(copies);
+                }
+                match copies {
+                    None => {}
+                    Some(1..) => *answer = true,
+                    Some(_) if *answer => *answer = self.count_in(shard, *hash)? > 0,
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The sieve of a shard, for lookups of so many keys.
+    #[inline]
+    fn sieve(&self, shard: u32, keys: usize) -> Option<&Sieve> {
+        let make = |pending| {
+            let shards = self.store.description.shards;
+            let mut slices = Vec::new();
+            for run in self.pending(shard) {
+                let run = run?;
+                slices.push(run.records_of([run.slice(shard, shards)?]));
+            }
+            Sieve::of(pending, slices.into_iter().flatten())
+        };
+        self.snapshot.sieves.get(shard as usize)?.get(keys, || self.count_pending(shard), make)
+    }
+
+    /// Whether a run that is pending for a shard may have a key.
+    #[inline]
+    fn may_be_pending(&self, shard: u32, key: RecordKey) -> bool {
+        self.sieve(shard, 1).is_none_or(|sieve| sieve.may_have(key))
+    }
+
+    /// Reads every page of a run.
+    pub(super) fn verify_run(&self, place: usize) -> Result<Report> {
+        let pages = self.run(place)?.map(Run::verify).transpose()?.unwrap_or_default();
+        Ok(Report { pages, ..Report::default() })
+    }
+}

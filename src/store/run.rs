@@ -1,0 +1,233 @@
+//! A run: one sealed file of sorted records, with what a commit changes in all shards (`format-spec/STORE.md`,
+//! section 12.1).
+//!
+//! Invariants:
+//!
+//! 1. Records ascend by key. Those of a shard are one slice, in the order in which a fold inserts them.
+//! 2. A page is compared with its checksum, by a system call, before it is used through the map. So a block that the
+//!    medium cannot give back is an error.
+//! 3. The numbers in a head are used only after they were compared with the file's length.
+
+use std::path::Path;
+
+use super::error::{Error, Result};
+use crate::{KeyHash, Kind};
+
+mod read;
+mod records;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(super) use read::Run;
+pub(super) use records::{Merged, Records};
+pub(super) use write::RunWriter;
+
+pub(super) const PAGE: usize = 4096;
+/// Bytes of a page before its checksum.
+const BODY: usize = PAGE - 4;
+/// Records of a page, and where their words begin.
+pub(super) const RECORDS: u64 = 341;
+const WORDS: usize = 8 * RECORDS as usize;
+/// Entries of the index in a page.
+const ENTRIES: u64 = 1023;
+/// Records that an entry of the index stands for, at most, if they are evenly distributed.
+const RECORDS_AN_ENTRY: u64 = 8;
+const MAX_INDEX_BITS: u32 = 29;
+/// Records that a run has at most.
+pub(super) const MAX_RECORDS: u64 = u32::MAX as u64;
+const MAGIC: [u8; 8] = *b"gowkruns";
+const FORMAT: u32 = 1;
+
+const _: () = assert!(WORDS + 4 * RECORDS as usize == BODY && 4 * ENTRIES as usize == BODY);
+
+/// Bits of `loc` that a record keeps: the low ones, and the high ones.
+const LOW: u32 = 13;
+const HIGH: u32 = 10;
+const KEY_BITS: u32 = LOW + HIGH;
+
+/// A key's hash, as far as any filter uses it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(super) struct RecordKey {
+    pub(super) position: u64,
+    local: u32,
+}
+
+impl RecordKey {
+    /// `loc` = `0x7433ea640a6093df`: low bits `0x13df`, high bits `0x1d0`, so `0x1d0 << 13 | 0x13df` = `0x3a13df`.
+    #[inline]
+    pub(super) const fn of(hash: KeyHash) -> Self {
+        let (high, low) = (hash.local() >> (64 - HIGH), hash.local() & ((1 << LOW) - 1));
+        Self { position: hash.position(), local: (high << LOW | low) as u32 }
+    }
+
+    /// A hash that every filter takes for that of the key.
+    pub(super) const fn hash(self) -> KeyHash {
+        let (high, low) = (self.local as u64 >> LOW, self.local as u64 & ((1 << LOW) - 1));
+        KeyHash::new((self.position as u128) << 64 | (high << (64 - HIGH) | low) as u128)
+    }
+}
+
+/// A key, and how many copies of it came, or went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub(super) key: RecordKey,
+    /// In a set 1; in a counting store -256 to 255, and not 0.
+    pub(super) copies: i32,
+}
+
+/// Copies that one record can add, and take.
+const MOST: i64 = 255;
+const LEAST: i64 = -256;
+
+impl Record {
+    const fn word(self) -> u32 {
+        (self.copies as u32) << KEY_BITS | self.key.local
+    }
+
+    const fn of_word(position: u64, word: u32) -> Self {
+        let key = RecordKey { position, local: word & ((1 << KEY_BITS) - 1) };
+        Self { key, copies: word as i32 >> KEY_BITS }
+    }
+
+    const fn fits(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Set => self.copies == 1,
+            Kind::Counting => self.copies != 0,
+        }
+    }
+
+    /// The records for copies of a key that came, or for those that went if the number is negative.
+    pub(super) fn all_of(key: RecordKey, copies: i64) -> impl Iterator<Item = Self> {
+        let mut left = copies;
+        std::iter::from_fn(move || {
+            let copies = left.clamp(LEAST, MOST);
+            left -= copies;
+            (copies != 0).then_some(Self { key, copies: copies as i32 })
+        })
+    }
+
+    /// How many records that takes.
+    pub(super) const fn needed(copies: i64) -> u64 {
+        let most = if copies < 0 { -LEAST } else { MOST };
+        copies.unsigned_abs().div_ceil(most as u64)
+    }
+}
+
+/// The head of a run, checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    pub(super) store: [u8; 16],
+    pub(super) uuid: [u8; 16],
+    pub(super) records: u64,
+    pub(super) kind: Kind,
+    bits: u32,
+}
+
+impl Head {
+    /// The lowest number of bits whose entries stand for few records each.
+    fn index_bits(records: u64) -> u32 {
+        let entries = records.div_ceil(RECORDS_AN_ENTRY).next_power_of_two();
+        entries.trailing_zeros().min(MAX_INDEX_BITS)
+    }
+
+    const fn record_pages(&self) -> u64 {
+        self.records.div_ceil(RECORDS)
+    }
+
+    const fn entries(&self) -> u64 {
+        1 << self.bits
+    }
+
+    const fn pages(&self) -> u64 {
+        1 + self.record_pages() + self.entries().div_ceil(ENTRIES)
+    }
+
+    pub(super) const fn length(&self) -> u64 {
+        self.pages() * PAGE as u64
+    }
+
+    fn encode(&self) -> [u8; PAGE] {
+        let mut page = [0; PAGE];
+        let kind: u32 = match self.kind {
+            Kind::Set => 0,
+            Kind::Counting => 1,
+        };
+        put(&mut page, 0, &MAGIC);
+        put(&mut page, 8, &FORMAT.to_le_bytes());
+        put(&mut page, 12, &self.bits.to_le_bytes());
+        put(&mut page, 16, &self.store);
+        put(&mut page, 32, &self.uuid);
+        put(&mut page, 48, &self.records.to_le_bytes());
+        put(&mut page, 56, &kind.to_le_bytes());
+        seal(&mut page, self.uuid, 0);
+        page
+    }
+
+    fn decode(path: &Path, page: &[u8; PAGE]) -> Result<Self> {
+        let damaged = || Error::Damaged { path: path.to_owned() };
+        let wrong = |what, found: String, expected: &str| Error::WrongFile {
+            path: path.to_owned(),
+            what,
+            found,
+            expected: expected.to_owned(),
+        };
+        if get::<8>(page, 0) != MAGIC {
+            return Err(damaged());
+        }
+        let number = |at| u32::from_le_bytes(get(page, at));
+        if number(8) != FORMAT {
+            let (found, supported) = (number(8).into(), FORMAT.into());
+            return Err(Error::Format { path: path.to_owned(), found, supported });
+        }
+        let uuid = get(page, 32);
+        if !is_sealed(page, uuid, 0) {
+            return Err(damaged());
+        }
+        let kind = match number(56) {
+            0 => Kind::Set,
+            1 => Kind::Counting,
+            other => return Err(wrong("kind", other.to_string(), "0 or 1")),
+        };
+        let (bits, records) = (number(12), u64::from_le_bytes(get(page, 48)));
+        if bits > MAX_INDEX_BITS {
+            return Err(wrong("number of index bits", bits.to_string(), "0 to 29"));
+        }
+        if records == 0 || records > MAX_RECORDS {
+            return Err(wrong("number of records", records.to_string(), "1 to 2^32 - 1"));
+        }
+        if page.get(60..BODY).is_none_or(|rest| rest.iter().any(|byte| *byte != 0)) {
+            return Err(wrong("head", "another".to_owned(), "zeros from byte 60 on"));
+        }
+        Ok(Self { store: get(page, 16), uuid, records, kind, bits })
+    }
+}
+
+/// Puts bytes into a page, as far as it has room.
+fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
+    page.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+}
+
+/// Bytes of a page; zeros behind its end.
+fn get<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.iter_mut().zip(page.iter().skip(at)).for_each(|(to, from)| *to = *from);
+    bytes
+}
+
+fn crc(page: &[u8], uuid: [u8; 16], number: u64) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&uuid);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(page.get(..BODY).unwrap_or_default());
+    hasher.finalize()
+}
+
+fn seal(page: &mut [u8], uuid: [u8; 16], number: u64) {
+    let crc = crc(page, uuid, number);
+    put(page, BODY, &crc.to_le_bytes());
+}
+
+fn is_sealed(page: &[u8], uuid: [u8; 16], number: u64) -> bool {
+    crc(page, uuid, number) == u32::from_le_bytes(get(page, BODY))
+}

@@ -1,0 +1,103 @@
+//! The records of one run, and those of several, in their order.
+
+use std::ops::Range;
+
+use super::{Record, RecordKey, Run};
+use crate::store::error::{Error, Result};
+
+/// Records of a run, each checked. Ends after the first error.
+pub(in super::super) struct Records<'a> {
+    run: &'a Run,
+    range: Range<u64>,
+    /// Ranges that follow, the next one last.
+    later: Vec<Range<u64>>,
+    before: Option<RecordKey>,
+}
+
+impl<'a> Records<'a> {
+    /// Those with the numbers of these ranges, which ascend.
+    pub(super) fn new(run: &'a Run, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let mut later: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match later.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => later.push(range),
+            }
+        }
+        later.reverse();
+        Self { run, range: 0..0, later, before: None }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = loop {
+            match self.range.next() {
+                Some(at) => break at,
+                None => self.range = self.later.pop()?,
+            }
+        };
+        let record = self.run.checked(at, self.before);
+        match &record {
+            Ok(record) => self.before = Some(record.key),
+            Err(_) => {
+                self.range = 0..0;
+                self.later.clear();
+            }
+        }
+        Some(record)
+    }
+}
+
+/// Keys of several runs in their order, each once, with the sum of its copies; possibly 0. Ends after the first error.
+pub(in super::super) struct Merged<'a> {
+    /// Each with the record that comes next.
+    runs: Vec<(Record, Records<'a>)>,
+    failed: Option<Error>,
+}
+
+impl<'a> Merged<'a> {
+    pub(in super::super) fn new(runs: impl IntoIterator<Item = Records<'a>>) -> Self {
+        let mut merged = Self { runs: Vec::new(), failed: None };
+        for mut run in runs {
+            match run.next() {
+                None => {}
+                Some(Ok(record)) => merged.runs.push((record, run)),
+                Some(Err(error)) => merged.failed = Some(error),
+            }
+        }
+        merged
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Result<(RecordKey, i64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.failed.take() {
+            self.runs.clear();
+            return Some(Err(error));
+        }
+        // Few runs are ever merged, so that the lowest key is found by looking at each.
+        let key = self.runs.iter().map(|(record, _)| record.key).min()?;
+        let (mut copies, mut at) = (0, 0);
+        while let Some((record, run)) = self.runs.get_mut(at) {
+            if record.key != key {
+                at += 1;
+                continue;
+            }
+            copies += i64::from(record.copies);
+            match run.next() {
+                Some(Ok(next)) => *record = next,
+                None => drop(self.runs.swap_remove(at)),
+                Some(Err(error)) => {
+                    self.runs.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+        Some(Ok((key, copies)))
+    }
+}

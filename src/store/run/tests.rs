@@ -1,0 +1,224 @@
+//! Invariants checked: a run holds what was put into it, for each key and in order; the worked example of the
+//! specification; a file that was cut or changed anywhere is refused or found damaged, also under right checksums, and
+//! no file makes a reader panic.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::cuckoo::KeyHasher;
+use crate::disk::{Disk, SystemDisk};
+use crate::store::error::Error;
+use crate::{HashKind, Kind};
+
+const STORE: [u8; 16] = [1; 16];
+const UUID: [u8; 16] = [2; 16];
+
+fn disk() -> Arc<dyn Disk> {
+    Arc::new(SystemDisk)
+}
+
+fn key(number: u64) -> RecordKey {
+    let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(&number.to_le_bytes());
+    RecordKey::of(hash.unwrap())
+}
+
+struct Made {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn write(kind: Kind, at_most: u64, records: impl IntoIterator<Item = Record>) -> Made {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    let mut writer = RunWriter::create(&path, &disk(), (STORE, UUID), kind, at_most).unwrap();
+    records.into_iter().for_each(|record| writer.push(record).unwrap());
+    let told = writer.seal().unwrap();
+    if let Some((_, bytes)) = told {
+        assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+    }
+    Made { _dir: dir, path }
+}
+
+fn open(made: &Made) -> Result<Run> {
+    Run::open(&made.path, &disk())
+}
+
+#[test]
+fn the_worked_example_is_what_is_written() {
+    let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(b"cuckoo").unwrap();
+    let key = RecordKey::of(hash);
+    assert_eq!((key.position, key.local), (0x14c1_782b_8cbf_9708, 0x3a_13df));
+    let made = write(Kind::Set, 1, [Record { key, copies: 1 }]);
+    let bytes = fs::read(&made.path).unwrap();
+    assert_eq!(bytes.len(), 3 * PAGE);
+    assert_eq!(bytes[PAGE..PAGE + 8], [0x08, 0x97, 0xbf, 0x8c, 0x2b, 0x78, 0xc1, 0x14]);
+    assert_eq!(bytes[PAGE + 2728..PAGE + 2732], [0xdf, 0x13, 0xba, 0x00]);
+    assert!(
+        bytes[PAGE + 8..PAGE + 2728].iter().chain(&bytes[PAGE + 2732..2 * PAGE - 4]).all(|byte| *byte == 0)
+    );
+    assert!(bytes[2 * PAGE..3 * PAGE - 4].iter().all(|byte| *byte == 0));
+    open(&made).unwrap().verify().unwrap();
+}
+
+/// Every width and number of regions takes the same place and fingerprint from what a record keeps.
+#[test]
+fn a_record_keeps_all_that_an_insert_uses() {
+    for number in 0..2000_u64 {
+        let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(&number.to_le_bytes()).unwrap();
+        let kept = RecordKey::of(hash).hash();
+        assert_eq!(RecordKey::of(kept), RecordKey::of(hash));
+        for regions in [1_u64, 3, 1 << 20, 1 << 32] {
+            assert_eq!(kept.region(regions), hash.region(regions));
+        }
+        assert_eq!(kept.local() & 0x1fff, hash.local() & 0x1fff);
+        assert_eq!(kept.local() >> 54, hash.local() >> 54);
+    }
+}
+
+#[test]
+fn what_was_put_is_found_and_nothing_else() {
+    for (kind, count, at_most) in [
+        (Kind::Set, 1, 1),
+        (Kind::Set, 340, 100_000),
+        (Kind::Set, 342, 342),
+        (Kind::Set, 20_000, 20_000),
+        (Kind::Counting, 20_000, 60_000),
+    ] {
+        let mut all = BTreeMap::new();
+        for number in 0..count {
+            let copies = match kind {
+                Kind::Set => 1,
+                Kind::Counting => [1, -1, 300, -600, 255][number as usize % 5],
+            };
+            all.insert(key(number), copies);
+        }
+        let records = all.iter().flat_map(|(key, copies)| Record::all_of(*key, *copies));
+        let made = write(kind, at_most, records);
+        let run = open(&made).unwrap();
+        run.verify().unwrap();
+        let needed: u64 = all.values().map(|copies| Record::needed(*copies)).sum();
+        assert_eq!(run.records(), needed);
+        for (key, copies) in &all {
+            assert_eq!(run.copies(*key).unwrap(), Some(*copies));
+            let near = RecordKey { local: key.local ^ 1, ..*key };
+            assert_eq!(run.copies(near).unwrap(), None);
+        }
+        for number in count..count + 5000 {
+            assert_eq!(run.copies(key(number)).unwrap(), None);
+        }
+        // The slices of all shards are the whole, each with its own keys.
+        for shards in [1, 3, 64, 65_536] {
+            let mut read = Vec::new();
+            for shard in 0..shards {
+                for record in run.records_of([run.slice(shard, shards).unwrap()]) {
+                    let record = record.unwrap();
+                    assert_eq!(record.key.hash().shard(shards.into()), u64::from(shard));
+                    read.push(record);
+                }
+            }
+            assert_eq!(read, run.all().map(Result::unwrap).collect::<Vec<_>>());
+        }
+        let merged: BTreeMap<_, _> = Merged::new([run.all()]).map(Result::unwrap).collect();
+        assert_eq!(merged, all);
+    }
+}
+
+#[test]
+fn runs_are_merged_by_key() {
+    let run = |numbers: std::ops::Range<u64>, copies: i64| {
+        let keys: std::collections::BTreeSet<_> = numbers.map(key).collect();
+        let made = write(Kind::Counting, 5000, keys.into_iter().flat_map(|key| Record::all_of(key, copies)));
+        let run = open(&made).unwrap();
+        (made, run)
+    };
+    let runs = [run(0..2000, 300), run(1000..3000, -300), run(500..600, 7)];
+    let merged: Vec<_> = Merged::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap).collect();
+    assert!(merged.is_sorted_by_key(|(key, _)| *key));
+    let merged: BTreeMap<_, _> = merged.into_iter().collect();
+    assert_eq!(merged.len(), 3000);
+    for number in 0..3000 {
+        let expected = match number {
+            500..600 => 307,
+            0..1000 => 300,
+            1000..2000 => 0,
+            _ => -300,
+        };
+        assert_eq!(merged[&key(number)], expected, "{number}");
+    }
+}
+
+/// Reads a file in every way.
+fn read_all(made: &Made) -> Result<()> {
+    let run = open(made)?;
+    let mut outcome = run.verify().map(drop);
+    for number in 0..64 {
+        outcome = outcome.and(run.copies(key(number)).map(drop));
+    }
+    for shard in 0..3 {
+        let slice =
+            run.slice(shard, 3).map(|slice| run.records_of([slice]).try_for_each(|record| record.map(drop)));
+        outcome = outcome.and(slice.and_then(|read| read));
+    }
+    outcome
+}
+
+fn small() -> Made {
+    let keys: std::collections::BTreeSet<_> = (0..700).map(key).collect();
+    write(Kind::Set, 700, keys.into_iter().map(|key| Record { key, copies: 1 }))
+}
+
+#[test]
+fn a_file_that_was_cut_or_changed_anywhere_is_refused_or_damaged() {
+    let made = small();
+    let bytes = fs::read(&made.path).unwrap();
+    for at in (0..bytes.len()).step_by(7).chain([0, 8, 12, 48, 56, 60, 4092, bytes.len() - 1]) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        fs::write(&made.path, &changed).unwrap();
+        assert!(read_all(&made).is_err(), "byte {at}");
+    }
+    for length in (0..bytes.len()).step_by(511) {
+        fs::write(&made.path, &bytes[..length]).unwrap();
+        assert!(open(&made).is_err(), "{length} bytes");
+    }
+    // Two pages that change places.
+    let mut changed = bytes.clone();
+    changed[PAGE..3 * PAGE].rotate_left(PAGE);
+    fs::write(&made.path, &changed).unwrap();
+    assert!(matches!(read_all(&made), Err(Error::DamagedRun { page: 1, .. })));
+}
+
+#[test]
+fn a_hostile_file_under_right_checksums_never_panics() {
+    let made = small();
+    let bytes = fs::read(&made.path).unwrap();
+    let pages = bytes.len() / PAGE;
+    let (mut refused, mut tried) = (0, 0);
+    for page in 0..pages {
+        for at in (0..if page == 0 { 64 } else { BODY }).step_by(if page == 0 { 1 } else { 97 }) {
+            for value in [0, 1, 0xff] {
+                let mut changed = bytes.clone();
+                let place = &mut changed[page * PAGE..(page + 1) * PAGE];
+                if place[at] == value {
+                    continue;
+                }
+                place[at] = value;
+                let uuid = if page == 0 { get(place, 32) } else { UUID };
+                seal(place, uuid, page as u64);
+                fs::write(&made.path, &changed).unwrap();
+                tried += 1;
+                refused += usize::from(read_all(&made).is_err());
+            }
+        }
+    }
+    assert!(refused > 100 && tried > refused, "{refused} of {tried}");
+}
+
+#[test]
+fn without_records_there_is_no_run() {
+    let made = write(Kind::Set, 10, []);
+    assert!(open(&made).is_err());
+}

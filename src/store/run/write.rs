@@ -1,0 +1,139 @@
+//! Writing a run. Its head is written last, so an unfinished file is no run.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{BODY, ENTRIES, Head, PAGE, RECORDS, Record, RecordKey, WORDS, put, seal};
+use crate::Kind;
+use crate::disk::Disk;
+use crate::error::{IoContext, Result as FilterResult};
+
+/// Pages that are written together.
+const TOGETHER: usize = 256;
+
+/// A run that is being written. Nobody else reads the file until it is sealed and has its name.
+pub(in super::super) struct RunWriter<'a> {
+    path: &'a Path,
+    disk: Arc<dyn Disk>,
+    file: File,
+    head: Head,
+    /// Whole pages that are not written yet, and then the one that is being filled.
+    buffer: Vec<u8>,
+    /// Records in the last page of the buffer.
+    filled: u64,
+    /// Pages written, the head included.
+    written: u64,
+    /// Records whose top bits are those of the entry's number.
+    index: Vec<u32>,
+    last: Option<RecordKey>,
+}
+
+impl<'a> RunWriter<'a> {
+    /// Begins a run of at most `at_most` records, in a file that must not exist.
+    pub(in super::super) fn create(
+        path: &'a Path,
+        disk: &Arc<dyn Disk>,
+        (store, uuid): ([u8; 16], [u8; 16]),
+        kind: Kind,
+        at_most: u64,
+    ) -> FilterResult<Self> {
+        let bits = Head::index_bits(at_most);
+        let head = Head { store, uuid, records: 0, kind, bits };
+        let file = disk.create(path, 0o666).at(path, "create")?;
+        let index = vec![0; 1 << bits];
+        let (buffer, disk) = (Vec::with_capacity(TOGETHER * PAGE), disk.clone());
+        Ok(Self { path, disk, file, head, buffer, filled: RECORDS, written: 1, index, last: None })
+    }
+
+    /// Adds a record, whose key is not below that of the one before.
+    pub(in super::super) fn push(&mut self, record: Record) -> FilterResult<()> {
+        debug_assert!(self.last <= Some(record.key) && record.fits(self.head.kind));
+        if self.filled == RECORDS {
+            self.end_page();
+            if self.buffer.len() >= TOGETHER * PAGE {
+                self.flush()?;
+            }
+            self.buffer.resize(self.buffer.len() + PAGE, 0);
+            self.filled = 0;
+        }
+        let page = self.buffer.len().saturating_sub(PAGE);
+        let place = self.filled as usize;
+        if let Some(page) = self.buffer.get_mut(page..) {
+            put(page, 8 * place, &record.key.position.to_le_bytes());
+            put(page, WORDS + 4 * place, &record.word().to_le_bytes());
+        }
+        self.filled += 1;
+        self.head.records += 1;
+        self.last = Some(record.key);
+        if let Some(entry) = self.index.get_mut(entry_of(record.key.position, self.head.bits)) {
+            *entry += 1;
+        }
+        Ok(())
+    }
+
+    /// Seals the page that was filled.
+    fn end_page(&mut self) {
+        let pages = (self.buffer.len() / PAGE) as u64;
+        if let (Some(before), Some(at)) = (pages.checked_sub(1), self.buffer.len().checked_sub(PAGE))
+            && let Some(page) = self.buffer.get_mut(at..)
+        {
+            seal(page, self.head.uuid, self.written + before);
+        }
+    }
+
+    fn flush(&mut self) -> FilterResult<()> {
+        let at = self.written * PAGE as u64;
+        self.disk.write_at(&self.file, &self.buffer, at).at(self.path, "write")?;
+        self.written += (self.buffer.len() / PAGE) as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the index and the head, and syncs the file. Gives its records and its length; `None` if there are no
+    /// records. If this fails, or gives `None`, the caller removes the file.
+    pub(in super::super) fn seal(mut self) -> FilterResult<Option<(u64, u64)>> {
+        if self.head.records == 0 {
+            return Ok(None);
+        }
+        self.end_page();
+        let bits = Head::index_bits(self.head.records);
+        let step = 1 << (self.head.bits - bits);
+        self.head.bits = bits;
+        let mut before = 0_u32;
+        let starts: Vec<u32> = self
+            .index
+            .chunks(step)
+            .map(|counts| {
+                let start = before;
+                before = before.wrapping_add(counts.iter().fold(0, |sum, count| sum.wrapping_add(*count)));
+                start
+            })
+            .collect();
+        for entries in starts.chunks(ENTRIES as usize) {
+            if self.buffer.len() >= TOGETHER * PAGE {
+                self.flush()?;
+            }
+            let at = self.buffer.len();
+            self.buffer.extend(entries.iter().flat_map(|entry| entry.to_le_bytes()));
+            self.buffer.resize(at + BODY, 0);
+            self.buffer.resize(at + PAGE, 0);
+            self.end_page();
+        }
+        self.flush()?;
+        let head = self.head.encode();
+        self.disk.write_at(&self.file, &head, 0).at(self.path, "write")?;
+        // Protects: all of the run, before it has a name that a version may name.
+        self.disk.sync(&self.file).at(self.path, "sync")?;
+        debug_assert_eq!(self.head.length(), self.written * PAGE as u64);
+        Ok(Some((self.head.records, self.head.length())))
+    }
+}
+
+/// The entry of the index that stands for a position.
+pub(super) const fn entry_of(position: u64, bits: u32) -> usize {
+    match bits {
+        0 => 0,
+        _ => (position >> (64 - bits)) as usize,
+    }
+}

@@ -1,0 +1,257 @@
+//! What an update holds of one shard: records, or a working copy once rewriting the shard is worthwhile
+//! (`format-spec/STORE.md`, section 8).
+//!
+//! Invariants:
+//!
+//! 1. A key that was told to be new is among the records, or in the working copy.
+//! 2. There are at most as many records as make it worthwhile to rewrite the shard, unless its filter has no room.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::conflict::Again;
+use super::error::{Error, Result};
+use super::fold::Draft;
+use super::reader::StoreReader;
+use super::run::{Record, RecordKey};
+use super::update::Deed;
+use crate::{Error as FilterError, GrowthRefusal, KeyHash, Kind};
+
+/// Records of one shard that are not sealed yet.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Copies of each key that came, less those that went.
+    copies: FxHashMap<RecordKey, i64>,
+    /// How many records they take.
+    records: u64,
+    /// Whether any key was to be removed, found or not.
+    removes: bool,
+    /// Why the shard takes no further key, if its filter has no room for those that came.
+    full: Option<Full>,
+}
+
+impl Taken {
+    fn copies(&self, key: RecordKey) -> i64 {
+        self.copies.get(&key).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, key: RecordKey, copies: i64) {
+        let entry = self.copies.entry(key).or_insert(0);
+        self.records -= Record::needed(*entry);
+        *entry += copies;
+        self.records += Record::needed(*entry);
+        if *entry == 0 {
+            self.copies.remove(&key);
+        }
+    }
+
+    pub(super) const fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(super) const fn removes(&self) -> bool {
+        self.removes
+    }
+
+    /// Its keys whose answer is another one in a later version than in the base, each with its copies in the base: those
+    /// that were absent and are there, and those that were there and are absent.
+    pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, u32)>> {
+        let mut changed = Vec::new();
+        for key in self.copies.keys() {
+            if let Some((before, now)) = again.copies(*key, shard)?
+                && (before == 0) != (now == 0)
+            {
+                changed.push((*key, before));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives up the records of a key.
+    pub(super) fn forget(&mut self, key: RecordKey) {
+        self.add(key, -self.copies(key));
+    }
+
+    /// All keys, ascending.
+    pub(super) fn sorted(&self) -> Vec<(RecordKey, i64)> {
+        let mut all: Vec<_> = self.copies.iter().map(|(key, copies)| (*key, *copies)).collect();
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all
+    }
+}
+
+/// What an update holds of one shard.
+pub(super) enum Held {
+    Records(Taken),
+    Rewritten(Box<Draft>),
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::Records(Taken::default())
+    }
+}
+
+/// The shard that keys are for.
+pub(super) struct Source<'a> {
+    pub(super) base: &'a StoreReader,
+    pub(super) scratch: Option<&'a Path>,
+    pub(super) shard: u32,
+    /// Records beyond which it is rewritten.
+    pub(super) most: u64,
+    /// Whether it is rewritten in any case.
+    pub(super) rewrites: bool,
+}
+
+impl Source<'_> {
+    /// A working copy of the shard, with these records.
+    fn rewritten(&self, taken: &Taken) -> Result<Draft> {
+        let mut draft = Draft::open(self.base, self.scratch, self.shard)?;
+        draft.fold(taken.sorted().into_iter().map(Ok))?;
+        Ok(draft)
+    }
+}
+
+/// The places of the keys that are new, or were removed, and of those refused.
+pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
+
+impl Held {
+    /// Whether anything came or went.
+    pub(super) fn is_touched(&self) -> bool {
+        match self {
+            Self::Records(taken) => taken.records > 0,
+            Self::Rewritten(_) => true,
+        }
+    }
+
+    /// Takes keys. Once there are more than `most` records, a working copy takes their place, and then the keys too.
+    pub(super) fn take(&mut self, from: &Source<'_>, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
+        let taken = match self {
+            Self::Rewritten(draft) => return draft.take(hashes, deed),
+            Self::Records(taken) => taken,
+        };
+        let kind = from.base.store().description().kind;
+        let (mut done, undo) = match (kind, deed) {
+            (Kind::Set, _) => taken.take_new(from, hashes)?,
+            (Kind::Counting, Deed::Insert) => taken.take_copies(from, hashes)?,
+            (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
+        };
+        let is_few = taken.records <= from.most && !from.rewrites;
+        // A removal takes no room.
+        if taken.full.is_none() && is_few || taken.full.is_some() && deed == Deed::Remove {
+            return Ok((done, Vec::new()));
+        }
+        undo.iter().for_each(|(key, copies)| taken.add(*key, -copies));
+        if taken.full.is_none() {
+            match from.rewritten(taken) {
+                Ok(mut draft) => {
+                    let became = draft.take(hashes, deed);
+                    *self = Self::Rewritten(Box::new(draft));
+                    return became;
+                }
+                Err(error) => taken.full = Some(Full::of(error)?),
+            }
+            if deed == Deed::Remove {
+                undo.iter().for_each(|(key, copies)| taken.add(*key, *copies));
+                return Ok((done, Vec::new()));
+            }
+        }
+        let refuse: Vec<usize> = match kind {
+            Kind::Counting => (0..hashes.len()).collect(),
+            Kind::Set => {
+                let new: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
+                // A key that comes again in the batch is refused again.
+                let is_new = |hash: &KeyHash| new.contains(&RecordKey::of(*hash));
+                done = hashes.iter().enumerate().filter(|(_, hash)| is_new(hash)).map(|(at, _)| at).collect();
+                done.clone()
+            }
+        };
+        let refused = taken.full.iter().flat_map(|full| refuse.iter().map(|at| (*at, full.error())));
+        Ok((done, refused.collect()))
+    }
+}
+
+/// Keys that are new, or were removed, by their places; and what was added for them.
+type Changed = (Vec<usize>, Vec<(RecordKey, i64)>);
+
+impl Taken {
+    /// Takes keys of a set that neither the base nor this one has.
+    fn take_new(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        let found = from.base.contains_batch_in(from.shard, hashes)?;
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for (at, (hash, found)) in hashes.iter().zip(found).enumerate() {
+            let key = RecordKey::of(*hash);
+            if !found && self.copies(key) == 0 {
+                self.add(key, 1);
+                new.push(at);
+                added.push((key, 1));
+            }
+        }
+        Ok((new, added))
+    }
+
+    fn take_copies(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for (at, hash) in hashes.iter().enumerate() {
+            let key = RecordKey::of(*hash);
+            if self.count(from, *hash)? <= 0 {
+                new.push(at);
+            }
+            self.add(key, 1);
+            added.push((key, 1));
+        }
+        Ok((new, added))
+    }
+
+    fn remove(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+        self.removes = true;
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
+        for (at, hash) in hashes.iter().enumerate() {
+            if self.count(from, *hash)? > 0 {
+                let key = RecordKey::of(*hash);
+                self.add(key, -1);
+                removed.push(at);
+                added.push((key, -1));
+            }
+        }
+        Ok((removed, added))
+    }
+
+    /// Copies of a key in the base and here. A count of the base that means "that many or more" does not fall.
+    fn count(&self, from: &Source<'_>, hash: KeyHash) -> Result<i64> {
+        let highest = from.base.store().description().slots_per_bucket.highest_count();
+        let found = from.base.count_in(from.shard, hash)?;
+        let own = if found >= highest { 0 } else { self.copies(RecordKey::of(hash)) };
+        Ok(i64::from(found) + own)
+    }
+}
+
+/// Why a shard has no room; each refused key gets an error with this reason.
+enum Full {
+    Region { path: PathBuf, region: u64, load: f64 },
+    Growth { path: PathBuf, reason: GrowthRefusal },
+}
+
+impl Full {
+    /// From the refusal of one key; the error itself, if it is another one.
+    fn of(error: Error) -> Result<Self> {
+        match error {
+            Error::Filter(FilterError::Full { path, region, load }) => {
+                Ok(Self::Region { path, region, load })
+            }
+            Error::Filter(FilterError::Growth { path, reason }) => Ok(Self::Growth { path, reason }),
+            other => Err(other),
+        }
+    }
+
+    fn error(&self) -> FilterError {
+        match self {
+            Self::Region { path, region, load } => {
+                FilterError::Full { path: path.clone(), region: *region, load: *load }
+            }
+            Self::Growth { path, reason } => FilterError::Growth { path: path.clone(), reason: *reason },
+        }
+    }
+}
