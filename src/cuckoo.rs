@@ -11,7 +11,6 @@
 //! 3. A removal takes the longest entry that matches. So every other key that was inserted stays present.
 
 mod bucket;
-mod buckets;
 mod counts;
 mod displacement;
 mod group;
@@ -30,8 +29,7 @@ mod sizing;
 mod split;
 mod widths;
 
-pub(crate) use bucket::{Bucket, BucketId, Slot};
-pub(crate) use buckets::{BUCKETS_PER_REGION, Buckets, BucketsMut};
+pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;

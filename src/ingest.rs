@@ -92,14 +92,13 @@ mod decode;
 mod destination;
 mod engine;
 mod error;
-mod fingerprint;
 mod held;
 mod inputs;
 mod job;
 mod jsonl;
 mod lines;
 mod output;
-mod own;
+mod ownership;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod plan;
@@ -108,6 +107,7 @@ mod read;
 mod records;
 mod rules;
 mod run;
+mod signature;
 mod summary;
 
 pub use destination::Destination;

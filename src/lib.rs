@@ -137,7 +137,7 @@ pub use error::{
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
-pub use read::{Lookup, Reader, Report};
+pub use read::{Lookup, Lookups, Reader, Report};
 pub use system::Files;
 #[doc(hidden)]
 pub use system::disk;

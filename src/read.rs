@@ -15,7 +15,7 @@
 //! 1. "Absent" is answered only if nothing was applied around the reads.
 //! 2. Readers see only durable commits.
 //! 3. While a file says that it is superseded, a reader looks at the name before every answer. Otherwise it looks
-//!    before every batch, and a thread of the process looks twice a second.
+//!    before every batch, in `refresh`, and twice a second in single lookups through [`Lookups`].
 
 mod in_memory;
 mod lookup;
@@ -34,3 +34,4 @@ pub use lookup::Lookup;
 pub use reader::Reader;
 pub(crate) use snapshot::Snapshot;
 pub use verify::Report;
+pub use watch::Lookups;

@@ -26,7 +26,7 @@ pub(crate) use disk::{Disk, SystemDisk};
 pub use files::Files;
 #[cfg(feature = "store")]
 pub(crate) use files::names;
-pub(crate) use files::{Inode, inode_of, is_layered, is_read_only};
+pub(crate) use files::{Inode, is_layered, is_read_only};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 #[cfg(feature = "store")]
 #[cfg(feature = "store")]

@@ -24,7 +24,7 @@ pub(super) const AHEAD: usize = 64;
 /// Bytes of content after which a piece ends.
 const CHUNK: u64 = 64 * 1024;
 /// The same for a store.
-const STEADY: u64 = 64 << 20;
+const STEADY: usize = 64 << 20;
 /// The most keys in a piece that is read record by record.
 const KEYS: usize = 1 << 20;
 
@@ -188,15 +188,9 @@ impl Reading {
     fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let (mut keys, mut skipped, mut header) = (0, Skipped::default(), None);
         for path in &self.inputs {
-            let is_line = matches!(self.rules.format, Format::Lines(_)) && self.rules.key.is_plain();
-            if let (Format::Lines(separator), true) = (&self.rules.format, is_line && !self.steady) {
-                let mut first = Place { input: name(path).into(), unit: self.rules.format.unit(), number: 1 };
-                for batch in open(path, self.plain, self.read.clone())?.lines(*separator) {
-                    let (batch, place) = (batch?, first.clone());
-                    first.number += batch.len() as u64;
-                    if to.send(Piece::new(batch, Read::new(place))).is_err() {
-                        return Ok(());
-                    }
+            if let (Format::Lines(separator), true) = (&self.rules.format, self.rules.key.is_plain()) {
+                if self.lines(path, *separator, to)?.is_none() {
+                    return Ok(());
                 }
                 continue;
             }
@@ -216,6 +210,46 @@ impl Reading {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Reading {
+    /// Reads the lines of an input, which are the keys, to its end; `None` if the receiver is gone.
+    fn lines(
+        &self,
+        path: &Path,
+        separator: u8,
+        to: &Sender<Piece<Read>, Error>,
+    ) -> Result<Option<()>, Error> {
+        let mut first = Place { input: name(path).into(), unit: self.rules.format.unit(), number: 1 };
+        let mut send = |keys: Batch| {
+            let place = first.clone();
+            first.number += keys.len() as u64;
+            if keys.is_empty() { Some(()) } else { to.send(Piece::new(keys, Read::new(place))).ok() }
+        };
+        let mut steady = Batch::default();
+        for batch in open(path, self.plain, self.read.clone())?.lines(separator) {
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => return send(steady).map_or(Ok(None), |()| Err(error)),
+            };
+            if !self.steady {
+                if send(batch).is_none() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let mut taken = 0;
+            while taken < batch.len() {
+                let before = steady.len();
+                taken = steady.fill(&batch, taken, KEYS, STEADY);
+                let is_full = taken < batch.len() || steady.len() == before;
+                if is_full && send(std::mem::take(&mut steady)).is_none() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(send(steady))
     }
 }
 
@@ -247,7 +281,7 @@ impl One<'_> {
         common: &mut Option<(PathBuf, Vec<u8>)>,
         to: &Sender<Piece<Read>, Error>,
     ) -> Result<Option<()>, Error> {
-        let limit = if self.reading.steady { STEADY } else { CHUNK };
+        let limit = if self.reading.steady { STEADY as u64 } else { CHUNK };
         let (mut piece, mut begun) = (self.piece(), records.offset());
         piece.place.header = records.header().map_or(Ok(None), |header| self.header(header, common))?;
         // Whether there is something to send.

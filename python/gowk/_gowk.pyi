@@ -190,8 +190,8 @@ class Reader:
         """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
         with that file; returns whether it did.
 
-        Every batch begins with such a look, and single lookups follow within a second. Commits and doublings are seen
-        at once without it.
+        Every batch begins with such a look. Single lookups stay with the old file until one of these. Commits, doublings
+        and :meth:`copy_to` over the filter are seen at once without it.
         """
     def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:
         """Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.

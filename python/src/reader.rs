@@ -176,8 +176,8 @@ impl Reader {
     /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
     /// with that file; returns whether it did.
     ///
-    /// Every batch begins with such a look, and single lookups follow within a second. Commits and doublings are seen
-    /// at once without it.
+    /// Every batch begins with such a look. Single lookups stay with the old file until one of these. Commits, doublings
+    /// and :meth:`copy_to` over the filter are seen at once without it.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;
         failure::done(py, py.detach(|| reader.refresh()))

@@ -20,6 +20,22 @@ use super::widths::Width;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BucketId(pub(crate) u16);
 
+/// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
+pub(crate) const BUCKETS_PER_REGION: u32 = 8192;
+
+/// The buckets of one region, to read: in a map, in a file or in memory.
+pub(crate) trait Buckets<W> {
+    type Error;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Self::Error>;
+}
+
+/// The buckets of one region, to change.
+pub(crate) trait BucketsMut<W>: Buckets<W> {
+    /// Replaces a bucket that was loaded before.
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>);
+}
+
 impl BucketId {
     /// `other` if `so`, else `self`; without a branch.
     pub(super) const fn or(self, other: Self, so: bool) -> Self {

@@ -6,8 +6,7 @@
 //! way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
 //! there, so each attempt ends. Attempts go deeper and deeper, so that one that moves few groups is found first.
 
-use super::bucket::{Bucket, BucketId};
-use super::buckets::{Buckets, BucketsMut};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups, MOST};
 use super::search::{Kept, Search};
 use super::widths::Width;

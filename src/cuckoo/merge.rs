@@ -6,8 +6,7 @@
 
 use std::convert::Infallible;
 
-use super::bucket::{Bucket, BucketId, Slot};
-use super::buckets::{Buckets, BucketsMut};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::counts::Counts;
 use super::displacement::{displace, effort};
 use super::group::{Group, Groups};

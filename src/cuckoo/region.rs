@@ -3,8 +3,7 @@
 //! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
 
-use super::bucket::{Bucket, BucketId, Slot};
-use super::buckets::{Buckets, BucketsMut};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::displacement::{displace, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;

@@ -5,8 +5,7 @@
 //! group needs several lanes at once, which only the end of a chain can have free. If no chain frees a lane,
 //! `displacement.rs` goes on.
 
-use super::bucket::{Bucket, BucketId, Slot};
-use super::buckets::{BUCKETS_PER_REGION, Buckets, BucketsMut};
+use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::Groups;
 use super::widths::Width;
 

@@ -5,8 +5,7 @@
 //! (`format-spec/README.md`, section 4.6). The price: each key is counted with the copies of the other, and the entry
 //! matches more absent keys. So sharing is the last way to find room, and the longest common beginning is tried first.
 
-use super::bucket::{Bucket, BucketId, Slot};
-use super::buckets::{Buckets, BucketsMut};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::displacement::{Staged, displace};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;

@@ -4,8 +4,7 @@
 //! digits. The entries of two such buckets are put together without a branch, which no processor could predict: how
 //! many lanes are in use, and which, is random. Only entries that find no room in their bucket are handled one by one.
 
-use super::bucket::{Bucket, BucketId, Slot};
-use super::buckets::{Buckets, BucketsMut};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::Group;
 use super::merge::{NoRoom, Words, each_group, store_group};
 use super::search::Search;

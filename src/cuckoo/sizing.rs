@@ -2,7 +2,7 @@
 //!
 //! The tables are those of `format-spec/README.md`, section 3.3.
 
-use super::buckets::BUCKETS_PER_REGION;
+use super::bucket::BUCKETS_PER_REGION;
 use super::hash::MAX_REGIONS;
 use super::widths::SlotsPerBucket;
 

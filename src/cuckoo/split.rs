@@ -3,8 +3,7 @@
 //! No I/O. The rules are those of `format-spec/README.md`, section 8.1: the first bit of an entry's tail says which of the
 //! two regions it goes to, at the same bucket index. No entry moves to its other bucket, and no bucket can overflow.
 
-use super::bucket::Bucket;
-use super::buckets::BUCKETS_PER_REGION;
+use super::bucket::{BUCKETS_PER_REGION, Bucket};
 use super::counts::Counts;
 use super::widths::Width;
 

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::content::Position;
-use super::fingerprint::Fingerprint;
 use super::inputs::InputId;
+use super::signature::Signature;
 use super::summary::Tally;
 use crate::Metadata;
 
@@ -59,7 +59,7 @@ pub(super) struct Current {
 pub(super) struct Finished {
     /// The length of the file.
     pub(super) length: u64,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) signature: Signature,
     pub(super) within_record: bool,
 }
 
@@ -110,9 +110,9 @@ impl Cursor {
             put(&[read.base, read.offset, read.digest, read.lines]);
             put(&numbers(tally));
         }
-        for (id, Finished { length, fingerprint, within_record }) in &self.finished {
+        for (id, Finished { length, signature, within_record }) in &self.finished {
             let length = length | if *within_record { WITHIN } else { 0 };
-            for number in [id.0, length, fingerprint.0] {
+            for number in [id.0, length, signature.0] {
                 bytes.extend(number.to_le_bytes());
             }
         }
@@ -142,7 +142,7 @@ impl Cursor {
                 return None;
             }
             let (length, within_record) = (amount(length & !WITHIN)?, length & WITHIN != 0);
-            cursor.finished.insert(id, Finished { length, fingerprint: Fingerprint(hash), within_record });
+            cursor.finished.insert(id, Finished { length, signature: Signature(hash), within_record });
         }
         Some(cursor)
     }
@@ -221,7 +221,7 @@ mod tests {
         let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
         let finished = |n: u64| Finished {
             length: n << 40,
-            fingerprint: Fingerprint(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            signature: Signature(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             within_record: n % 2 == 1,
         };
         Cursor {

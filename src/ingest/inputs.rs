@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::error::{Error, InputProblem};
 use super::job::Job;
-use super::own::Own;
+use super::ownership::Ownership;
 
 /// Like in a shell, wildcards match neither slashes nor a leading dot.
 const AS_SHELLS: MatchOptions =
@@ -45,7 +45,7 @@ impl Input {
 /// All inputs of a job in the order of their names, each once. Patterns pass over the job's own files; a path
 /// that names one of them is an error.
 pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
-    let own = Own::of(job);
+    let own = Ownership::of(job);
     let mut inputs = Vec::new();
     for pattern in &job.patterns {
         let literal = job.base.join(pattern);
@@ -87,7 +87,7 @@ fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-fn matches(job: &Job, own: &Own, pattern: &str, inputs: &mut Vec<Input>) -> Result<(), Error> {
+fn matches(job: &Job, own: &Ownership, pattern: &str, inputs: &mut Vec<Input>) -> Result<(), Error> {
     let shown = job.base.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
         return Err(Error::input(&shown, InputProblem::Missing));

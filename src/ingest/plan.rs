@@ -11,10 +11,10 @@ use super::csv;
 use super::cursor::{Current, Cursor, Finished};
 use super::decode::Packing;
 use super::error::{Error, InputProblem, JobProblem};
-use super::fingerprint::Fingerprint;
 use super::inputs::Input;
 use super::job::Job;
 use super::rules::Format;
+use super::signature::Signature;
 use crate::keys::LONGEST;
 
 /// What a run would do.
@@ -166,8 +166,8 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
         return Err(Error::input(&input.path, InputProblem::Shrunken { read, found }));
     }
     let file = File::open(&input.path).map_err(refused(input, "open"))?;
-    let fingerprint = Fingerprint::of(&file, read).map_err(refused(input, "read"))?;
-    if fingerprint != finished.fingerprint {
+    let signature = Signature::of(&file, read).map_err(refused(input, "read"))?;
+    if signature != finished.signature {
         return Err(Error::input(&input.path, InputProblem::Changed { read }));
     }
     Ok(())

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::content::{Content, Position};
 use super::cursor::Finished;
 use super::error::{Error, InputProblem};
-use super::fingerprint::Fingerprint;
 use super::job::{Job, Missing};
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
 use super::records::StreamRecords;
 use super::rules::Format;
+use super::signature::Signature;
 use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
 
@@ -159,10 +159,10 @@ fn cut(record: &[u8], is_csv: bool) -> &[u8] {
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {
     let length = content.raw();
-    let fingerprint = content
+    let signature = content
         .file()
-        .map_or_else(|| Err(std::io::ErrorKind::Unsupported.into()), |file| Fingerprint::of(file, length));
-    let fingerprint = fingerprint
-        .map_err(|source| Error::input(content.path(), InputProblem::Io { op: "read", source }))?;
-    Ok(Finished { length, fingerprint, within_record })
+        .map_or_else(|| Err(std::io::ErrorKind::Unsupported.into()), |file| Signature::of(file, length));
+    let signature =
+        signature.map_err(|source| Error::input(content.path(), InputProblem::Io { op: "read", source }))?;
+    Ok(Finished { length, signature, within_record })
 }

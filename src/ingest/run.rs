@@ -10,7 +10,7 @@ use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
 use super::job::Job;
 use super::output::{Begin, Kind, Output};
-use super::own;
+use super::ownership;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
 use crate::{Metadata, Options};
@@ -72,7 +72,7 @@ impl<'a> Ingest<'a> {
 
     /// What [`run`](Self::run) would do. Changes nothing, but recovers a filter whose writer died.
     pub fn plan(&self) -> Result<Plan, Error> {
-        own::check_outputs(self.job)?;
+        ownership::check_outputs(self.job)?;
         let found = destination::metadata(self.job, &self.options)?;
         let filter_exists = found.is_some();
         let (metadata, rules) = found.unwrap_or((Metadata::default(), self.job.rules.key));
@@ -101,7 +101,7 @@ impl<'a> Ingest<'a> {
     /// is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Finds most mistakes before it waits for the filter or creates one.
-        own::check_outputs(self.job)?;
+        ownership::check_outputs(self.job)?;
         let inputs = inputs::all(self.job)?;
         if !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;

@@ -33,8 +33,9 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
 /// It sees each commit when that commit returns, and follows the filter when it doubles. When another file takes the
-/// filter's name, it follows within a second ([`refresh`](Self::refresh)). Opening one is cheap: it verifies the
-/// superblocks at once, and the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
+/// filter's name, batches follow at once; single lookups follow after [`refresh`](Self::refresh), or through
+/// [`lookups`](Self::lookups). Opening a reader is cheap: it starts no thread, and verifies the superblocks at once, and
+/// the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
 /// The file stays mapped and open until the last clone is dropped, and an old generation until the first call after the
 /// filter has doubled. (On systems other than Linux, a thread keeps the map that it last looked something up in until its
@@ -83,9 +84,6 @@ impl Reader {
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
         let hasher = view.hasher();
         let view = Arc::new(ViewInUse::new(view));
-        if options.follow {
-            view.watch_name();
-        }
         let (view, reopening) = (ArcSwap::new(view), Mutex::new(()));
         let options = options.clone();
         Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
@@ -209,9 +207,9 @@ impl Reader {
     /// that file; returns whether it did. If the name leads to no file, the reader keeps the one that it has. Does
     /// nothing for a copy in memory.
     ///
-    /// Every batch calls it first. Single lookups follow without it, within a second: a thread of this process, started
-    /// with the first reader, looks at the names. They do not follow if the system refuses that thread. Commits and
-    /// doublings are seen at once in any case.
+    /// Every batch calls it first, and [`lookups`](Self::lookups) call it twice a second. Other single lookups stay with
+    /// the file until somebody calls it. Commits, doublings and copies over the filter ([`copy_over`](Self::copy_over))
+    /// are seen at once in any case.
     ///
     /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
     /// leads to a good file.
@@ -281,9 +279,6 @@ impl Reader {
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
             let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
             let view = Arc::new(ViewInUse::new(view));
-            if self.shared.options.follow {
-                view.watch_name();
-            }
             self.shared.view.store(view);
             // Tells threads that keep the old view.
             seen.leave();

@@ -1,96 +1,125 @@
-//! A thread that looks at the names of the files that readers have open, and tells a view when its name leads to
-//! another file, as after `mv new.gowk live.gowk`.
+//! Lookups that watch the filter's name, which may lead to another file by now, as after `mv new.gowk live.gowk`.
 //!
-//! A lookup cannot afford to look at a name, or even at a clock. So the thread closes the shortcut of such a view, and
-//! the next lookup takes a slower way and finds the view left. A process has one such thread while it has readers of
-//! files. If the thread cannot be started, batches and [`Reader::refresh`](super::Reader::refresh) still look at the
-//! name.
+//! Nothing in the old file tells of such a move, so somebody has to look at the name. Looking at a clock in each lookup,
+//! or counting lookups, costs a lookup in memory 6 to 15 %. So a [`Reader`] does neither, and a thread that wants its
+//! single lookups to follow has a handle of its own.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
-use std::thread;
+use std::cell::Cell;
 use std::time::Duration;
 
-use super::view::ViewInUse;
-use crate::system::{Inode, inode_of};
+use super::{Lookup, Reader};
+use crate::cuckoo::Key;
+use crate::error::{Error, Result};
 
-/// How often the names are looked at.
+/// The most lookups from one look at the clock to the next.
+const MOST: u32 = 32;
+/// If the lookups since the last look have taken so long, the next one looks again. Longer than the clock's tick.
+const SLOW: Duration = Duration::from_millis(30);
+/// How old the last look at the name may be.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Attempts to lock the list before a view goes unwatched. The lock is held for some microseconds; but a child forked
-/// in that time finds it locked for ever.
-const TRIES: u32 = 100;
 
-static NAMES: Mutex<Names> = Mutex::new(Names { process: 0, watched: Vec::new() });
-
-struct Names {
-    /// The process whose thread looks at the names; 0 if there is none. A forked child inherits the list but not the
-    /// thread.
-    process: u32,
-    watched: Vec<Watched>,
+/// The time since some moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-#[derive(Clone)]
-struct Watched {
-    name: Arc<Path>,
-    inode: Inode,
-    view: Weak<ViewInUse>,
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn now() -> Duration {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
 }
 
-impl ViewInUse {
-    /// Makes the thread look at the name of the view's file until the view is gone. Does nothing for a copy in memory,
-    /// which has no name.
-    pub(super) fn watch_name(self: &Arc<Self>) {
-        if self.source().is_some() {
-            let view = Arc::downgrade(self);
-            watch(Watched { name: self.pages.path().clone(), inode: self.inode, view });
+/// Lookups of one thread in a filter, which follow its name: [`Reader::lookups`].
+///
+/// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::refresh`]. If lookups come fast,
+/// only each 32nd does. That costs a lookup some 10 %. Every batch looks at the name first, as a reader's own.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("live.gowk");
+/// # gowk::Options::new().capacity(1000).create(&path)?.close()?;
+/// use gowk::{Lookup, Reader};
+///
+/// let reader = Reader::open(&path)?; // shared by all threads
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| {
+///         let seen = reader.lookups(); // this thread's
+///         seen.contains("https://example.org/")
+///     });
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Lookups {
+    reader: Reader,
+    /// Lookups until the next look at the clock, and from the last one to that one.
+    left: Cell<u32>,
+    interval: Cell<u32>,
+    /// The last look at the clock, and at the name.
+    clock: Cell<Duration>,
+    name: Cell<Duration>,
+}
+
+impl Reader {
+    /// Single lookups for one thread that follow when another file takes the filter's name, half a second later or with
+    /// the 32nd lookup after that. The reader's own single lookups do not look at the name.
+    pub fn lookups(&self) -> Lookups {
+        let now = Cell::new(now());
+        Lookups {
+            reader: self.clone(),
+            left: Cell::new(0),
+            interval: Cell::new(1),
+            clock: now.clone(),
+            name: now,
         }
     }
 }
 
-fn watch(watched: Watched) {
-    let Some(mut names) = (0..TRIES).find_map(|_| {
-        let names = try_lock();
-        if names.is_none() {
-            thread::sleep(Duration::from_micros(20));
-        }
-        names
-    }) else {
-        return;
-    };
-    names.watched.push(watched);
-    if names.process != std::process::id() {
-        let started = thread::Builder::new().name("gowk-names".to_owned()).spawn(look_until_none_is_left);
-        names.process = if started.is_ok() { std::process::id() } else { 0 };
-    }
-}
-
-fn try_lock() -> Option<MutexGuard<'static, Names>> {
-    match NAMES.try_lock() {
-        Ok(names) => Some(names),
-        Err(TryLockError::Poisoned(names)) => Some(names.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-fn look_until_none_is_left() {
-    loop {
-        thread::sleep(PERIOD);
-        let Some(mut names) = try_lock() else { continue };
-        names.watched.retain(|watched| watched.view.strong_count() > 0);
-        if names.watched.is_empty() {
-            names.process = 0;
-            return;
-        }
-        // Looking at a name may be slow, as on a network.
-        let watched = names.watched.clone();
-        drop(names);
-        for Watched { name, inode, view } in watched {
-            // The view is held only for this moment: after its last reader is dropped, the file must not stay mapped.
-            if inode_of(&name).is_ok_and(|found| found.is_some_and(|found| found != inode))
-                && let Some(view) = view.upgrade()
-            {
-                view.leave();
+impl Lookups {
+    #[inline(always)]
+    fn count_down(&self) -> Result<()> {
+        match self.left.get().checked_sub(1) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
             }
+            None => self.look(),
         }
+    }
+
+    #[inline(never)]
+    fn look(&self) -> Result<()> {
+        let now = now();
+        if now.saturating_sub(self.name.get()) >= PERIOD {
+            // If this fails, so does the next lookup: `left` is still 0.
+            self.reader.refresh()?;
+            self.name.set(now);
+        }
+        let is_slow = now.saturating_sub(self.clock.replace(now)) >= SLOW;
+        self.interval.set(if is_slow { 1 } else { MOST.min(2 * self.interval.get()) });
+        self.left.set(self.interval.get() - 1);
+        Ok(())
+    }
+}
+
+impl Lookup for Lookups {
+    type Error = Error;
+
+    #[inline(always)]
+    fn contains<K: Key>(&self, key: K) -> Result<bool> {
+        self.count_down()?;
+        self.reader.contains(key)
+    }
+
+    #[inline]
+    fn count<K: Key>(&self, key: K) -> Result<u32> {
+        self.count_down()?;
+        self.reader.count(key)
+    }
+
+    fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
+        self.reader.contains_batch(keys)
     }
 }

@@ -57,13 +57,13 @@ impl Draft {
         (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
         // Every page is compared with its checksum as it is copied.
         if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
-            match options.draft(&path, name.uuid, Some(&copy)) {
+            match options.working_copy(&path, name.uuid, Some(&copy)) {
                 Ok(writer) => return Ok(Self { name, path, writer, kind }),
                 Err(error) => store.refuse_copy(copy.path(), &error.into()),
             }
         }
         let source = file.map(|file| store.open_shard(version, shard, file)).transpose()?;
-        let writer = options.draft(&path, name.uuid, source.as_ref())?;
+        let writer = options.working_copy(&path, name.uuid, source.as_ref())?;
         Ok(Self { name, path, writer, kind })
     }
 

@@ -133,11 +133,12 @@ impl Map {
     /// Where the system cannot do so, the file stays mapped until the map is dropped.
     pub(crate) fn release(&self) {
         #[cfg(target_os = "linux")]
-        let _ = self.try_release();
+        let _ = self.try_release(|| ());
     }
 
+    /// Calls `after` after each exchange of memory.
     #[cfg(target_os = "linux")]
-    fn try_release(&self) -> io::Result<()> {
+    fn try_release(&self, after: impl Fn()) -> io::Result<()> {
         /// A multiple of the page size of every system.
         const HEAD: usize = 1 << 16;
         const _: () = assert!(LIVE.is_multiple_of(HEAD as u64));
@@ -160,10 +161,13 @@ impl Map {
             )
         }?;
         std::mem::forget(head);
+        after();
         let zeros = |from: usize, length: usize| {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
             // SAFETY: as above, of the bytes before and behind these.
-            unsafe { mmap_anonymous(base.add(from).cast_mut().cast(), length, ProtFlags::READ, flags) }
+            unsafe { mmap_anonymous(base.add(from).cast_mut().cast(), length, ProtFlags::READ, flags) }?;
+            after();
+            io::Result::Ok(())
         };
         // After the head: whoever finds these zeros finds the odd epoch.
         zeros(0, live)?;

@@ -21,7 +21,12 @@ impl Options {
     /// copy of `source`, if given; else it is empty.
     ///
     /// No other process may use the same path at the same time. The writer cannot be committed or rolled back.
-    pub(crate) fn draft(&self, path: &Path, uuid: [u8; 16], source: Option<&Reader>) -> Result<Writer> {
+    pub(crate) fn working_copy(
+        &self,
+        path: &Path,
+        uuid: [u8; 16],
+        source: Option<&Reader>,
+    ) -> Result<Writer> {
         let files = Files::new(path)?.private();
         let Some(source) = source else {
             let (identity, policy) = self.design(path)?;
@@ -42,7 +47,7 @@ impl Options {
 }
 
 impl Writer {
-    /// Turns a [draft](Options::draft) into a sealed file under its path, synced, and returns its description. The
+    /// Turns a [working copy](Options::working_copy) into a sealed file under its path, synced, and returns its description. The
     /// caller syncs the folder. If this fails, no file has that name.
     pub(crate) fn seal(self) -> Result<Info> {
         let files = self.files().clone();

@@ -32,7 +32,7 @@ pub(super) struct WriterState {
     pub(super) policy: Policy,
     /// `None` until recovery or the first commit has opened it.
     pub(super) journal: Option<Journal>,
-    /// `None` for a draft, which nobody else can open.
+    /// `None` for a working copy of a store's shard, which nobody else can open.
     pub(super) lock: Option<Held>,
     /// Whether a rollback has given up the filter before its first commit.
     pub(super) given_up: bool,

@@ -3,10 +3,12 @@
 //! Invariants checked:
 //!
 //! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `refresh` at once, single
-//!    lookups after a while. How long that took is printed, as it depends on the machine.
+//!    lookups through `lookups` after a while. How long that took is printed, as it depends on the machine. A reader's
+//!    own single lookups stay with the old file until one of these.
 //! 2. After a copy was published over the filter, every reader sees it with its next lookup.
 //! 3. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
 //!    has the name, readers keep the one that they have.
+//! 4. Opening readers and looking keys up starts no thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,10 +68,10 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|scope| {
         // One thread looks keys up all the time, a second one now and then.
-        for (pause, seen) in [None, Some(Duration::from_millis(300))].into_iter().zip(&seen) {
+        for (pause, seen) in [None, Some(Duration::from_millis(30))].into_iter().zip(&seen) {
             let (live, round, done, longest) = (live.clone(), &round, &done, &longest);
             scope.spawn(move || {
-                let reader = Reader::open(&live).unwrap();
+                let reader = Reader::open(&live).unwrap().lookups();
                 let mut since = (0, Instant::now());
                 while !done.load(Ordering::SeqCst) {
                     let now = round.load(Ordering::SeqCst);
@@ -93,6 +95,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
             assert!(all_found(&batches, next - 1) && refreshed.contains(&key(next - 1, 0)).unwrap());
             assert!(!refreshed.refresh().unwrap());
             move_over(dir.path(), &live, next);
+            assert!((0..KEYS).all(|number| refreshed.contains(&key(next - 1, number)).unwrap()));
             round.store(next, Ordering::SeqCst);
             assert!(all_found(&batches, next));
             refreshed.refresh().unwrap();
@@ -107,6 +110,41 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
         done.store(true, Ordering::SeqCst);
     });
     println!("{rounds} files; single lookups followed within {} ms", longest.load(Ordering::SeqCst));
+}
+
+const ALONE: &str = "GOWK_TEST_ALONE";
+
+/// Threads of this process, by the kernel's count.
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Runs alone in a child process, as the other tests have threads.
+#[cfg(target_os = "linux")]
+#[test]
+fn readers_start_no_thread() {
+    if std::env::var_os(ALONE).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "followed::readers_start_no_thread", "--test-threads=1"]);
+        let ended = child.env(ALONE, "1").output().unwrap();
+        assert!(
+            ended.status.success() && ended.stdout.windows(8).any(|part| part == b"1 passed"),
+            "{ended:?}"
+        );
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("live");
+    filled(&live, 0, &of_round(0));
+    let before = threads();
+    let readers = [Reader::open(&live).unwrap(), Options::new().sealed(true).read(&live).unwrap()];
+    let lookups = readers[0].lookups();
+    for number in 0..KEYS {
+        assert!(readers.iter().all(|reader| reader.contains(&key(0, number)).unwrap()));
+        assert!(lookups.contains(&key(0, number)).unwrap());
+    }
+    assert_eq!(threads(), before);
 }
 
 #[test]

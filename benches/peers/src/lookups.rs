@@ -60,6 +60,13 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
             std::hint::black_box(found);
         }))
     };
+    let watching = |keys: &[Key]| {
+        let lookups = reader.lookups();
+        rate(seconds(|| {
+            let found = keys.iter().filter(|key| lookups.contains(*key).expect("the filter is whole")).count();
+            std::hint::black_box(found);
+        }))
+    };
     let mut candidates = vec![
         candidate("limit: two line loads of a page, own buffer", || Lines(&own).two_in_a_page(LOOKUPS)),
         candidate("limit: the same in the mapped file", || Lines(mapped).two_in_a_page(LOOKUPS)),
@@ -78,6 +85,8 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
         candidate("gowk contains_batch of hashes, present", || hash_batch(&present_hashes)),
         candidate("gowk contains, absent", || one(&reader, &absent)),
         candidate("gowk contains, present", || one(&reader, &present)),
+        candidate("gowk contains, absent, through lookups()", || watching(&absent)),
+        candidate("gowk contains, present, through lookups()", || watching(&present)),
         candidate("gowk contains, absent, in memory", || one(&memory, &absent)),
         candidate("gowk contains, absent, each after the one before", || {
             rate(seconds(|| {

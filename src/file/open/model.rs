@@ -37,9 +37,9 @@ enum Step {
     Compare,
     SyncFolder,
     /// For readers: gives up both locks and recovers first where that is needed.
-    LeaveIfUnsettled,
+    LeaveIfRecoveryIsDue,
     /// Skips the recovery where none is needed.
-    SkipIfSettled,
+    SkipUnlessRecoveryIsDue,
     RewriteJournal,
     MakeOdd,
     /// The regions are between two commits now.
@@ -105,7 +105,7 @@ const GIVE_UP: usize = 8;
 
 fn programs() -> Programs {
     let recovery = [
-        SkipIfSettled,
+        SkipUnlessRecoveryIsDue,
         RewriteJournal,
         MakeOdd,
         RedoPart,
@@ -130,7 +130,7 @@ fn programs() -> Programs {
             LockSharedIfFree,
             Compare,
             SyncFolder,
-            LeaveIfUnsettled,
+            LeaveIfRecoveryIsDue,
             DropLock,
             DropGate,
             Begin,
@@ -271,7 +271,7 @@ impl World {
         decide(kin, holds, Holds::Nothing)
     }
 
-    fn is_unsettled(&self, number: u8) -> bool {
+    fn recovery_is_due(&self, number: u8) -> bool {
         let DataFile { busy, odd, .. } = self.inodes[usize::from(number)];
         busy || odd || self.journal.last > self.journal.base
     }
@@ -421,12 +421,12 @@ impl Model for World {
                 }
             }
             Compare if self.name != inode => to(&mut next, START_OVER),
-            LeaveIfUnsettled if !process.beside && self.is_unsettled(inode) => {
+            LeaveIfRecoveryIsDue if !process.beside && self.recovery_is_due(inode) => {
                 next.lock.free(me);
                 next.gates[usize::from(inode)].free(me);
                 to(&mut next, RECOVER);
             }
-            SkipIfSettled if !self.is_unsettled(inode) => {
+            SkipUnlessRecoveryIsDue if !self.recovery_is_due(inode) => {
                 let program = &programs.0[usize::from(process.program)];
                 let last = program.iter().rposition(|step| matches!(step, Superblocks | ResetJournal));
                 next.processes[index].as_mut().unwrap().at = last.map_or(process.at, |last| last as u8) + 1;
@@ -479,7 +479,12 @@ impl Model for World {
             }
             Look => return self.looks(index, process),
             End => next.processes[index].as_mut().unwrap().ended = true,
-            RedoAll | Compare | LeaveIfUnsettled | SkipIfSettled | SyncFolder | RewriteJournal => {}
+            RedoAll
+            | Compare
+            | LeaveIfRecoveryIsDue
+            | SkipUnlessRecoveryIsDue
+            | SyncFolder
+            | RewriteJournal => {}
         }
         Ok(vec![next])
     }
@@ -560,7 +565,7 @@ const BREAKING: [&str; 38] = [
     "close: without Superblocks",
     "close: without DropLock",
     "close: ResetJournal before Superblocks",
-    "read: without LeaveIfUnsettled",
+    "read: without LeaveIfRecoveryIsDue",
     "read: without DropLock",
     "read: without DropGate",
     "recover: without GateExclusive",

@@ -55,3 +55,32 @@ fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
     map.release();
     assert_eq!(map.word(epoch), u64::MAX);
 }
+
+/// A lookup reads buckets and then the epoch, so the epoch must be odd before the first word of a bucket is 0.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_word_is_given_up_before_the_epoch_is_odd() {
+    use crate::cuckoo::{Shard, SlotsPerBucket};
+    let geometry = Geometry::new(SlotsPerBucket::Four, 3, 0, Shard::WHOLE).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(geometry.file_length()).unwrap();
+    let memory = MapMut::shared(&file, 0, geometry.file_length()).unwrap();
+    let words = (geometry.file_length() / 8) as usize;
+    (0..words).for_each(|index| memory.set_word(index, 2));
+    let map = Map::shared(&file, geometry).unwrap();
+    let epoch = ((LIVE + LIVE_EPOCH) / 8) as usize;
+    let given_up = std::cell::RefCell::new(Vec::new());
+    map.try_release(|| {
+        let zeros = (0..words).filter(|index| map.word(*index) == 0).count();
+        assert!(
+            zeros == 0 || map.word(epoch) % 2 == 1,
+            "{zeros} words are 0, and the epoch is {}",
+            map.word(epoch)
+        );
+        given_up.borrow_mut().push(zeros);
+    })
+    .unwrap();
+    // The head, what is before it, and what is behind it.
+    assert_eq!(given_up.borrow().len(), 3);
+    assert!(given_up.borrow().is_sorted_by(|before, after| before < after), "{given_up:?}");
+}

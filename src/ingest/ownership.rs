@@ -13,7 +13,7 @@ use super::job::Job;
 use crate::Files;
 use crate::store::Store;
 
-pub(super) struct Own {
+pub(super) struct Ownership {
     /// `None` if the filter's folder does not exist.
     filter: Option<Files>,
     inodes: Vec<Inode>,
@@ -21,7 +21,7 @@ pub(super) struct Own {
     store: Option<PathBuf>,
 }
 
-impl Own {
+impl Ownership {
     /// The files of the job's filter.
     fn of_filter(job: &Job) -> Self {
         let store = Store::is_at(&job.filter).then(|| Files::resolved(&job.filter));
@@ -46,7 +46,7 @@ impl Own {
 /// Fails if an output is a file of the filter, or has a name that the filter uses while it doubles, or if two outputs
 /// are one file.
 pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
-    let own = Own::of_filter(job);
+    let own = Ownership::of_filter(job);
     let mut known: Vec<PathBuf> = Vec::new();
     for path in [job.output(), job.refused(), job.rejects()].into_iter().flatten() {
         if own.has(&path, path.metadata().ok().as_ref()) {

@@ -11,10 +11,10 @@ const BLOCK: u64 = 64 * 1024;
 
 /// The hash of a length, the first block and the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Fingerprint(pub(super) u64);
+pub(super) struct Signature(pub(super) u64);
 
-impl Fingerprint {
-    /// The fingerprint of the first `length` bytes of the file, which must exist.
+impl Signature {
+    /// The signature of the first `length` bytes of the file, which must exist.
     pub(super) fn of(file: &File, length: u64) -> io::Result<Self> {
         let mut hash = Xxh3::new();
         hash.update(&length.to_le_bytes());
@@ -39,7 +39,7 @@ mod tests {
         let path = dir.path().join("a");
         let of = |bytes: &[u8], length| {
             std::fs::write(&path, bytes).unwrap();
-            Fingerprint::of(&File::open(&path).unwrap(), length).unwrap()
+            Signature::of(&File::open(&path).unwrap(), length).unwrap()
         };
         let block = BLOCK as usize;
         for length in [0, 1, 100, block, block + 1, 2 * block - 1, 2 * block, 5 * block] {
