@@ -34,7 +34,8 @@
 //!
 //! 1. A version is published in one step, `link(2)` to its number; of two that want the same number one gets it. It
 //!    names files that are synced, under names that are synced.
-//! 2. A version has all changes of the version with the number below, but for the shards that it changes itself.
+//! 2. A version has everything of the version with the number below, except for the shards and runs that it changes
+//!    itself.
 //! 3. Only a vacuum removes anything. Before it does, it publishes a version that says below which numbers it removes.
 
 mod batches;

@@ -29,6 +29,7 @@ pub(crate) use files::names;
 pub(crate) use files::{Inode, inode_of, is_layered, is_read_only};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 #[cfg(feature = "store")]
+#[cfg(feature = "store")]
 pub(crate) use map::PlainMap;
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words, WordsMut};
 pub(crate) use memory::{Paging, REGIONS_AHEAD, is_exceeded_by};

@@ -199,9 +199,11 @@ impl Map {
 }
 
 /// A read-only map of the first bytes of a file that is no filter.
+#[cfg(feature = "store")]
 #[derive(Debug)]
 pub(crate) struct PlainMap(MmapRaw);
 
+#[cfg(feature = "store")]
 impl PlainMap {
     /// The first `length` bytes of a file, which has so many.
     pub(crate) fn shared(file: &File, length: u64) -> io::Result<Self> {

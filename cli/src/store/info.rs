@@ -119,7 +119,11 @@ pub(in super::super) fn print(
         let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
         let runs = match facts.runs {
             0 => "none".to_owned(),
-            runs => format!("{runs}, with {} records, {} bytes", facts.pending, facts.run_bytes),
+            runs => format!(
+                "{runs}, with {} records, {}",
+                grouped(facts.pending),
+                quantity::bytes(facts.run_bytes)
+            ),
         };
         let seed = facts.seed.map(|seed| ("seed", seed));
         let words = [

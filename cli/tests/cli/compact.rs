@@ -8,6 +8,8 @@
 //!    is left behind.
 //! 3. Beside inserts, each of them commits every key exactly once, and no compaction fails.
 //! 4. A terminal shows how far it is; nothing else does.
+//! 5. `info`, `report` and the metrics tell runs, their records and bytes. `verify` and `report` name the damaged page of
+//!    a run and the remedy, beside what they say of the shards.
 
 use std::process::Stdio;
 use std::thread;
@@ -169,4 +171,41 @@ fn beside_inserts_each_key_counts_once() {
     }
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     holds(&folder, all);
+}
+
+#[test]
+fn what_describes_a_store_describes_its_runs() {
+    let folder = Folder::new();
+    create(&folder, "2", &[]);
+    commit(&folder, 0..1000, 1);
+    folder.run(&["store", "compact", "s", "--all"], "").done();
+    commit(&folder, 1000..3000, 2);
+    let info = folder.info("s");
+    let bytes = info["run_bytes"].as_u64().unwrap();
+    assert_eq!((&info["runs"], &info["pending"], &info["files"]), (&2.into(), &2000.into(), &2.into()));
+    assert!(folder.run(&["info", "s"], "").done().contains("2, with 2,000 records, 40.00 KiB"));
+    let metrics = folder.run(&["info", "s", "--prometheus"], "").done();
+    for (name, value) in [("gowk_runs", 2), ("gowk_run_records", 2000), ("gowk_run_bytes", bytes)] {
+        assert!(metrics.contains(&format!("\n{name}{{file=\"s\"}} {value}\n")), "{name}: {metrics}");
+    }
+    assert!(folder.run(&["report", "s"], "").done().contains("<dd>2, 2,000 records, 40.00 KiB</dd>"));
+    assert!(folder.run(&["verify", "s"], "").done().contains("4 files read, no damage found"));
+
+    let run = Store::open(folder.path("s")).unwrap().newest().unwrap().runs[1].file_name();
+    folder.change(&format!("s/runs/{run}"), |bytes| bytes[2 * 4096 + 5] ^= 1);
+    let ended = folder.run(&["verify", "s"], "");
+    assert_eq!((ended.code, ended.text().lines().count()), (Some(1), 1), "{ended:?}");
+    for words in [": run: ", &run, "page 2 is damaged", "restore the file"] {
+        assert!(ended.text().contains(words), "{ended:?}");
+    }
+    let row = folder.run(&["verify", "s", "--json"], "").text();
+    let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+    assert_eq!((&row["clean"], &row["files"]), (&false.into(), &4.into()), "{row}");
+    assert_eq!((&row["damaged"][0]["shard"], &row["damaged"][0]["page"]), (&().into(), &2.into()), "{row}");
+    let metrics = folder.run(&["verify", "s", "--prometheus"], "").text();
+    for (name, value) in [("gowk_clean", 0), ("gowk_damaged_pages", 1), ("gowk_damaged_files", 1)] {
+        assert!(metrics.contains(&format!("\n{name}{{file=\"s\"}} {value}\n")), "{name}: {metrics}");
+    }
+    let page = folder.run(&["report", "s"], "").done();
+    assert!(page.contains("page 2 is damaged") && page.contains(&run), "{page}");
 }

@@ -421,9 +421,6 @@ const V: Part = Some((VACUUM, 0));
 
 /// Who takes part, beside commits that were made before.
 const CASTS: [[Part; 4]; 11] = [
-    [add(0), fold(0), M, V],
-    [add(0), add(2), V, V],
-    [rewrite(0), add(2), M, V],
     [add(0), add(2), fold(0), M],
     [add(2), add(2), fold(0), M],
     [add(0), fold(0), fold(0), M],
@@ -432,6 +429,9 @@ const CASTS: [[Part; 4]; 11] = [
     [rewrite(2), rewrite(2), add(2), M],
     [rewrite(0), add(1), M, M],
     [add(0), M, M, fold(0)],
+    [add(0), V, V, None],
+    [add(0), fold(0), M, V],
+    [rewrite(0), add(2), M, V],
 ];
 
 fn starts() -> Vec<World> {
@@ -452,20 +452,26 @@ fn no_order_of_commits_folds_merges_and_vacuums_breaks_an_invariant() {
 
 #[test]
 fn without_any_check_an_invariant_breaks() {
+    let has_vacuum =
+        |world: &World| world.processes.iter().flatten().any(|me| usize::from(me.program) == VACUUM);
+    let (with_vacuums, without): (Vec<World>, Vec<World>) = starts().into_iter().partition(has_vacuum);
     let changes = [
-        "add: without CheckFence",
         "add: without CheckJudged",
         "rewrite: without CheckFile",
-        "rewrite: without CheckFence",
         "rewrite: without CheckRuns",
-        "fold: without GiveWayToFence",
         "fold: without GiveWayToFile",
         "fold: without GiveWayToMerge",
-        "merge: without GiveWayToFence",
         "merge: without GiveWayToRuns",
         "merge: without GiveWayToFold",
+    ];
+    assert_each_breaks(&without, &programs(), &NAMES, &changes);
+    let changes = [
+        "add: without CheckFence",
+        "rewrite: without CheckFence",
+        "fold: without GiveWayToFence",
+        "merge: without GiveWayToFence",
         "vacuum: without Publish",
         "vacuum: Sweep before Publish",
     ];
-    assert_each_breaks(&starts(), &programs(), &NAMES, &changes);
+    assert_each_breaks(&with_vacuums, &programs(), &NAMES, &changes);
 }
