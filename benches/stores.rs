@@ -6,11 +6,14 @@
 //! `cargo bench --bench stores -- commits 1 10 100`: stores of so many million keys, and 100 commits each of 1,000, 10,000
 //! and 100,000 new keys. The bytes are the lengths of all files that the commits leave, versions and folds included.
 //! Beside them, ten commits that rewrite each shard that they touch.
+//!
+//! `cargo bench --bench stores -- pending 100`: batch lookups in a store of so many million keys with 8 runs that hold a
+//! sixteenth more keys, and in the same store compacted, in turns.
 
 use std::path::Path;
 use std::time::Instant;
 
-use gowk::store::Store;
+use gowk::store::{Committed, Store, StoreReader};
 use gowk::{Batches, Lookup, Options, Reader, SlotsPerBucket};
 
 const SHARDS: u32 = 64;
@@ -32,6 +35,9 @@ fn main() -> Outcome<()> {
     }
     let millions = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
     let count = millions.unwrap_or(10_u64) * 1_000_000;
+    if arguments.iter().any(|argument| argument == "pending") {
+        return pending(count);
+    }
     let dir = tempfile::tempdir_in(".")?;
     inserts(dir.path(), count)?;
     lookups(dir.path())?;
@@ -144,6 +150,61 @@ fn commits(count: u64) -> Outcome<()> {
             median(times),
             version.runs.len(),
             version.number
+        );
+    }
+    Ok(())
+}
+
+/// What lookups cost while runs are pending.
+fn pending(count: u64) -> Outcome<()> {
+    const RUNS: u64 = 8;
+    let dir = tempfile::tempdir_in(".")?;
+    let more = count / 16;
+    let store = store(&dir.path().join("s"), SHARDS, &options(count + more))?;
+    let mut update = store.update()?.rewriting();
+    for from in (0..count).step_by(BATCH as usize) {
+        update.insert_batch(&keys(from, BATCH.min(count - from)))?.complete()?;
+    }
+    update.commit("insert", None)?;
+    // The last run brings half of the keys. So no shard is folded before it, and this version is read.
+    let mut with_runs = None;
+    for run in 0..RUNS {
+        let of_run = if run + 1 < RUNS { more / 2 / (RUNS - 1) } else { more - more / 2 / (RUNS - 1) * run };
+        let mut update = store.update()?;
+        update.insert_batch(&keys(count + more / 2 / (RUNS - 1) * run, of_run))?.complete()?;
+        match update.commit("insert", None)? {
+            Committed::New(version) => with_runs = Some(version),
+            other => return Err(format!("{other:?}").into()),
+        }
+    }
+    let with_runs = with_runs.ok_or("no version")?;
+    let records: u64 = with_runs.runs.iter().map(|run| run.records).sum();
+    println!("{count} keys in shards, {records} in {} runs", with_runs.runs.len());
+    store.compact(true, &|_, _| {})?;
+    let (with_runs, compacted) = (store.read_version(with_runs), store.read()?);
+    let all = count + more;
+    let present: Vec<[u8; 8]> = (0..LOOKUPS / 4)
+        .map(|number| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % all).to_le_bytes())
+        .collect();
+    let absent = keys(2 * all, LOOKUPS / 4);
+    for (what, asked) in [("present", &present), ("absent", &absent)] {
+        let (mut pending, mut folded) = (Vec::new(), Vec::new());
+        for _ in 0..=ROUNDS {
+            let time = |reader: &StoreReader| -> Outcome<f64> {
+                let start = Instant::now();
+                for keys in asked.chunks(BATCH as usize) {
+                    std::hint::black_box(reader.contains_batch(keys)?);
+                }
+                Ok(asked.len() as f64 / start.elapsed().as_secs_f64() / 1e6)
+            };
+            pending.push(time(&with_runs)?);
+            folded.push(time(&compacted)?);
+        }
+        // The first round verifies pages.
+        let (pending, folded) = (median(pending.split_off(1)), median(folded.split_off(1)));
+        println!(
+            "batch lookups of {what} keys: runs {pending:.2} M/s, compacted {folded:.2} M/s, ratio {:.2}",
+            pending / folded
         );
     }
     Ok(())

@@ -100,6 +100,8 @@ mod jsonl;
 mod lines;
 mod output;
 mod own;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod plan;
 mod pump;
 mod read;

@@ -73,6 +73,7 @@
 //! | `store` | yes | [`store`]: many filters under versions |
 //! | `keys` | no | `keys`: streams of keys into a filter |
 //! | `ingest` | no | `ingest`: resumable jobs |
+//! | `parquet` | no | Parquet as a format of `ingest::Records` |
 //! | `serde` | no | `Serialize` for [`Info`] |
 //! | `tracing` | no | events for subscribers of the crate `tracing` |
 //!

@@ -61,6 +61,7 @@ mod reader;
 mod rebase;
 mod run;
 mod sealed;
+mod sieve;
 mod storage;
 mod taken;
 mod text;

@@ -174,13 +174,14 @@ impl KeyArgs {
     /// does not read. Verbs call this before they do anything else.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.check_no_file_is_a_key()?;
+        self.fields.check()?;
         self.files().try_for_each(|path| {
             let is_dir = path.metadata().map(|metadata| metadata.is_dir());
             let outcome = is_dir
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
             let failed = |source| Failure::Input { input: path.display().to_string(), op: "read", source };
             outcome.map_err(failed)?;
-            source::check_format(path, self.plain)
+            if self.fields.is_parquet() { Ok(()) } else { source::check_format(path, self.plain) }
         })
     }
 
@@ -213,7 +214,7 @@ impl KeyArgs {
             return Ok(Source { feed: Feed::of([piece]), read: Arc::default(), bytes: None });
         }
         let writes = writes || self.fields.rejects.is_some();
-        if writes {
+        if writes || self.fields.is_parquet() {
             source::check_headers(self.files(), &rules, self.plain)?;
         }
         let standard = || PathBuf::from("-");

@@ -37,7 +37,7 @@ use super::window::Window;
 ///
 /// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that next
 /// month's run, which looks into this month's filter, prints nothing that came this month. The others must be there; FILE
-/// is created if it is not.
+/// is created if it is not. A repeated --token prints what the first run printed only if the others have not changed since.
 ///
 /// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
 /// file counts as printed.
@@ -60,7 +60,7 @@ pub(super) struct Dedup {
     /// Filter or store to remember keys in
     file: PathBuf,
 
-    /// Print no key that this filter or store has, either; it is only read, and all keys go into FILE; may be repeated
+    /// Print no key that this filter or store has. It is only read; all keys go into FILE. May be repeated
     #[arg(long, value_name = "FILE")]
     filter: Vec<PathBuf>,
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gowk::keys::Foreign;
 use gowk::{Error, GrowthRefusal, Kind};
 
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,13 @@ pub(super) enum Failure {
 
     #[error(transparent)]
     Store(gowk::store::Error),
+
+    #[error(
+        "--column: this gowk does not read Parquet; build it with the feature `parquet`, as with \
+         `cargo install --path cli --features parquet`, or write the column of keys as CSV first, as with \
+         `duckdb -csv -c \"select COLUMN from 'FILE'\" > NEW`"
+    )]
+    NoParquet,
 
     #[error("{}: takes keys by rules that this gowk does not know; use a newer gowk", file.display())]
     UnknownRules { file: PathBuf },
@@ -290,6 +298,10 @@ const fn by_option(error: &gowk::ingest::Error) -> &'static str {
                 | InputProblem::OtherOptions { .. },
             ..
         } => " (--restart INPUT)",
+        Error::Input { problem: InputProblem::Json { .. }, .. } => {
+            ", or go on after it (`rejects = \"FILE\"` under [output])"
+        }
+        Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (`missing = \"drop\"` under [input])",
         Error::Output {
             problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
             ..
@@ -303,6 +315,14 @@ fn by_option_of_keys(error: &gowk::ingest::Error) -> &'static str {
     use gowk::ingest::{Error, InputProblem};
     let Error::Input { problem, .. } = error else { return "" };
     match problem {
+        InputProblem::Foreign { format: Foreign::Parquet } if cfg!(feature = "parquet") => {
+            ", or name that column (--column COLUMN), or take it as it is (--plain)"
+        }
+        InputProblem::Foreign { format: Foreign::Parquet } => {
+            ", or build gowk with the feature `parquet`, or take it as it is (--plain)"
+        }
+        InputProblem::NotParquet => " (--csv or --json-field instead of --column)",
+        InputProblem::NoFile => " (--input)",
         InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. } => {
             ", or take it as it is (--plain)"
         }

@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use gowk::ingest::Format;
 use gowk::{KeyRules, Options};
 
+use super::failure::Failure;
+
 #[derive(Args)]
 pub(super) struct FieldArgs {
     /// Inputs are CSV, and the key is this column: its name in the first record, which is a header then, or its number
@@ -24,6 +26,13 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "null"], group = "records")]
     json_field: Option<String>,
 
+    /// Inputs are Parquet files, and the key is this column: a string, binary, integer, boolean or UUID one. user.name is
+    /// the field `name` of the struct `user`, as in --json-field. The column's values are printed, each on a line (with
+    /// -0, before a NUL, for values that hold newlines): no other column is read. A row that is null has no key. This
+    /// needs a gowk built with the feature `parquet`, as that of the Python package is
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "plain"], group = "records")]
+    column: Option<String>,
+
     /// What becomes of records that lack the field, or hold no single value in it: they are left out, printed as new ones
     /// are, or the first of them is an error. If no record has the field, that is an error in any case
     #[arg(long, value_enum, default_value_t, requires = "records")]
@@ -31,7 +40,7 @@ pub(super) struct FieldArgs {
 
     /// Append records without a key to this file, and go on after malformed lines of JSON, which go there too and are an
     /// error otherwise
-    #[arg(long, value_name = "PATH", requires = "records")]
+    #[arg(long, value_name = "PATH", requires = "records", conflicts_with = "column")]
     pub(super) rejects: Option<PathBuf>,
 }
 
@@ -86,10 +95,24 @@ fn delimiter(text: &str) -> Result<u8, String> {
 impl FieldArgs {
     /// The format of records; `separator` ends them if they are lines.
     pub(super) fn format(&self, separator: u8) -> Format {
-        match (&self.csv, &self.json_field) {
-            (Some(columns), _) => Format::csv(columns, self.delimiter),
-            (None, Some(path)) => Format::jsonl(path),
-            (None, None) => Format::Lines(separator),
+        match (&self.csv, &self.json_field, &self.column) {
+            (Some(columns), _, _) => Format::csv(columns, self.delimiter),
+            (None, Some(path), _) => Format::jsonl(path),
+            (None, None, Some(path)) => Format::parquet(path),
+            (None, None, None) => Format::Lines(separator),
         }
+    }
+
+    /// Fails if the inputs are Parquet and this build does not read that.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.column.is_some() && !cfg!(feature = "parquet") {
+            return Err(Failure::NoParquet);
+        }
+        Ok(())
+    }
+
+    /// Whether inputs are Parquet.
+    pub(super) const fn is_parquet(&self) -> bool {
+        self.column.is_some()
     }
 }

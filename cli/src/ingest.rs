@@ -44,6 +44,7 @@ A job file:
   # trim = true                 # white space around keys
   # skip_empty = true
   # max_key_length = 4096       # bytes; longer keys are counted and skipped
+  # missing = \"fail\"            # a record without the field ends the run; [default: drop]; keep needs records = true
   [commit]
   every_keys = 1_000_000
   every_seconds = 10            # 0: only by keys
@@ -51,6 +52,7 @@ A job file:
   new_keys = \"new.txt\"          # keys seen for the first time; compressed if it ends in .zst
   # records = true              # whole lines and rows rather than keys; CSV with its header, which inputs must share
   refused = \"refused.txt\"       # keys that the filter had no room for
+  # rejects = \"rejects.txt\"     # records that lack the field, malformed ones (which otherwise end the run), long ones
 
 A key without room does not stop a job. It is new, and refused; the exit code is 2 then. Later runs do not try it again:
 once the filter is larger, `gowk insert seen.gowk --input refused.txt` does.

@@ -152,7 +152,7 @@ pub(super) fn tell_verified(
             "Pages that do not match their checksums, or hold what gowk never writes.",
             |found| found.damaged_pages,
         ),
-        ("gowk_damaged_files", "Filter files that are damaged, missing or others.", |found| {
+        ("gowk_damaged_files", "Files that are damaged, missing, or not of this filter or store.", |found| {
             found.damaged_files
         }),
     ];

@@ -67,7 +67,7 @@ pub(super) struct Skipped {
 pub(super) struct Place {
     /// The file, `standard input`, or `arguments`.
     pub(super) input: Arc<str>,
-    /// `line`, `key` or `argument`.
+    /// `line`, `key`, `row` or `argument`.
     pub(super) unit: &'static str,
     /// Counted from 1.
     pub(super) number: u64,
@@ -188,12 +188,10 @@ impl Reading {
     fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let (mut keys, mut skipped, mut header) = (0, Skipped::default(), None);
         for path in &self.inputs {
-            let input = open(path, self.plain, self.read.clone())?;
             let is_line = matches!(self.rules.format, Format::Lines(_)) && self.rules.key.is_plain();
             if let (Format::Lines(separator), true) = (&self.rules.format, is_line && !self.steady) {
-                let unit = if *separator == 0 { "key" } else { "line" };
-                let mut first = Place { input: name(path).into(), unit, number: 1 };
-                for batch in input.lines(*separator) {
+                let mut first = Place { input: name(path).into(), unit: self.rules.format.unit(), number: 1 };
+                for batch in open(path, self.plain, self.read.clone())?.lines(*separator) {
                     let (batch, place) = (batch?, first.clone());
                     first.number += batch.len() as u64;
                     if to.send(Piece::new(batch, Read::new(place))).is_err() {
@@ -203,7 +201,8 @@ impl Reading {
                 continue;
             }
             let mut one = One { reading: &self, path, keys: 0, skipped: Skipped::default() };
-            if one.read(input.records(&self.rules)?, &mut header, to)?.is_none() {
+            let records = records(path, &self.rules, self.plain, self.read.clone())?;
+            if one.read(records, &mut header, to)?.is_none() {
                 return Ok(());
             }
             one.note();
@@ -230,12 +229,13 @@ struct One<'a> {
 
 impl One<'_> {
     fn piece(&self) -> Piece<Read> {
-        let unit = if matches!(self.reading.rules.format, Format::Lines(0)) { "key" } else { "line" };
-        let first = Place { input: name(self.path).into(), unit, number: self.keys + 1 };
-        let is_line = matches!(self.reading.rules.format, Format::Lines(_));
+        let rules = &self.reading.rules;
+        let first = Place { input: name(self.path).into(), unit: rules.format.unit(), number: self.keys + 1 };
+        let is_line = matches!(rules.format, Format::Lines(_));
+        let is_key = is_line || matches!(rules.format, Format::Parquet { .. });
         let mut piece = Piece::new(Batch::default(), Read::new(first));
         piece.place.lines = (!is_line).then(Vec::new);
-        piece.records = (!is_line || !self.reading.rules.key.is_plain()).then(Batch::default);
+        piece.records = (!is_key || !rules.key.is_plain()).then(Batch::default);
         piece
     }
 
@@ -338,7 +338,7 @@ impl One<'_> {
                 self.skipped.malformed += 1;
             }
             Skip::NoField if self.reading.missing == Missing::Fail => {
-                let place = format!("line {}", records.line());
+                let place = format!("{} {}", self.reading.rules.format.unit(), records.line());
                 let field = self.reading.rules.format.field().unwrap_or_default();
                 return failed(InputProblem::NoKey { place, field });
             }
@@ -347,7 +347,7 @@ impl One<'_> {
                 self.skipped.no_field += 1;
             }
             _ => {
-                let (unit, number) = ("line", records.line());
+                let (unit, number) = (self.reading.rules.format.unit(), records.line());
                 return failed(InputProblem::KeyTooLong { unit, number, limit: LONGEST });
             }
         }
@@ -383,9 +383,17 @@ fn stream(path: &Path) -> io::Result<File> {
 }
 
 fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> {
+    Input::new(name(path), file(path)?, plain, read)
+}
+
+fn records(path: &Path, rules: &Rules, plain: bool, read: Arc<AtomicU64>) -> Result<Records, Error> {
+    Records::of_file(name(path), file(path)?, rules, plain, read)
+}
+
+fn file(path: &Path) -> Result<File, Error> {
     let failed =
         |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
-    Input::new(name(path), stream(path).map_err(failed)?, plain, read)
+    stream(path).map_err(failed)
 }
 
 /// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
@@ -416,8 +424,8 @@ fn length(path: &Path) -> Option<u64> {
     metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
 }
 
-/// Fails if a file has other columns than the first one, before the verb does anything. Pipes are checked only when
-/// they are read.
+/// Fails if a file has other columns than the first one, or lacks the key's, before the verb does anything. Pipes are
+/// checked only when they are read.
 pub(super) fn check_headers<'a>(
     files: impl Iterator<Item = &'a Path>,
     rules: &Rules,
@@ -425,7 +433,7 @@ pub(super) fn check_headers<'a>(
 ) -> Result<(), Failure> {
     let mut common: Option<(PathBuf, Vec<u8>)> = None;
     for path in files.filter(|path| path.metadata().is_ok_and(|metadata| metadata.is_file())) {
-        let records = open(path, plain, Arc::default())?.records(rules)?;
+        let records = records(path, rules, plain, Arc::default())?;
         let Some(header) = records.header() else { continue };
         let Some((first, known)) = &common else {
             common = Some((path.to_owned(), header.to_vec()));

@@ -181,7 +181,10 @@ class Tally:
     too_long: int
     """Records skipped because their key is too long."""
     no_field: int
-    """Records skipped because the field is not in them, or does not hold a single value."""
+    """Records that lack the field, or whose field does not hold a single value. They are skipped, unless the job says
+    ``missing = "keep"``."""
+    malformed: int
+    """Records skipped because they are malformed. Only a job with ``rejects`` skips them."""
 
     @property
     def seen(self) -> int:
@@ -191,7 +194,7 @@ class Tally:
     @property
     def read(self) -> int:
         """All records read."""
-        return self.keys + self.empty + self.too_long + self.no_field
+        return self.keys + self.empty + self.too_long + self.no_field + self.malformed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

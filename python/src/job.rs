@@ -244,6 +244,7 @@ fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, PyAny>> {
     fields.set_item("empty", tally.empty)?;
     fields.set_item("too_long", tally.too_long)?;
     fields.set_item("no_field", tally.no_field)?;
+    fields.set_item("malformed", tally.malformed)?;
     info::made(py, "Tally", &fields)
 }
 

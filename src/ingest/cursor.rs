@@ -14,11 +14,10 @@ use crate::Metadata;
 const PREFIX: &str = "ingest/";
 const VERSION: u8 = 1;
 const ALL_READ: u8 = 1;
-const HAS_OUTPUT: u8 = 2;
-const HAS_CURRENT: u8 = 4;
-const HAS_REFUSED: u8 = 8;
-const HAS_REFUSED_OUTPUT: u8 = 16;
-const KNOWN: u8 = ALL_READ | HAS_OUTPUT | HAS_CURRENT | HAS_REFUSED | HAS_REFUSED_OUTPUT;
+const HAS_CURRENT: u8 = 2;
+/// For each kind of output, whether there is one.
+const HAS_OUTPUT: [u8; 3] = [4, 8, 16];
+const KNOWN: u8 = 31;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
 /// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
@@ -32,10 +31,8 @@ pub(super) struct Cursor {
     pub(super) total: Tally,
     /// The hash of the options by which inputs are read.
     pub(super) options: u64,
-    /// The output of new keys.
-    pub(super) output: Option<Written>,
-    /// The output of refused keys.
-    pub(super) refused: Option<Written>,
+    /// The output of each [`Kind`](super::output::Kind).
+    pub(super) outputs: [Option<Written>; 3],
     pub(super) current: Option<Current>,
     pub(super) finished: BTreeMap<InputId, Finished>,
 }
@@ -92,24 +89,17 @@ impl Cursor {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut bytes = vec![VERSION];
+        let outputs = self.outputs.iter().zip(HAS_OUTPUT);
         bytes.push(
             flag(self.all_read, ALL_READ)
-                | flag(self.output.is_some(), HAS_OUTPUT)
                 | flag(self.current.is_some(), HAS_CURRENT)
-                | flag(self.total.refused > 0, HAS_REFUSED)
-                | flag(self.refused.is_some(), HAS_REFUSED_OUTPUT),
+                | outputs.map(|(output, has)| flag(output.is_some(), has)).sum::<u8>(),
         );
         let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
         put(&numbers(&self.total));
         put(&[self.options]);
-        if let Some(Written { path, length, tail }) = self.output {
-            put(&[path.0, length, tail]);
-        }
-        if self.total.refused > 0 {
-            put(&[self.total.refused]);
-        }
-        if let Some(Written { path, length, tail }) = self.refused {
-            put(&[path.0, length, tail]);
+        for Written { path, length, tail } in self.outputs.iter().flatten() {
+            put(&[path.0, *length, *tail]);
         }
         if let Some(Current { name, read, tally }) = &self.current {
             let name = name.as_os_str().as_bytes();
@@ -119,7 +109,6 @@ impl Cursor {
             let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
             put(&[read.base, read.offset, read.digest, read.lines]);
             put(&numbers(tally));
-            put(&[tally.refused]);
         }
         for (id, Finished { length, fingerprint, within_record }) in &self.finished {
             let length = length | if *within_record { WITHIN } else { 0 };
@@ -139,17 +128,10 @@ impl Cursor {
         }
         let (all_read, total, options) = (flags & ALL_READ != 0, rest.tally()?, rest.number()?);
         let mut cursor = Self { all_read, total, options, ..Self::default() };
-        if flags & HAS_OUTPUT != 0 {
-            cursor.output = Some(rest.written()?);
-        }
-        if flags & HAS_REFUSED != 0 {
-            cursor.total.refused = rest.amount()?;
-            if cursor.total.refused == 0 || cursor.total.refused > cursor.total.new {
-                return None;
+        for (output, has) in cursor.outputs.iter_mut().zip(HAS_OUTPUT) {
+            if flags & has != 0 {
+                *output = Some(rest.written()?);
             }
-        }
-        if flags & HAS_REFUSED_OUTPUT != 0 {
-            cursor.refused = Some(rest.written()?);
         }
         if flags & HAS_CURRENT != 0 {
             cursor.current = Some(rest.current()?);
@@ -170,20 +152,19 @@ impl Cursor {
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let mut all = self.clone();
         all.current = None;
-        // A later run may refuse keys, which lengthens the cursor.
-        all.total.refused = 1;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {
             more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
             longest = longest.max(name.as_os_str().len());
         }
-        const CURRENT: usize = 2 + 80;
+        const CURRENT: usize = 2 + 88;
         all.encode().len() + more + CURRENT + longest
     }
 }
 
-const fn numbers(tally: &Tally) -> [u64; 5] {
-    [tally.keys, tally.new, tally.empty, tally.too_long, tally.no_field]
+const fn numbers(tally: &Tally) -> [u64; 7] {
+    let Tally { keys, new, refused, empty, too_long, no_field, malformed } = *tally;
+    [keys, new, refused, empty, too_long, no_field, malformed]
 }
 
 fn amount(number: u64) -> Option<u64> {
@@ -213,11 +194,12 @@ impl<'a> Rest<'a> {
         Some(Written { path: InputId(self.number()?), length: self.amount()?, tail: self.number()? })
     }
 
-    /// A tally without the number of keys refused, which the layout keeps elsewhere.
     fn tally(&mut self) -> Option<Tally> {
-        let (keys, new) = (self.amount()?, self.amount()?);
-        let (empty, too_long, no_field) = (self.amount()?, self.amount()?, self.amount()?);
-        (new <= keys).then_some(Tally { keys, new, refused: 0, empty, too_long, no_field })
+        let (keys, new, refused) = (self.amount()?, self.amount()?, self.amount()?);
+        let (empty, too_long) = (self.amount()?, self.amount()?);
+        let (no_field, malformed) = (self.amount()?, self.amount()?);
+        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed };
+        (refused <= new && new <= keys).then_some(tally)
     }
 
     fn current(&mut self) -> Option<Current> {
@@ -225,10 +207,8 @@ impl<'a> Rest<'a> {
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
         let (digest, lines) = (self.number()?, self.amount()?);
-        let mut tally = self.tally()?;
-        tally.refused = self.amount()?;
         let read = Position { base, offset, digest, lines };
-        (tally.refused <= tally.new).then_some(Current { name, read, tally })
+        Some(Current { name, read, tally: self.tally()? })
     }
 }
 
@@ -237,7 +217,7 @@ mod tests {
     use super::*;
 
     fn full() -> Cursor {
-        let tally = Tally { keys: 5, new: 4, refused: 2, empty: 3, too_long: 2, no_field: 1 };
+        let tally = Tally { keys: 5, new: 4, refused: 2, empty: 3, too_long: 2, no_field: 1, malformed: 6 };
         let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
         let finished = |n: u64| Finished {
             length: n << 40,
@@ -248,8 +228,7 @@ mod tests {
             all_read: true,
             total: tally,
             options: 10,
-            output: Some(Written { path: InputId(7), length: 8, tail: 9 }),
-            refused: Some(Written { path: InputId(17), length: 18, tail: 19 }),
+            outputs: [7, 17, 27].map(|n| Some(Written { path: InputId(n), length: n + 1, tail: n + 2 })),
             current: Some(Current { name: "urls/a.gz".into(), read, tally }),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
@@ -259,10 +238,10 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 48 + 24 + 8 + 24 + 2 + "urls/a.gz".len() + 80 + 3 * 24);
+        assert_eq!(full.encode().len(), 2 + 64 + 3 * 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
-        assert_eq!(empty.encode().len(), 50);
+        assert_eq!(empty.encode().len(), 66);
     }
 
     #[test]
@@ -272,7 +251,7 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
             assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
         }
-        for (at, value) in [(0, 2), (1, 63), (2, 3), (74, 5), (74, 0)] {
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (10, 1), (18, 5)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(Cursor::decode(&changed), None, "{at}");
@@ -286,13 +265,13 @@ mod tests {
     fn counts_and_lengths_that_nothing_can_have_are_rejected() {
         for number in [u64::MAX, MOST] {
             let tally =
-                Tally { keys: number, new: 1, refused: 1, empty: number, too_long: number, no_field: number };
+                Tally { keys: number, empty: number, too_long: number, malformed: number, ..full().total };
             let read = Position { base: number, offset: number, digest: number, lines: number };
             let changes: [fn(&mut Cursor, Tally, Position); 9] = [
                 |cursor, tally, _| cursor.total.keys = tally.keys,
-                |cursor, tally, _| cursor.total.no_field = tally.no_field,
-                |cursor, tally, _| cursor.output.as_mut().unwrap().length = tally.keys,
-                |cursor, tally, _| cursor.refused.as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.total.malformed = tally.malformed,
+                |cursor, tally, _| cursor.outputs[0].as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.outputs[2].as_mut().unwrap().length = tally.keys,
                 |cursor, tally, _| cursor.current.as_mut().unwrap().tally.empty = tally.empty,
                 |cursor, tally, _| cursor.current.as_mut().unwrap().tally.too_long = tally.too_long,
                 |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::cursor::{self, Current, Cursor};
 use super::destination::Destination;
-use super::error::Error;
+use super::error::{Error, InputProblem};
 use super::job::Job;
 use super::output::Output;
 use super::plan::{State, Task};
@@ -32,10 +32,8 @@ pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
     watch: &'a mut Watch<'w>,
     entry: String,
-    /// The output of new keys.
-    output: Option<Output>,
-    /// The output of refused keys.
-    refused: Option<Output>,
+    /// The output of each [`Kind`](super::output::Kind).
+    outputs: [Option<Output>; 3],
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
     inputs: Vec<InputSummary>,
@@ -53,7 +51,7 @@ impl<'a, 'w> Engine<'a, 'w> {
     pub(super) fn new(
         job: &'a Job,
         cursor: Cursor,
-        [output, refused]: [Option<Output>; 2],
+        outputs: [Option<Output>; 3],
         tasks: Arc<[Task]>,
         watch: &'a mut Watch<'w>,
     ) -> Self {
@@ -62,8 +60,7 @@ impl<'a, 'w> Engine<'a, 'w> {
             job,
             watch,
             entry: cursor::entry(&job.name),
-            output,
-            refused,
+            outputs,
             cursor,
             tasks,
             inputs: Vec::new(),
@@ -119,8 +116,21 @@ impl<'a, 'w> Engine<'a, 'w> {
             let _ = pump.commit(self);
         }
         feed.stop();
-        self.cursor.all_read |= outcome?;
-        Ok(())
+        let has_ended = outcome?;
+        self.cursor.all_read |= has_ended;
+        if has_ended { self.check_field() } else { Ok(()) }
+    }
+
+    /// Fails if no record that the job has ever read has the field. The cursor stays where it was, so that the records are
+    /// read again once the name of the field is corrected.
+    fn check_field(&self) -> Result<(), Error> {
+        let Tally { keys, no_field, .. } = self.cursor.total;
+        match (self.job.rules.format.field(), self.inputs.last()) {
+            (Some(field), Some(input)) if keys == 0 && no_field > 0 => {
+                Err(Error::input(&input.path, InputProblem::NoField { field, records: no_field }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Begins the summary of an input, unless it has begun.
@@ -154,8 +164,12 @@ impl Work for Engine<'_, '_> {
         Instant::now().checked_add(TELL)
     }
 
-    fn read(&mut self, _: &[Piece<Read>]) -> Result<(), Error> {
-        Ok(())
+    fn read(&mut self, pieces: &[Piece<Read>]) -> Result<(), Error> {
+        let [_, _, Some(rejects)] = &mut self.outputs else { return Ok(()) };
+        pieces
+            .iter()
+            .flat_map(|piece| piece.place.rejects.iter())
+            .try_for_each(|record| rejects.record(record))
     }
 
     fn is_stopped(&mut self, _: &Destination, _: u64) -> bool {
@@ -163,7 +177,8 @@ impl Work for Engine<'_, '_> {
     }
 
     fn write(&mut self, item: Item<'_>) -> Result<(), Error> {
-        self.output.as_mut().map_or(Ok(()), |output| output.record(item.record))
+        let [new, ..] = &mut self.outputs;
+        new.as_mut().map_or(Ok(()), |output| output.record(item.record))
     }
 
     fn refuse(
@@ -173,12 +188,14 @@ impl Work for Engine<'_, '_> {
         index: usize,
         cause: &crate::Error,
     ) -> Result<(), Error> {
-        if let Some(output) = &mut self.refused {
-            output.record(item.key)?;
+        if let [_, Some(refused), _] = &mut self.outputs {
+            refused.record(item.key)?;
         }
-        self.begin(pieces.first().map_or(0, |piece| piece.place.task));
+        let Some(piece) = pieces.first() else { return Ok(()) };
+        self.begin(piece.place.task);
         let Some(input) = self.inputs.last() else { return Ok(()) };
-        let number = input.tally.keys + index as u64 + 1;
+        let keyless = piece.keyless.partition_point(|before| *before < index);
+        let number = input.tally.keys + (index - keyless) as u64 + 1;
         // A break is ignored here: `is_stopped` calls the watch again at once.
         let _ = (self.watch)(Event::Refused { input: &input.path, number, key: item.key, cause });
         Ok(())
@@ -211,11 +228,10 @@ impl Work for Engine<'_, '_> {
     }
 
     fn sync(&mut self, destination: &mut Destination) -> Result<(), Error> {
-        if let Some(output) = &mut self.output {
-            self.cursor.output = Some(output.commit()?);
-        }
-        if let Some(refused) = &mut self.refused {
-            self.cursor.refused = Some(refused.commit()?);
+        for (output, written) in self.outputs.iter_mut().zip(&mut self.cursor.outputs) {
+            if let Some(output) = output {
+                *written = Some(output.commit()?);
+            }
         }
         destination.remember(&self.entry, self.cursor.encode())
     }

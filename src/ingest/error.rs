@@ -260,6 +260,51 @@ pub enum InputProblem {
         /// The decompressor's reason.
         source: io::Error,
     },
+    /// Not a Parquet file, although the rules say so.
+    #[error("is no Parquet file, of which a column could be read; name its format, or get the file anew")]
+    NotParquet,
+    /// Parquet that does not come from a file.
+    #[error(
+        "is no regular file: Parquet is read from its end, not from a pipe; write it to a file, and name that"
+    )]
+    NoFile,
+    /// A Parquet file that cannot be decoded.
+    #[error("damaged Parquet data, {place}: {message}; get the file anew and run this again")]
+    Parquet {
+        /// The footer or the rows.
+        place: String,
+        /// The decoder's message.
+        message: String,
+    },
+    /// A Parquet file without the column.
+    #[error("has no column {wanted}; its columns are: {columns}")]
+    NoColumnOf {
+        /// The column's name in quotes.
+        wanted: String,
+        /// The columns, shortened.
+        columns: String,
+    },
+    /// A column of a Parquet file whose values have no one form as text.
+    #[error(
+        "its column {column} has {has}, which are no keys; write them as text first, as with \
+         `duckdb -c \"copy (select {column}::text as key from 'FILE') to 'NEW' (format parquet)\"`"
+    )]
+    ColumnType {
+        /// The column.
+        column: String,
+        /// Its type.
+        has: String,
+    },
+    /// A column of a Parquet file in a compression that is not read.
+    #[error(
+        "its column {column} is compressed as {codec}, which is not read; write the file anew with zstd or snappy"
+    )]
+    ColumnCodec {
+        /// The column.
+        column: String,
+        /// The compression.
+        codec: String,
+    },
     /// A CSV file without the column.
     #[error("has no column {wanted}; its first record is: {header}")]
     NoColumn {

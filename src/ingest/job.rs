@@ -7,7 +7,10 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use super::creation::Creation;
+use super::output::Kind;
 use super::rules::{Format, Rules};
 use crate::{KeyRules, Options};
 
@@ -33,6 +36,22 @@ pub struct Job {
     pub(super) records: bool,
     /// The output of refused keys, relative to `base` unless it is absolute.
     pub(super) refused: Option<PathBuf>,
+    /// The output of records without a key, relative to `base` unless it is absolute. With it, malformed records do not
+    /// end the run.
+    pub(super) rejects: Option<PathBuf>,
+    pub(super) missing: Missing,
+}
+
+/// What becomes of a record that lacks the field, or whose field holds no single value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Missing {
+    /// It is written to the output of new records.
+    Keep,
+    /// It is left out.
+    Drop,
+    /// The run ends with an error.
+    Fail,
 }
 
 impl Job {
@@ -67,17 +86,38 @@ impl Job {
         self.new_keys.as_ref().map(|path| self.base.join(path))
     }
 
-    /// The delimiter of CSV, if the output of new keys begins with the header of the inputs; else `None`.
+    /// The delimiter of CSV, if an output gets whole records and begins with the header of the inputs; else `None`.
     pub(super) const fn header_delimiter(&self) -> Option<u8> {
         match self.rules.format {
-            Format::Csv { header: true, delimiter, .. } if self.records => Some(delimiter),
+            Format::Csv { header: true, delimiter, .. } if self.records || self.rejects.is_some() => {
+                Some(delimiter)
+            }
             _ => None,
+        }
+    }
+
+    /// Whether this output gets whole records, and so the header of the inputs.
+    pub(super) const fn has_records(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::New => self.records,
+            Kind::Refused => false,
+            Kind::Rejects => true,
         }
     }
 
     /// The output of keys that the filter has no room for.
     pub fn refused(&self) -> Option<PathBuf> {
         self.refused.as_ref().map(|path| self.base.join(path))
+    }
+
+    /// The output of records without a key.
+    pub fn rejects(&self) -> Option<PathBuf> {
+        self.rejects.as_ref().map(|path| self.base.join(path))
+    }
+
+    /// Whether a record that lacks the field goes to the output of new records, as `missing = "keep"` says.
+    pub fn keeps_records_without_key(&self) -> bool {
+        self.missing == Missing::Keep
     }
 
     /// The byte that ends a key in the outputs.
@@ -133,6 +173,7 @@ mod tests {
             ignore_case = "unicode"
             skip_empty = true
             max_key_length = 100
+            missing = "keep"
             [commit]
             every_keys = 1
             every_seconds = 0
@@ -140,6 +181,7 @@ mod tests {
             new_keys = "n"
             records = true
             refused = "r"
+            rejects = "j"
         "#;
         Job::parse(text, "j").unwrap();
         let mentioned =

@@ -1,4 +1,4 @@
-//! The files of keys seen for the first time, and of keys that the filter had no room for.
+//! The files of keys seen for the first time, of keys that the filter had no room for, and of records without a key.
 //!
 //! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so
 //! cutting the file to this length leaves whole frames.
@@ -25,11 +25,20 @@ const BUFFER: usize = 256 * 1024;
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 
-/// Which keys the file gets.
+/// What a file gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
+    /// New keys, or their records.
     New,
+    /// Keys without room.
     Refused,
+    /// Records without a key.
+    Rejects,
+}
+
+impl Kind {
+    /// In the order of the cursor.
+    pub(super) const ALL: [Self; 3] = [Self::New, Self::Refused, Self::Rejects];
 }
 
 /// Where a run begins to write. Finding the place changes nothing.
@@ -45,9 +54,16 @@ pub(super) struct Begin {
 impl Begin {
     /// `None` for a job without an output of this kind.
     pub(super) fn find(job: &Job, kind: Kind, cursor: &Cursor, anew: bool) -> Result<Option<Self>, Error> {
-        let (name, path, written) = match kind {
-            Kind::New => (&job.new_keys, job.output(), cursor.output),
-            Kind::Refused => (&job.refused, job.refused(), cursor.refused),
+        let (name, path) = match kind {
+            Kind::New => (&job.new_keys, job.output()),
+            Kind::Refused => (&job.refused, job.refused()),
+            Kind::Rejects => (&job.rejects, job.rejects()),
+        };
+        let [new, of_refused, rejects] = cursor.outputs;
+        let written = match kind {
+            Kind::New => new,
+            Kind::Refused => of_refused,
+            Kind::Rejects => rejects,
         };
         let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
         let refused = |problem| Error::output(&path, problem);
@@ -273,7 +289,7 @@ mod tests {
             length: COMMITTED.len() as u64,
             tail: xxh3_64(COMMITTED),
         };
-        let cursor = Cursor { output: Some(output), ..Cursor::default() };
+        let cursor = Cursor { outputs: [Some(output), None, None], ..Cursor::default() };
         let begin = Begin::find(&job, Kind::New, &cursor, false).unwrap().unwrap();
         meanwhile(&path);
         let outcome = Output::open(begin, None).map(drop).map_err(|error| error.to_string());

@@ -31,7 +31,7 @@ impl Own {
     /// All files that a job reads and writes besides its inputs.
     pub(super) fn of(job: &Job) -> Self {
         let mut own = Self::of_filter(job);
-        let files = [Some(job.path.clone()), job.output(), job.refused()];
+        let files = [Some(job.path.clone()), job.output(), job.refused(), job.rejects()];
         own.inodes.extend(files.into_iter().flatten().filter_map(|path| inode(&path)));
         own
     }
@@ -43,19 +43,23 @@ impl Own {
     }
 }
 
-/// Fails if an output is a file of the filter, or has a name that the filter uses while it doubles, or if both outputs
+/// Fails if an output is a file of the filter, or has a name that the filter uses while it doubles, or if two outputs
 /// are one file.
 pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     let own = Own::of_filter(job);
-    for path in [job.output(), job.refused()].into_iter().flatten() {
+    let mut known: Vec<PathBuf> = Vec::new();
+    for path in [job.output(), job.refused(), job.rejects()].into_iter().flatten() {
         if own.has(&path, path.metadata().ok().as_ref()) {
             return Err(Error::output(&path, OutputProblem::Own));
         }
-    }
-    let (Some(new), Some(refused)) = (job.output(), job.refused()) else { return Ok(()) };
-    let is_same_name = Files::resolved(&new) == Files::resolved(&refused);
-    if is_same_name || inode(&new).is_some_and(|new| Some(new) == inode(&refused)) {
-        return Err(Error::output(&refused, OutputProblem::Twice));
+        let is_same = |other: &PathBuf| {
+            Files::resolved(other) == Files::resolved(&path)
+                || inode(other).is_some_and(|other| Some(other) == inode(&path))
+        };
+        if known.iter().any(is_same) {
+            return Err(Error::output(&path, OutputProblem::Twice));
+        }
+        known.push(path);
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ pub struct Plan {
     pub output: Option<(PathBuf, u64)>,
     /// The output of refused keys, if the job has one, and how many of its bytes stay.
     pub refused: Option<(PathBuf, u64)>,
+    /// The output of records without a key, if the job has one, and how many of its bytes stay.
+    pub rejects: Option<(PathBuf, u64)>,
 }
 
 /// One input, and how much of it was read.
@@ -114,8 +116,8 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     Err(Error::Job { path: job.path.clone(), line: None, problem })
 }
 
-/// The header with which the output of new keys has to begin: all inputs left to read share it. `None` if the output
-/// has no header, or nothing is left to read.
+/// The header with which outputs of whole records have to begin: all inputs left to read share it. `None` if there are no
+/// such outputs, or no header, or nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
     let mut common: Option<(&Task, Vec<u8>)> = None;
@@ -193,7 +195,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
         Format::Csv { .. } if next == [b'\r'] => return Ok(end),
         // A quoted field may hold any byte, so no byte marks the start of a record.
         Format::Csv { .. } => return Err(within()),
-        Format::Lines(_) | Format::Jsonl { .. } => {}
+        Format::Lines(_) | Format::Jsonl { .. } | Format::Parquet { .. } => {}
     }
     let length = end.min(LONGEST as u64 + 1);
     let mut last = vec![0; length as usize];

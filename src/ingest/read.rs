@@ -9,11 +9,11 @@ use super::content::{Content, Position};
 use super::cursor::Finished;
 use super::error::{Error, InputProblem};
 use super::fingerprint::Fingerprint;
-use super::job::Job;
+use super::job::{Job, Missing};
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
-use super::records::Records;
+use super::records::StreamRecords;
 use super::rules::Format;
 use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
@@ -29,6 +29,8 @@ pub(super) struct Read {
     pub(super) task: usize,
     /// The records without a key in the piece, by their reason.
     pub(super) skipped: Tally,
+    /// Those of them that the output of rejects gets.
+    pub(super) rejects: Batch,
     /// How far the input is read at the end of the piece.
     pub(super) position: Position,
     /// Bytes of the file read so far; the reader may be ahead of the piece.
@@ -80,10 +82,10 @@ impl Reading {
         if !content.repeat(task.from, || to.is_stopped())? {
             return Err(End::Stopped);
         }
-        let mut records = Records::of(&self.job.rules, content, task.from)?;
+        let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
         let mut begun = records.offset();
         let is_csv = matches!(self.job.rules.format, Format::Csv { .. });
-        let new = || Piece::new(Batch::default(), Tally::default());
+        let new = || Piece::new(Batch::default(), (Tally::default(), Batch::default()));
         let mut piece = new();
         piece.records = self.job.records.then(Batch::default);
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
@@ -94,14 +96,26 @@ impl Reading {
             match found {
                 Some(Found::Key { key, record }) => {
                     piece.keys.push(&self.job.rules.key.normal(key));
-                    // The output ends all lines alike, whether the inputs end theirs with CR LF or LF.
-                    let record = record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record);
-                    piece.records.iter_mut().for_each(|kept| kept.push(record));
+                    piece.records.iter_mut().for_each(|kept| kept.push(cut(record, is_csv)));
                 }
-                Some(Found::Skipped { skip: Skip::Malformed(malformed), .. }) => {
-                    return Err(End::Failed(records.malformed(malformed)));
+                Some(Found::Skipped { skip: Skip::NoField, record }) if self.job.missing == Missing::Keep => {
+                    piece.place.0.skip(&Skip::NoField);
+                    piece.keyless.push(piece.keys.len());
+                    piece.keys.push(b"");
+                    piece.records.iter_mut().for_each(|kept| kept.push(cut(record, is_csv)));
                 }
-                Some(Found::Skipped { skip, .. }) => piece.place.skip(&skip),
+                Some(Found::Skipped { skip, record }) => {
+                    let (tally, rejects) = &mut piece.place;
+                    tally.skip(&skip);
+                    // A record that is too long to be kept in memory is empty here.
+                    if self.job.rejects.is_some()
+                        && !matches!(skip, Skip::Blank | Skip::Empty)
+                        && !record.is_empty()
+                    {
+                        rejects.push(cut(record, is_csv));
+                    }
+                    self.check(skip, &records)?;
+                }
                 None => {}
             }
             self.taken += u64::from(is_key);
@@ -109,20 +123,38 @@ impl Reading {
             let is_full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
             if is_end || piece.commit || is_full || records.offset() - begun >= BATCH_BYTES {
                 begun = records.offset();
-                let Piece { keys, records: kept, commit, place: skipped, .. } =
+                let Piece { keys, records: kept, keyless, commit, place: (skipped, rejects) } =
                     std::mem::replace(&mut piece, new());
                 piece.records = kept.as_ref().map(|_| Batch::default());
                 let finished =
                     if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
                 let (raw, position) = (records.content().raw(), records.position());
-                let place = Read { task: index, skipped, position, raw, finished };
-                to.send(Piece { records: kept, commit, ..Piece::new(keys, place) })?;
+                let place = Read { task: index, skipped, rejects, position, raw, finished };
+                to.send(Piece { keys, records: kept, keyless, commit, place })?;
             }
             if is_end {
                 return Ok(());
             }
         }
     }
+
+    /// Fails if a record like this ends the run.
+    fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
+        match skip {
+            Skip::Malformed(malformed) if self.job.rejects.is_none() => Err(records.malformed(malformed)),
+            Skip::NoField if self.job.missing == Missing::Fail => {
+                let place = records.content().place(records.line());
+                let field = self.job.rules.format.field().unwrap_or_default();
+                Err(Error::input(records.content().path(), InputProblem::NoKey { place, field }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The record of a line. The outputs end all lines of CSV alike, whether the inputs end theirs with CR LF or LF.
+fn cut(record: &[u8], is_csv: bool) -> &[u8] {
+    record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record)
 }
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {

@@ -1,8 +1,9 @@
-//! Finds records and their keys in the bytes of an input: lines, CSV and JSON Lines; plain, gzip and zstd.
+//! Finds records and their keys in an input: lines, CSV and JSON Lines, plain, gzip or zstd; and Parquet.
 
 use std::fmt;
+use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -14,8 +15,11 @@ use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
 use super::lines::{Found, Malformed, Skip, line};
+#[cfg(feature = "parquet")]
+use super::parquet::Parquet;
 use super::rules::{Format, Rules};
-use crate::KeyRules;
+#[cfg(not(feature = "parquet"))]
+use crate::keys::Foreign;
 use crate::keys::{self, Batch, LONGEST, Lines};
 
 /// A stream whose compression is known from its first bytes.
@@ -25,12 +29,19 @@ pub struct Input {
 }
 
 /// Finds the records of one input.
-pub struct Records {
+pub struct Records(Source);
+
+enum Source {
+    Stream(Box<StreamRecords>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<Parquet>),
+}
+
+/// Records that follow each other in a stream of bytes.
+pub(super) struct StreamRecords {
     content: Content,
     kind: Kind,
-    rules: KeyRules,
-    skip_empty: bool,
-    max_key_length: usize,
+    rules: Rules,
     lines: u64,
 }
 
@@ -48,7 +59,7 @@ impl fmt::Debug for Input {
 
 impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records").field("input", &self.content.path()).finish_non_exhaustive()
+        f.debug_struct("Records").field("input", &self.path()).finish_non_exhaustive()
     }
 }
 
@@ -84,29 +95,121 @@ impl Input {
         Lines::new(decoder, separator).map(move |batch| batch.map_err(&failed))
     }
 
-    /// The records. Fails if the first record is a header that lacks a column of the key.
+    /// The records. Fails if the first record is a header that lacks a column of the key, or if the format is Parquet,
+    /// which only [`Records::of_file`] reads.
     pub fn records(self, rules: &Rules) -> Result<Records, Error> {
-        Records::of(rules, Content::of(self.name, self.decoder), Position::default())
+        let content = Content::of(self.name, self.decoder);
+        StreamRecords::new(rules, content, Position::default())
+            .map(|stream| Records(Source::Stream(Box::new(stream))))
     }
 }
 
 impl Records {
+    /// The records of a file in any format; the other arguments are those of [`Input::new`]. Of a Parquet file, `read`
+    /// counts bytes in proportion to the rows read. Fails if the file lacks a column of the key.
+    pub fn of_file(
+        name: impl Into<PathBuf>,
+        file: File,
+        rules: &Rules,
+        plain: bool,
+        read: Arc<AtomicU64>,
+    ) -> Result<Self, Error> {
+        if !matches!(rules.format, Format::Parquet { .. }) {
+            return Input::new(name, file, plain, read)?.records(rules);
+        }
+        #[cfg(feature = "parquet")]
+        return Parquet::new(name.into(), file, rules, read)
+            .map(|parquet| Self(Source::Parquet(Box::new(parquet))));
+        #[cfg(not(feature = "parquet"))]
+        Err(Error::Input { path: name.into(), problem: InputProblem::Foreign { format: Foreign::Parquet } })
+    }
+
+    /// The next record; `None` at the end.
+    #[expect(clippy::should_implement_trait, reason = "what it returns borrows from it")]
+    pub fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
+        match &mut self.0 {
+            Source::Stream(stream) => stream.next(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(parquet) => parquet.next(),
+        }
+    }
+
+    /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
+    pub fn may_wait(&self) -> bool {
+        match &self.0 {
+            Source::Stream(stream) => {
+                let StreamRecords { kind, content, .. } = &**stream;
+                let end = if let Kind::Lines(separator) = kind { *separator } else { b'\n' };
+                memchr(end, content.waiting()).is_none()
+            }
+            #[cfg(feature = "parquet")]
+            Source::Parquet(_) => false,
+        }
+    }
+
+    /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
+    pub fn line(&self) -> u64 {
+        match &self.0 {
+            Source::Stream(stream) => stream.line(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(parquet) => parquet.row(),
+        }
+    }
+
+    /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
+    pub fn header(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Source::Stream(stream) => stream.header(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(_) => None,
+        }
+    }
+
+    /// Bytes of the content taken so far, after decompression; of a Parquet file, bytes of its keys.
+    pub fn offset(&self) -> u64 {
+        match &self.0 {
+            Source::Stream(stream) => stream.offset(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(parquet) => parquet.offset(),
+        }
+    }
+
+    /// The error that names a malformed line.
+    pub fn malformed(&self, malformed: Malformed) -> Error {
+        match &self.0 {
+            Source::Stream(stream) => stream.malformed(malformed),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(parquet) => {
+                let (place, message) = (format!("row {}", malformed.line), malformed.message);
+                Error::input(parquet.path(), InputProblem::Parquet { place, message })
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match &self.0 {
+            Source::Stream(stream) => stream.content.path(),
+            #[cfg(feature = "parquet")]
+            Source::Parquet(parquet) => parquet.path(),
+        }
+    }
+}
+
+impl StreamRecords {
     /// Goes on in an input that was read up to `position`, where `content` stands.
-    pub(super) fn of(rules: &Rules, mut content: Content, position: Position) -> Result<Self, Error> {
+    pub(super) fn new(rules: &Rules, mut content: Content, position: Position) -> Result<Self, Error> {
         let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),
             Format::Jsonl { path } => Kind::Jsonl(Jsonl::new(path.clone())),
             Format::Csv { columns, header, delimiter } => {
                 Kind::Csv(Box::new(Csv::new(columns, *delimiter, *header, &mut content, position)?))
             }
+            Format::Parquet { .. } => return Err(Error::input(content.path(), InputProblem::NoFile)),
         };
-        let Rules { key, skip_empty, max_key_length, .. } = *rules;
-        Ok(Self { content, kind, rules: key, skip_empty, max_key_length, lines: position.lines })
+        Ok(Self { content, kind, rules: rules.clone(), lines: position.lines })
     }
 
-    /// The next record; `None` at the end.
-    #[expect(clippy::should_implement_trait, reason = "what it returns borrows from it")]
-    pub fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
+    pub(super) fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
         let content = &mut self.content;
         let found = match &mut self.kind {
             Kind::Lines(separator) => {
@@ -121,43 +224,23 @@ impl Records {
             }
             Kind::Csv(csv) => csv.next(content)?,
         };
-        let Some(Found::Key { key, record }) = found else { return Ok(found) };
-        let key = if self.rules.trim { key.trim_ascii() } else { key };
-        Ok(Some(if self.skip_empty && key.is_empty() {
-            Found::Skipped { skip: Skip::Empty, record }
-        } else if key.len() > self.max_key_length {
-            Found::Skipped { skip: Skip::TooLong, record }
-        } else {
-            Found::Key { key, record }
-        }))
+        Ok(found.map(|found| self.rules.judge(found)))
     }
 
-    /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
-    pub fn may_wait(&self) -> bool {
-        let end = if let Kind::Lines(separator) = self.kind { separator } else { b'\n' };
-        memchr(end, self.content.waiting()).is_none()
-    }
-
-    /// The line on which the last record began, from 1.
-    pub fn line(&self) -> u64 {
-        match &self.kind {
-            Kind::Csv(csv) => csv.line(),
-            Kind::Lines(_) | Kind::Jsonl(_) => self.lines,
-        }
-    }
-
-    /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
-    pub fn header(&self) -> Option<&[u8]> {
-        if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
-    }
-
-    /// Bytes of the content taken so far, after decompression.
-    pub fn offset(&self) -> u64 {
+    pub(super) const fn offset(&self) -> u64 {
         self.content.offset()
     }
 
-    /// The error that names a malformed line.
-    pub fn malformed(&self, Malformed { line, column, message }: Malformed) -> Error {
+    /// The line on which the last record began, from 1.
+    pub(super) fn line(&self) -> u64 {
+        if let Kind::Csv(csv) = &self.kind { csv.line() } else { self.lines }
+    }
+
+    fn header(&self) -> Option<&[u8]> {
+        if let Kind::Csv(csv) = &self.kind { csv.header() } else { None }
+    }
+
+    pub(super) fn malformed(&self, Malformed { line, column, message }: Malformed) -> Error {
         let place = self.content.place(line);
         Error::input(self.content.path(), InputProblem::Json { place, column, message })
     }
@@ -209,7 +292,7 @@ pub(super) mod tests {
             let position = from.unwrap_or_default();
             let mut content = Content::open(&path, position.base)?;
             content.repeat(position, || false)?;
-            let mut records = Records::of(&job.rules, content, position)?;
+            let mut records = StreamRecords::new(&job.rules, content, position)?;
             let (mut keys, mut positions) = (Vec::new(), Vec::new());
             loop {
                 let key = match records.next()? {
@@ -234,7 +317,7 @@ pub(super) mod tests {
         std::fs::write(&path, content).unwrap();
         let job = Job::parse(&format!("[filter]\npath = 'f'\n[input]\npaths = ['a']\n{input}"), "j").unwrap();
         let content = Content::open(&path, 0).unwrap();
-        let mut records = Records::of(&job.rules, content, Position::default()).unwrap();
+        let mut records = StreamRecords::new(&job.rules, content, Position::default()).unwrap();
         let mut found = Vec::new();
         while let Some(next) = records.next().unwrap() {
             if let Found::Key { record, .. } = next {

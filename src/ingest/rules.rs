@@ -2,6 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::lines::{Found, Skip};
 use crate::{Case, KeyRules};
 
 /// The byte between the fields of a key that has several: the unit separator of ASCII.
@@ -42,6 +43,13 @@ pub enum Format {
         /// on.
         path: Vec<String>,
     },
+    /// A Parquet file. Each row is a record, and the key is its value in one column: the bytes of a string or binary
+    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: the other
+    /// columns are not read. Needs the feature `parquet`; jobs do not read this format.
+    Parquet {
+        /// The name of the column, or the names of the structs around it and its own.
+        path: Vec<String>,
+    },
 }
 
 /// A column of CSV.
@@ -59,6 +67,19 @@ impl Rules {
     pub fn new(format: Format) -> Self {
         let (key, max_key_length) = (KeyRules::default(), crate::keys::LONGEST);
         Self { format, key, skip_empty: false, max_key_length }
+    }
+
+    /// Skips a record whose key is empty or too long by these rules. Changes no key: [`KeyRules::normal`] does.
+    pub(super) fn judge<'a>(&self, found: Found<'a>) -> Found<'a> {
+        let Found::Key { key, record } = found else { return found };
+        let key = if self.key.trim { key.trim_ascii() } else { key };
+        if self.skip_empty && key.is_empty() {
+            Found::Skipped { skip: Skip::Empty, record }
+        } else if key.len() > self.max_key_length {
+            Found::Skipped { skip: Skip::TooLong, record }
+        } else {
+            Found::Key { key, record }
+        }
     }
 
     /// A hash of the rules. Rules that find other records or keys have another hash.
@@ -102,32 +123,56 @@ impl Rules {
                 bytes.push(2);
                 path.iter().for_each(|text| name(&mut bytes, text));
             }
+            // No cursor keeps this: jobs refuse the format.
+            Format::Parquet { path } => {
+                bytes.push(3);
+                path.iter().for_each(|text| name(&mut bytes, text));
+            }
         }
         bytes
     }
+}
+
+/// The names in a path.
+fn names(path: &str) -> Vec<String> {
+    let (mut names, mut name, mut rest) = (Vec::new(), String::new(), path.chars().peekable());
+    while let Some(c) = rest.next() {
+        match c {
+            '.' => names.push(std::mem::take(&mut name)),
+            '\\' => name.push(rest.next_if(|next| matches!(next, '.' | '\\')).unwrap_or(c)),
+            c => name.push(c),
+        }
+    }
+    names.push(name);
+    names
 }
 
 impl Format {
     /// JSON Lines whose key is at this path: names with dots between them. A dot or a backslash behind a backslash is a
     /// part of the name: `user\.name` is one name.
     pub fn jsonl(path: &str) -> Self {
-        let (mut names, mut name, mut rest) = (Vec::new(), String::new(), path.chars().peekable());
-        while let Some(c) = rest.next() {
-            match c {
-                '.' => names.push(std::mem::take(&mut name)),
-                '\\' => name.push(rest.next_if(|next| matches!(next, '.' | '\\')).unwrap_or(c)),
-                c => name.push(c),
-            }
-        }
-        names.push(name);
-        Self::Jsonl { path: names }
+        Self::Jsonl { path: names(path) }
+    }
+
+    /// Parquet whose key is the column at this path, which is written as for [`jsonl`](Self::jsonl).
+    pub fn parquet(path: &str) -> Self {
+        Self::Parquet { path: names(path) }
     }
 
     /// The byte that ends a record in outputs.
     pub const fn separator(&self) -> u8 {
         match self {
             Self::Lines(separator) => *separator,
-            Self::Csv { .. } | Self::Jsonl { .. } => b'\n',
+            Self::Csv { .. } | Self::Jsonl { .. } | Self::Parquet { .. } => b'\n',
+        }
+    }
+
+    /// What messages call a record's place: `line`, `key` or `row`.
+    pub const fn unit(&self) -> &'static str {
+        match self {
+            Self::Lines(0) => "key",
+            Self::Lines(_) | Self::Csv { .. } | Self::Jsonl { .. } => "line",
+            Self::Parquet { .. } => "row",
         }
     }
 
@@ -138,7 +183,7 @@ impl Format {
             Self::Csv { columns, .. } => {
                 Some(columns.iter().map(Column::shown).collect::<Vec<_>>().join(", "))
             }
-            Self::Jsonl { path } => Some(format!("{:?}", path.join("."))),
+            Self::Jsonl { path } | Self::Parquet { path } => Some(format!("{:?}", path.join("."))),
         }
     }
 }

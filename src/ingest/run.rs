@@ -78,9 +78,10 @@ impl<'a> Ingest<'a> {
         let (metadata, rules) = found.unwrap_or((Metadata::default(), self.job.rules.key));
         let inputs = inputs::all(self.job)?;
         let (cursor, _) = self.cursor(&metadata, &inputs)?;
-        let [output, refused] = self.outputs(&cursor)?;
+        let outputs = self.outputs(&cursor)?;
         let tasks = plan::tasks(&self.job.following(rules), &cursor, inputs)?;
-        self.check_header(&tasks, output.as_ref())?;
+        self.check_header(&tasks, &outputs)?;
+        let [output, refused, rejects] = outputs;
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
             PlannedInput { path, length, state: task.state }
@@ -90,6 +91,7 @@ impl<'a> Ingest<'a> {
             filter_exists,
             output: output.and_then(|begin| Some((self.job.output()?, begin.length()))),
             refused: refused.and_then(|begin| Some((self.job.refused()?, begin.length()))),
+            rejects: rejects.and_then(|begin| Some((self.job.rejects()?, begin.length()))),
         })
     }
 
@@ -112,7 +114,7 @@ impl<'a> Ingest<'a> {
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;
         let entry = cursor::entry(&self.job.name);
-        let [new, refused] = match self.outputs(&cursor) {
+        let begins = match self.outputs(&cursor) {
             Ok(begins) => begins,
             Err(error) => {
                 // Another run of the job may have written to the outputs since this one looked into the store.
@@ -121,24 +123,27 @@ impl<'a> Ingest<'a> {
             }
         };
         let tasks: Arc<[Task]> = plan::tasks(job, &cursor, inputs)?.into();
-        let header = self.check_header(&tasks, new.as_ref())?;
+        let header = self.check_header(&tasks, &begins)?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         // A run without work writes nothing, so the cursor need not follow an output that the user took away.
         let is_writing = has_work || self.new_output;
-        let before = (cursor.output, cursor.refused, cursor.options);
+        let before = (cursor.outputs, cursor.options);
         cursor.options = job.rules.hash();
         if is_writing {
-            cursor.output = new.as_ref().map(Begin::written).or(cursor.output);
-            cursor.refused = refused.as_ref().map(Begin::written).or(cursor.refused);
+            for (output, begin) in cursor.outputs.iter_mut().zip(&begins) {
+                *output = begin.as_ref().map(Begin::written).or(*output);
+            }
         }
         check_room(self.job, &metadata, &cursor, &tasks)?;
-        let paths = [&new, &refused].into_iter().flatten().map(Begin::path);
+        let paths = begins.iter().flatten().map(Begin::path);
         let _kept_from_others = target.claim(&entry, paths)?;
         // Creates the outputs in any case, so they exist after any run.
-        let open = |begin: Option<Begin>, header| begin.map(|begin| Output::open(begin, header)).transpose();
-        let outputs = [open(new, header)?, open(refused, None)?];
-        let outputs = if is_writing { outputs } else { [None, None] };
-        let is_claimed = is_known && before == (cursor.output, cursor.refused, cursor.options);
+        let mut outputs = [None, None, None];
+        for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(Kind::ALL) {
+            let header = header.clone().filter(|_| job.has_records(kind));
+            *output = begin.map(|begin| Output::open(begin, header)).transpose()?.filter(|_| is_writing);
+        }
+        let is_claimed = is_known && before == (cursor.outputs, cursor.options);
         let mut pump = Engine::pump(job, target);
         let mut engine = Engine::new(job, cursor, outputs, tasks, watch);
         // Tells the first progress as soon as this run has the filter.
@@ -151,21 +156,21 @@ impl<'a> Ingest<'a> {
         engine.run(pump)
     }
 
-    /// The header that the output of new keys has to begin with, if any; fails if the output begins with another
-    /// record.
-    fn check_header(&self, tasks: &[Task], output: Option<&Begin>) -> Result<Option<Vec<u8>>, Error> {
+    /// The header that outputs of whole records have to begin with, if any; fails if one begins with another record.
+    fn check_header(&self, tasks: &[Task], outputs: &[Option<Begin>; 3]) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
-        if let (Some(header), Some(delimiter), Some(output)) = (&header, self.job.header_delimiter(), output)
-        {
-            output.check_header(header, delimiter)?;
+        if let (Some(header), Some(delimiter)) = (&header, self.job.header_delimiter()) {
+            for (output, _) in outputs.iter().zip(Kind::ALL).filter(|(_, kind)| self.job.has_records(*kind)) {
+                output.as_ref().map_or(Ok(()), |output| output.check_header(header, delimiter))?;
+            }
         }
         Ok(header)
     }
 
-    /// Where the run begins to write new keys and refused keys.
-    fn outputs(&self, cursor: &Cursor) -> Result<[Option<Begin>; 2], Error> {
+    /// Where the run begins to write its outputs.
+    fn outputs(&self, cursor: &Cursor) -> Result<[Option<Begin>; 3], Error> {
         let find = |kind| Begin::find(self.job, kind, cursor, self.new_output);
-        Ok([find(Kind::New)?, find(Kind::Refused)?])
+        Ok([find(Kind::New)?, find(Kind::Refused)?, find(Kind::Rejects)?])
     }
 
     /// The cursor with which the run begins, and whether the filter has one.

@@ -20,8 +20,11 @@ pub struct Tally {
     pub empty: u64,
     /// Records skipped because their key is too long.
     pub too_long: u64,
-    /// Records skipped because they lack the field, or because it does not hold a single value.
+    /// Records that lack the field, or whose field does not hold a single value. They are skipped, unless the job keeps
+    /// them.
     pub no_field: u64,
+    /// Records skipped because they are malformed. Only a job with an output of rejects skips them.
+    pub malformed: u64,
 }
 
 impl Tally {
@@ -30,9 +33,9 @@ impl Tally {
         self.keys - self.new
     }
 
-    /// Records skipped for any reason.
+    /// Records without a key, for any reason.
     pub const fn skipped(&self) -> u64 {
-        self.empty + self.too_long + self.no_field
+        self.empty + self.too_long + self.no_field + self.malformed
     }
 
     /// All records read.
@@ -40,12 +43,13 @@ impl Tally {
         self.keys + self.skipped()
     }
 
-    /// Counts a record without a key. A malformed one counts as one that lacks the field.
+    /// Counts a record without a key.
     pub(super) const fn skip(&mut self, skip: &Skip) {
         match skip {
             Skip::Blank | Skip::Empty => self.empty += 1,
             Skip::TooLong => self.too_long += 1,
-            Skip::NoField | Skip::Malformed(_) => self.no_field += 1,
+            Skip::NoField => self.no_field += 1,
+            Skip::Malformed(_) => self.malformed += 1,
         }
     }
 
@@ -56,6 +60,7 @@ impl Tally {
         self.empty += more.empty;
         self.too_long += more.too_long;
         self.no_field += more.no_field;
+        self.malformed += more.malformed;
     }
 }
 

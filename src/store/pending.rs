@@ -8,6 +8,7 @@ use super::error::{Error, Result};
 use super::files;
 use super::reader::StoreReader;
 use super::run::{Merged, RecordKey, Records, Run};
+use super::sieve::Sieve;
 use super::text::hex;
 use super::version::{RunFile, Version};
 use crate::error::Error as FilterError;
@@ -134,6 +135,9 @@ impl StoreReader {
             Kind::Set if filter(self)?.unwrap_or_default() => Ok(true),
             Kind::Set => {
                 let key = RecordKey::of(hash);
+                if !self.may_be_pending(shard, key) {
+                    return Ok(false);
+                }
                 for run in self.pending(shard) {
                     if run?.copies(key)?.is_some() {
                         return Ok(true);
@@ -152,9 +156,12 @@ impl StoreReader {
         if found >= highest || found > 0 && own.kind == Kind::Set {
             return Ok(found);
         }
-        let mut copies = i64::from(found);
+        let (key, mut copies) = (RecordKey::of(hash), i64::from(found));
+        if self.version().runs.is_empty() || !self.may_be_pending(shard, key) {
+            return Ok(found);
+        }
         for run in self.pending(shard) {
-            copies += run?.copies(RecordKey::of(hash))?.unwrap_or(0);
+            copies += run?.copies(key)?.unwrap_or(0);
         }
         let most = if own.kind == Kind::Set { 1 } else { i64::from(highest) };
         Ok(copies.clamp(0, most) as u32)
@@ -169,6 +176,14 @@ impl StoreReader {
             return Ok(answers);
         }
         let is_set = self.store.description.kind == Kind::Set;
+        if let Some(sieve) = self.sieve(shard, hashes.len()) {
+            for (hash, answer) in hashes.iter().zip(&mut answers) {
+                if !(is_set && *answer) && sieve.may_have(RecordKey::of(*hash)) {
+                    *answer = self.contains_in(shard, *hash)?;
+                }
+            }
+            return Ok(answers);
+        }
         for (hashes, answers) in hashes.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
             let keys = || hashes.iter().map(|hash| RecordKey::of(*hash));
             for run in &runs {
@@ -191,6 +206,27 @@ impl StoreReader {
             }
         }
         Ok(answers)
+    }
+
+    /// The sieve of a shard, for lookups of so many keys.
+    #[inline]
+    fn sieve(&self, shard: u32, keys: usize) -> Option<&Sieve> {
+        let make = |pending| {
+            let shards = self.store.description.shards;
+            let mut slices = Vec::new();
+            for run in self.pending(shard) {
+                let run = run?;
+                slices.push(run.records_of([run.slice(shard, shards)?]));
+            }
+            Sieve::of(pending, slices.into_iter().flatten())
+        };
+        self.snapshot.sieves.get(shard as usize)?.get(keys, || self.count_pending(shard), make)
+    }
+
+    /// Whether a run that is pending for a shard may have a key.
+    #[inline]
+    fn may_be_pending(&self, shard: u32, key: RecordKey) -> bool {
+        self.sieve(shard, 1).is_none_or(|sieve| sieve.may_have(key))
     }
 
     /// Reads every page of a run.

@@ -22,6 +22,7 @@ struct Found {
     skipped_empty: u64,
     skipped_too_long: u64,
     skipped_no_field: u64,
+    skipped_malformed: u64,
 }
 
 impl From<&Tally> for Found {
@@ -36,6 +37,7 @@ impl From<&Tally> for Found {
             skipped_empty: tally.empty,
             skipped_too_long: tally.too_long,
             skipped_no_field: tally.no_field,
+            skipped_malformed: tally.malformed,
         }
     }
 }
@@ -87,7 +89,7 @@ pub(super) fn summary(
     if as_json {
         return output.line(json::line(&done(job, summary, (!summary.finished).then_some(resume))));
     }
-    warn(summary);
+    warn(job, summary);
     table(job, summary, output)?;
     if signal.is_some() {
         let keys = summary.run.keys;
@@ -124,17 +126,21 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
     }
 }
 
-fn warn(summary: &Summary) {
+fn warn(job: &Job, summary: &Summary) {
     for input in &summary.inputs {
-        let (path, Tally { too_long, no_field, .. }) = (input.path.display(), input.tally);
+        let (path, Tally { too_long, no_field, malformed, .. }) = (input.path.display(), input.tally);
         if too_long > 0 {
             let limit = summary.max_key_length;
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
         }
         if no_field > 0 {
+            let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
             output::note(format_args!(
-                "{path}: {no_field} records were skipped that lack the field, or hold no single value in it"
+                "{path}: {no_field} records were {done} that lack the field, or hold no single value in it"
             ));
+        }
+        if let (1.., Some(rejects)) = (malformed, job.rejects()) {
+            output::note(format_args!("{path}: {malformed} malformed records are in {}", rejects.display()));
         }
     }
     if summary.filter.quarantined_buckets > 0 {
@@ -197,6 +203,8 @@ struct Planned {
     output_keeps: Option<u64>,
     refused: Option<String>,
     refused_keeps: Option<u64>,
+    rejects: Option<String>,
+    rejects_keeps: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -232,6 +240,8 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
             output_keeps: plan.output.as_ref().map(|(_, length)| *length),
             refused: plan.refused.as_ref().map(|(path, _)| text(path)),
             refused_keeps: plan.refused.as_ref().map(|(_, length)| *length),
+            rejects: plan.rejects.as_ref().map(|(path, _)| text(path)),
+            rejects_keeps: plan.rejects.as_ref().map(|(_, length)| *length),
         };
         return output.line(json::line(&planned));
     }
@@ -255,7 +265,12 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
             _ => output.line(format_args!("{path}: would read {} bytes", grouped(*length)))?,
         }
     }
-    for (begin, which) in [(&plan.output, "new keys"), (&plan.refused, "keys without room")] {
+    let outputs = [
+        (&plan.output, "new keys"),
+        (&plan.refused, "keys without room"),
+        (&plan.rejects, "records without a key"),
+    ];
+    for (begin, which) in outputs {
         match begin {
             Some((path, 0)) => output.line(format_args!("{}: would get the {which}", path.display()))?,
             Some((path, length)) => {

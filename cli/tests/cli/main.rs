@@ -32,6 +32,7 @@ mod kills;
 mod kinds;
 mod merged_killed;
 mod outputs;
+mod parquet;
 mod processes;
 mod progress;
 mod records;

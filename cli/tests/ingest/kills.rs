@@ -175,6 +175,26 @@ fn growing() -> Case {
     })
 }
 
+/// Every third record has no key, and is in the output of rejects once.
+#[test]
+fn rejects_survive_kills() {
+    let case = Case::new("rejects", |folder| {
+        let urls = input();
+        let record = |(number, url): (usize, &str)| match number % 6 {
+            0 => format!("{{\"number\":{number}}}\n"),
+            3 => format!("{{\"url\":{number}\n"),
+            _ => format!("{{\"url\":\"{url}\"}}\n"),
+        };
+        folder.write("a", urls.lines().enumerate().map(record).collect::<String>());
+        folder.job("paths = ['a']\nformat = 'jsonl'\nfield = 'url'", 500);
+        folder.write("job.toml", folder.text("job.toml") + "rejects = 'rejects'\n");
+    });
+    assert!(case.whole.entries > 8_000);
+    let rejects = case.whole.output.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(rejects, input().lines().count().div_ceil(3));
+    case.killed_at_random(kills(40));
+}
+
 /// CSV rows with quoted fields, some of them repeated, in two files with the same header. The output is compressed or not.
 #[test]
 fn whole_records_survive_kills() {

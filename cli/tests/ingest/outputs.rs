@@ -3,6 +3,8 @@
 //! 1. The output has each new key once, in the order of the inputs. Whole records are as in the inputs, under one header.
 //! 2. A job never cuts or overwrites bytes that it did not write.
 //! 3. Keys without room go to both outputs, also if the job is killed meanwhile.
+//! 4. A record without a key is counted, and where the job says so written or an end of the run; a field that no record
+//!    has is an error.
 
 use crate::run::{Folder, lines};
 use crate::sample::{gzip, unzstd};
@@ -235,4 +237,95 @@ fn one_file_for_new_and_for_refused_keys_is_refused() {
     folder.ingest();
     assert_eq!(folder.text("r"), "");
     assert!(!folder.path("new").exists());
+}
+
+const EVENTS: &str = "{\"id\":1}\n{\"user\":7}\n{\"id\":2}\n{\"id\n{\"id\":[]}\n\n{\"id\":1}\n{\"id\":3}\n";
+
+fn events(rest: &str) -> Folder {
+    let folder = Folder::new();
+    folder.write("a", EVENTS);
+    folder.job("paths = ['a*']\nformat = 'jsonl'\nfield = 'id'", 1);
+    folder.write("job.toml", folder.text("job.toml") + rest);
+    folder
+}
+
+#[test]
+fn records_without_a_key_are_counted_and_written_and_end_no_run() {
+    let folder = events("rejects = \"rejects\"\n");
+    let summary = folder.ingest();
+    let run = &summary["run"];
+    assert_eq!((&run["keys"], &run["new"], &run["read"]), (&4.into(), &3.into(), &8.into()));
+    let skipped = ["skipped", "skipped_no_field", "skipped_malformed", "skipped_empty"];
+    assert_eq!(skipped.map(|name| run[name].as_u64().unwrap()), [4, 2, 1, 1], "{run}");
+    assert_eq!(folder.text("new"), "1\n2\n3\n");
+    assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n");
+    // Nothing is written twice, and bytes of a run that was killed are cut off.
+    folder.append("rejects", "of a run that was killed");
+    folder.append("a", "{\"id\":4}\n{}\n");
+    let ended = folder.run(&["ingest", "job.toml"], "");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for words in ["a: 1 records were skipped that lack the field", "all runs"] {
+        assert!(ended.err.contains(words) || ended.text().contains(words), "{ended:?}");
+    }
+    assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n{}\n");
+    let total = &folder.ingest()["total"];
+    assert_eq!((&total["skipped_no_field"], &total["skipped_malformed"]), (&3.into(), &1.into()));
+    // Two outputs are never one file.
+    folder.write("job.toml", folder.text("job.toml").replace("\"rejects\"\n", "\"./new\"\n"));
+    folder.run(&["ingest", "job.toml"], "").refused(&["new: "]);
+}
+
+#[test]
+fn the_rejects_of_csv_begin_with_its_header() {
+    let folder = Folder::new();
+    folder.write("a", "id,url\r\n1,x\r\n2\r\n3,y\r\n4\r\n");
+    folder.job("paths = ['a']\nformat = 'csv'\nfield = 'url'", 1);
+    folder.write("job.toml", folder.text("job.toml") + "rejects = \"rejects\"\n");
+    folder.ingest();
+    assert_eq!((folder.text("new"), folder.text("rejects")), ("x\ny\n".into(), "id,url\n2\n4\n".into()));
+}
+
+#[test]
+fn a_record_without_the_field_is_kept_or_ends_the_run_as_the_job_says() {
+    let folder = events("rejects = \"rejects\"\n");
+    let job = folder.text("job.toml");
+    let missing =
+        |how: &str, job: &str| job.replace("field = 'id'", &format!("field = 'id'\nmissing = '{how}'"));
+    folder.write("job.toml", missing("keep", &job));
+    folder
+        .run(&["ingest", "job.toml"], "")
+        .refused(&["job.toml, line 10: `missing` must be", "`records` is true"]);
+    folder.write("job.toml", missing("keep", &job) + "records = true\n");
+    let run = &folder.ingest()["run"];
+    assert_eq!((&run["keys"], &run["new"], &run["skipped_no_field"]), (&4.into(), &3.into(), &2.into()));
+    assert_eq!(folder.text("new"), "{\"id\":1}\n{\"user\":7}\n{\"id\":2}\n{\"id\":[]}\n{\"id\":3}\n");
+    assert_eq!(folder.text("rejects"), "{\"id\n");
+    folder.assert_lacks("f", "\n[]\n{\"user\":7}\n");
+
+    let folder = events("");
+    folder.write("job.toml", missing("fail", &job));
+    let ended = folder.run(&["ingest", "job.toml"], "");
+    ended.refused(&[
+        "a: the record on line 2 has no single value in \"id\"",
+        "the first 1 are committed",
+        "[input]",
+    ]);
+    folder.write("a", EVENTS.replace("\"user\"", "\"id\"").replace("[]", "5"));
+    folder.ingest();
+    assert_eq!(folder.text("new"), "1\n7\n2\n5\n3\n");
+}
+
+#[test]
+fn a_field_that_no_record_has_ends_the_job_until_it_is_corrected() {
+    let folder = events("rejects = \"rejects\"\n");
+    let job = folder.text("job.toml");
+    folder.write("job.toml", job.replace("field = 'id'", "field = 'idd'"));
+    for _ in 0..2 {
+        let ended = folder.run(&["ingest", "job.toml"], "");
+        ended.refused(&["a: has no \"idd\" in any of its 6 records", "check the name of the field"]);
+    }
+    // Nothing was read by that name, so the right one is not refused.
+    folder.write("job.toml", job);
+    assert_eq!(folder.ingest()["total"]["new"], 3);
+    assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n");
 }

@@ -86,7 +86,7 @@ pub(crate) struct Left {
     /// All buckets.
     buckets: Vec<u8>,
     metadata: Vec<(String, Vec<u8>)>,
-    output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) generation: u32,
 }

@@ -35,10 +35,11 @@ pub(super) const KNOWN: [(&str, &[&str]); 5] = [
             "ignore_case",
             "skip_empty",
             "max_key_length",
+            "missing",
         ],
     ),
     ("commit", &["every_keys", "every_seconds"]),
-    ("output", &["new_keys", "records", "refused"]),
+    ("output", &["new_keys", "records", "refused", "rejects"]),
 ];
 
 /// The first unknown key, in the order of the file, and its place.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::{Job, known};
+use super::{Job, Missing, known};
 use crate::ingest::creation::Creation;
 use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules};
@@ -51,6 +51,7 @@ struct RawInput {
     #[serde(default)]
     skip_empty: bool,
     max_key_length: Option<Spanned<u64>>,
+    missing: Option<Spanned<Missing>>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -67,6 +68,8 @@ enum RawFormat {
     Nul,
     Csv,
     Jsonl,
+    /// Refused by name.
+    Parquet,
 }
 
 fn lines() -> Spanned<RawFormat> {
@@ -101,6 +104,7 @@ struct RawOutput {
     new_keys: Option<PathBuf>,
     records: Option<Spanned<bool>>,
     refused: Option<PathBuf>,
+    rejects: Option<PathBuf>,
 }
 
 /// A problem, and the byte of the text at which it is.
@@ -169,6 +173,18 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     if let (Some(records), None) = (&raw.output.records, &raw.output.new_keys) {
         return Err(wrong("records", records, "given beside `new_keys`"));
     }
+    let records = raw.output.records.is_some_and(Spanned::into_inner);
+    let missing = match &raw.input.missing {
+        None => Missing::Drop,
+        Some(missing) if *missing.get_ref() == Missing::Keep && !records => {
+            return Err(wrong(
+                "missing",
+                missing,
+                "`drop` or `fail`, unless `records` is true: kept are whole records",
+            ));
+        }
+        Some(missing) => *missing.get_ref(),
+    };
     Ok(Job {
         path: path.to_owned(),
         name,
@@ -180,8 +196,10 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         every_keys,
         every,
         new_keys: raw.output.new_keys,
-        records: raw.output.records.is_some_and(Spanned::into_inner),
+        records,
         refused: raw.output.refused,
+        rejects: raw.output.rejects,
+        missing,
     })
 }
 
@@ -230,6 +248,12 @@ impl RawInput {
             return Err((problem, Some(self.format.span().start)));
         }
         match (format, &self.field) {
+            // A cursor keeps a place in a stream of bytes, and the hash of all bytes before it.
+            (RawFormat::Parquet, _) => Err(wrong(
+                "format",
+                &self.format,
+                "`lines`, `nul`, `csv` or `jsonl`: a job does not read Parquet; write the column of keys as CSV",
+            )),
             (RawFormat::Lines, None) => Ok(Format::Lines(b'\n')),
             (RawFormat::Nul, None) => Ok(Format::Lines(0)),
             (RawFormat::Lines | RawFormat::Nul, Some(field)) => {
