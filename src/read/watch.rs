@@ -1,8 +1,8 @@
 //! Lookups that watch the filter's name, which may lead to another file by now, as after `mv new.gowk live.gowk`.
 //!
 //! Nothing in the old file tells of such a move, so somebody has to look at the name. Counting lookups costs a lookup in
-//! memory 6 to 9 %, and looking at a clock more. So a [`Reader`] does neither, and a thread that wants its
-//! single lookups to follow has a handle of its own.
+//! memory 6 to 9 %, and looking at a clock more. So a [`Reader`] does neither, and a thread that wants its single lookups
+//! to follow has a handle of its own.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -34,7 +34,8 @@ fn now() -> Duration {
 /// Lookups of one thread in a filter, which follow its name: [`Reader::lookups`].
 ///
 /// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::refresh`]. If lookups come fast,
-/// only each 32nd does. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at the name first, as a reader's own.
+/// only each 32nd does. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at the name first,
+/// as a reader's own.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
