@@ -22,14 +22,25 @@ const PAGE: usize = 4096;
 macro_rules! golden {
     ($name:literal) => {
         [
-            ("store.toml", include_bytes!(concat!("../../format-spec/vectors/stores/", $name, "/store.toml")).as_slice()),
+            (
+                "store.toml",
+                include_bytes!(concat!("../../format-spec/vectors/stores/", $name, "/store.toml")).as_slice(),
+            ),
             (
                 "versions/000000000001.toml",
-                include_bytes!(concat!("../../format-spec/vectors/stores/", $name, "/versions/000000000001.toml")),
+                include_bytes!(concat!(
+                    "../../format-spec/vectors/stores/",
+                    $name,
+                    "/versions/000000000001.toml"
+                )),
             ),
             (
                 "versions/000000000003.toml",
-                include_bytes!(concat!("../../format-spec/vectors/stores/", $name, "/versions/000000000003.toml")),
+                include_bytes!(concat!(
+                    "../../format-spec/vectors/stores/",
+                    $name,
+                    "/versions/000000000003.toml"
+                )),
             ),
             (
                 FIRST,
@@ -98,7 +109,8 @@ fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let chosen = input.u8();
     let dir = folder();
-    for folder in ["versions", "runs", "incoming", "shards/0000", "shards/0001", "shards/0002", "shards/0003"] {
+    for folder in ["versions", "runs", "incoming", "shards/0000", "shards/0001", "shards/0002", "shards/0003"]
+    {
         fs::create_dir_all(dir.path().join(folder)).expect("room for a folder");
     }
     for (name, bytes) in &STORES[usize::from(chosen & 1)] {

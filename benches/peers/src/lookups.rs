@@ -63,7 +63,8 @@ fn compare(path: &Path, keys: u64, cuckoo: Option<&filters::Cuckoo>) -> Outcome<
     let watching = |keys: &[Key]| {
         let lookups = reader.lookups();
         rate(seconds(|| {
-            let found = keys.iter().filter(|key| lookups.contains(*key).expect("the filter is whole")).count();
+            let found =
+                keys.iter().filter(|key| lookups.contains(*key).expect("the filter is whole")).count();
             std::hint::black_box(found);
         }))
     };
