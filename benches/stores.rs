@@ -118,6 +118,27 @@ fn bytes_of(folder: &Path) -> Outcome<u64> {
     Ok(bytes)
 }
 
+/// Milliseconds of the syncs of a commit alone: of a run, a draft, and the folders `runs` and `versions`, the latter before
+/// and after.
+fn syncs(folder: &Path, bytes: usize) -> Outcome<f64> {
+    let sync = |path: &Path| -> Outcome<()> { Ok(std::fs::File::open(path)?.sync_all()?) };
+    let write = |name: &str, bytes: usize| -> Outcome<std::path::PathBuf> {
+        let path = folder.join(name);
+        std::fs::write(&path, vec![1; bytes])?;
+        Ok(path)
+    };
+    let start = Instant::now();
+    sync(folder)?;
+    sync(&write("run", bytes)?)?;
+    std::fs::rename(folder.join("run"), folder.join("renamed"))?;
+    sync(folder)?;
+    let draft = write("draft", 16 << 10)?;
+    sync(&draft)?;
+    std::fs::rename(draft, folder.join("version"))?;
+    sync(folder)?;
+    Ok(start.elapsed().as_secs_f64() * 1e3)
+}
+
 /// What commits of few keys cost in a store of many.
 fn commits(count: u64) -> Outcome<()> {
     for (batch, rewriting) in [(1000, false), (10_000, false), (100_000, false), (10_000, true)] {
@@ -130,7 +151,7 @@ fn commits(count: u64) -> Outcome<()> {
         }
         update.commit("insert", None)?;
         let rounds = if rewriting { 10 } else { 100 };
-        let (mut times, before) = (Vec::new(), bytes_of(&path)?);
+        let (mut times, mut alone, before) = (Vec::new(), Vec::new(), bytes_of(&path)?);
         for round in 0..rounds {
             let keys = keys(count + round * batch, batch);
             let start = Instant::now();
@@ -139,6 +160,7 @@ fn commits(count: u64) -> Outcome<()> {
             update.insert_batch(&keys)?.complete()?;
             update.commit("insert", None)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
+            alone.push(syncs(dir.path(), 13 * batch as usize)?);
         }
         let written = (bytes_of(&path)? - before) as f64 / (rounds * batch) as f64;
         let all: f64 = times.iter().sum::<f64>() / times.len() as f64;
@@ -146,8 +168,10 @@ fn commits(count: u64) -> Outcome<()> {
         let (how, version) = (if rewriting { "shards rewritten" } else { "runs" }, store.newest()?);
         println!(
             "{count} keys, {rounds} commits of {batch}, {how}: {written:.0} bytes written a key; a commit {:.1} ms in \
-             the median, {all:.1} ms on average, {longest:.1} ms at most; {} runs in the end, version {}",
+             the median, {all:.1} ms on average, {longest:.1} ms at most, its syncs alone {:.1} ms; {} runs in the end, \
+             version {}",
             median(times),
+            median(alone),
             version.runs.len(),
             version.number
         );

@@ -595,7 +595,7 @@ pub enum JournalDefect {
     )]
     NotAJournal,
     /// It was written in a format that this build cannot read.
-    #[error("journal format version {0}.{1} is not one that this build knows; use a newer gowk")]
+    #[error("journal format version {0}.{1} is newer than this build's; use a newer gowk")]
     Version(u16, u16),
 }
 
