@@ -40,7 +40,8 @@ fn now() -> Duration {
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("live.gowk");
-/// # gowk::Options::new().capacity(1000).create(&path)?.close()?;
+/// # let mut writer = gowk::Options::new().capacity(1000).create(&path)?;
+/// # writer.commit()?;
 /// use gowk::{Lookup, Reader};
 ///
 /// let reader = Reader::open(&path)?; // shared by all threads
