@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gowk::{Error, Lookup, Options, Reader, SlotsPerBucket};
+use gowk::{Error, Kind, Lookup, Options, Reader, SlotsPerBucket};
 
 use crate::thorough;
 
@@ -101,22 +101,26 @@ fn commit(writer: &mut gowk::Writer, keys: std::ops::Range<u64>) {
     writer.commit().unwrap();
 }
 
-/// The file and the journal of a closed filter, and of one whose writer died.
+/// The file and the journal of a set that was closed, and of a counting filter whose writer died.
 fn images() -> [(Vec<u8>, Vec<u8>); 2] {
-    let dir = folder();
-    let (path, journal) = (dir.path().join("f"), dir.path().join("f-journal"));
-    let read = || (std::fs::read(&path).unwrap(), std::fs::read(&journal).unwrap());
-    let options = Options::new().capacity(10_000).slots_per_bucket(SlotsPerBucket::Four).seed(1);
-    let mut writer = options.create(&path).unwrap();
-    commit(&mut writer, 0..KEYS / 2);
-    commit(&mut writer, KEYS / 2..KEYS);
-    writer.close().unwrap();
-    let closed = read();
-    let mut writer = options.open_existing(&path).unwrap();
-    for first in (KEYS..KEYS + JOURNALED).step_by(3) {
-        commit(&mut writer, first..first + 3);
-    }
-    [closed, read()]
+    [Kind::Set, Kind::Counting].map(|kind| {
+        let dir = folder();
+        let (path, journal) = (dir.path().join("f"), dir.path().join("f-journal"));
+        let options =
+            Options::new().kind(kind).capacity(10_000).slots_per_bucket(SlotsPerBucket::Four).seed(1);
+        let mut writer = options.create(&path).unwrap();
+        commit(&mut writer, 0..KEYS / 2);
+        commit(&mut writer, KEYS / 2..KEYS);
+        writer.close().unwrap();
+        let _open = (kind == Kind::Counting).then(|| {
+            let mut writer = options.open_existing(&path).unwrap();
+            for first in (KEYS..KEYS + JOURNALED).step_by(3) {
+                commit(&mut writer, first..first + 3);
+            }
+            writer
+        });
+        (std::fs::read(&path).unwrap(), std::fs::read(&journal).unwrap())
+    })
 }
 
 /// A filter in a folder of its own. It is restored from its image after a flip that made the library write.

@@ -49,7 +49,8 @@ enum Step {
 }
 use Step::*;
 
-/// Whether updates write runs, or rewrite the shards that they touch.
+/// Whether updates write runs, into a set, or rewrite the shards that they touch, of a counting store. `killed` has runs
+/// of counting stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Runs,
@@ -73,6 +74,7 @@ impl Run {
     fn start(way: Way, root: &Path, fault: Option<Fault>, forgets: Option<&'static str>) -> Self {
         let recorder = Recorder::new(root, fault, forgets);
         let options = Options::new().capacity(100).seed(1).disk(recorder.clone());
+        let options = if way == Way::Shards { options.counting() } else { options };
         Self { way, recorder, root: root.to_owned(), options, states: vec![State(None)], durable: 0 }
     }
 
