@@ -156,7 +156,7 @@ fn a_copy_that_is_refused_is_heard() {
     let dir = tempfile::tempdir().unwrap();
     let (path, near) = (dir.path().canonicalize().unwrap().join("s"), dir.path().canonicalize().unwrap());
     let store = Store::create(&path, 1, &Options::new().capacity(1000)).unwrap();
-    let mut update = store.update().unwrap();
+    let mut update = store.update().unwrap().rewriting();
     update.insert_batch(&["a"]).unwrap().complete().unwrap();
     update.commit("insert", None).unwrap();
     let copy = near.join(store.newest().unwrap().shards[&0].file_name());
