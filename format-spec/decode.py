@@ -8,7 +8,7 @@ It shares no code with gowk, and is meant to be read next to the specification.
     decode.py FILE --check       read keys from standard input, one a line, and print those that are present
     decode.py FILE --count       read keys in the same way, and print the copies of each, a tab and the key
     decode.py STORE              the same for a store: all its versions, and every file of the newest (STORE.md)
-    decode.py STORE --check      look keys up in the newest version
+    decode.py STORE --check      look keys up in the newest version; --count does, too
     decode.py --examples         print the worked examples of appendix A
     decode.py --self-test        check the hash, the tables and the examples of README.md
 
@@ -17,6 +17,7 @@ found (standard error names each damaged page and its region), 2 the file cannot
 """
 
 import argparse
+import io
 import json
 import math
 import mmap
@@ -74,11 +75,13 @@ FRAME_ALIGN = 512
 FRAME_HEADER = 64
 FRAME_PAYLOAD_LIMIT = 16777216
 COMMIT_FLAG = 1
-TAIL_LENGTHS = 32
-COUNTS = 8 * (5 + TAIL_LENGTHS)
+TAIL_LENGTHS = 22
+COUNTS = 8 * (5 + TAIL_LENGTHS + 2 + 8)
 
-KIND_SET, KIND_COUNTING = 0, 1
-KINDS = {KIND_SET: "set", KIND_COUNTING: "counting"}
+KIND_SET, KIND_COUNTING, KIND_FORGETTING = 0, 1, 2
+KINDS = {KIND_SET: "set", KIND_COUNTING: "counting", KIND_FORGETTING: "forgetting"}
+FEATURE_FORGETTING = 2
+FIRST_EPOCH, MAX_TIME = 1, 1 << 53
 
 
 def align(value, to):
@@ -279,19 +282,23 @@ def offset_table(tag_bits):
 
 
 class Width:
-    """What follows from n."""
+    """What follows from n, and from a in a forgetting filter (4.10)."""
 
     HEADROOM = {2: 0.80, 3: 0.90, 4: 0.93, 5: 0.945, 6: 0.955, 7: 0.96}
 
-    def __init__(self, slots):
+    FORGETTING = ((4, 2), (4, 3), (3, 4), (2, 4))
+
+    def __init__(self, slots, expiry_bits=0):
         self.slots = slots
+        self.expiry_bits = expiry_bits
+        self.expiry_mask = (1 << expiry_bits) - 1
         self.bits = 64 // slots
         self.tag_bits = 6 if slots >= 4 else 10
-        self.tail_bits = self.bits - self.tag_bits - 1
+        self.tail_bits = self.bits - expiry_bits - self.tag_bits - 1
         self.universal = 1 << (self.bits - 1)
         self.highest_digit = (1 << (self.tag_bits - 1)) - 1
         # The bits that are 0 in empty slots and in digits.
-        self.entry_mask = self.universal | (1 << (self.bits - self.tag_bits)) - 1
+        self.entry_mask = self.universal | (1 << (self.bits - self.tag_bits)) - 1 & ~self.expiry_mask
         self.most_copies = sum(self.highest_digit ** lane for lane in range(slots))
         self.mask = (1 << self.bits) - 1
         self.offsets = offset_table(self.tag_bits)
@@ -303,7 +310,7 @@ class Width:
         first = local & 0x1FFF
         tag = local >> (64 - self.tag_bits)
         tail = rem >> (64 - self.tail_bits)
-        slot = tag << (self.bits - self.tag_bits) | tail << 1 | 1
+        slot = tag << (self.bits - self.tag_bits) | (tail << 1 | 1) << self.expiry_bits
         return region, rem, first, tag, first ^ self.offsets[tag], slot
 
     def rate_at_full_load(self):
@@ -324,15 +331,18 @@ def shard_of(position, shards):
 
 
 def matches(slot, query, width):
-    """4.3: whether all bits above the entry's lowest set bit agree. Empty slots and digits match nothing."""
+    """4.3: whether all bits above the entry's lowest set bit agree. Empty slots and digits match nothing. In a forgetting
+    filter, the query has `now` in its expiry bits, and an entry that has the same has expired (4.10)."""
     entry = slot & width.entry_mask
+    if width.expiry_bits and slot != width.universal and (slot ^ query) & width.expiry_mask == 0:
+        return False
     return entry != 0 and (slot ^ query) & ~(entry ^ (entry - 1)) == 0
 
 
 def digit(slot, width):
     """The value of a digit; 0 for any other slot."""
     value = slot >> (width.bits - width.tag_bits)
-    return value if slot & width.entry_mask == 0 else 0
+    return value if slot & (width.entry_mask | width.expiry_mask) == 0 else 0
 
 
 def lanes(word, width):
@@ -363,12 +373,12 @@ def bucket_matches(word, query, width):
 
 def split_slot(slot, width):
     """8.1: the slots that a slot becomes in the left and in the right child; 0 for an empty one."""
-    tail_part = (1 << (width.bits - width.tag_bits)) - 1
+    tail_part = (1 << (width.bits - width.tag_bits)) - 1 & ~width.expiry_mask
     tail = slot & tail_part
     if tail & tail_part >> 1 == 0:
         return slot, slot
     moved = slot & ~tail_part | tail << 1 & tail_part
-    return (0, moved) if tail >> width.tail_bits else (moved, 0)
+    return (0, moved) if tail >> width.tail_bits + width.expiry_bits else (moved, 0)
 
 
 def expected_rate(by_tail, universal, width, slots):
@@ -384,8 +394,8 @@ def expected_rate(by_tail, universal, width, slots):
 
 
 class Geometry:
-    def __init__(self, slots, base_regions, generation):
-        self.width = Width(slots)
+    def __init__(self, slots, base_regions, generation, expiry_bits=0):
+        self.width = Width(slots, expiry_bits)
         self.regions = base_regions << generation
         self.pages = self.regions * PAGES_PER_REGION
         self.slots = self.regions * BUCKETS_PER_REGION * slots
@@ -396,17 +406,24 @@ class Geometry:
 
 class Counts:
     def __init__(self, data, at):
-        values = struct.unpack_from("<%dQ" % (5 + TAIL_LENGTHS), data, at)
+        values = struct.unpack_from("<%dQ" % (COUNTS // 8), data, at)
         self.inserted, self.removed, self.universal, self.digits, self.saturated = values[:5]
-        self.by_tail = list(values[5:])
+        self.by_tail = list(values[5:5 + TAIL_LENGTHS])
+        self.epoch, self.swept, *self.reserved = values[5 + TAIL_LENGTHS:]
         self.entries = sum(self.by_tail)
 
-    def fit(self, geometry, kind):
+    def fit(self, geometry, kind, epoch_length):
         if kind == KIND_SET and (self.removed, self.digits, self.saturated) != (0, 0, 0):
+            return False
+        if kind == KIND_FORGETTING:
+            epochs = FIRST_EPOCH <= self.epoch <= MAX_TIME // epoch_length
+            if not epochs or self.swept > geometry.regions or (self.digits, self.saturated) != (0, 0):
+                return False
+        elif (self.epoch, self.swept) != (0, 0):
             return False
         longest = geometry.width.tail_bits
         used = self.entries + self.digits + self.universal
-        fits = used <= geometry.slots and self.saturated * (geometry.width.slots - 1) <= self.digits
+        fits = not any(self.reserved) and used <= geometry.slots and self.saturated * (geometry.width.slots - 1) <= self.digits
         return fits and not any(self.by_tail[longest + 1:])
 
 
@@ -432,8 +449,8 @@ def metadata(data):
     return entries
 
 
-SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ296sII")
-assert SUPERBLOCK.size == 512
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ296sIIQQIIQ")
+assert SUPERBLOCK.size == 544
 
 
 class Superblock:
@@ -445,7 +462,8 @@ class Superblock:
          self.id, self.uuid, self.seed, self.hash_id, self.n, canary, self.base_regions, self.generation, self.growth,
          self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
          self.capacity, self.shards, self.shard, self.commit, self.salt, counts, self.metadata_length,
-         self.reserved_0) = SUPERBLOCK.unpack_from(slot, 0)
+         self.reserved_0, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh,
+         self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
         self.canary = int.from_bytes(canary, "little")
         self.counts = Counts(counts, 0)
 
@@ -458,15 +476,17 @@ class Superblock:
 
     def identity(self):
         return (self.uuid, self.seed, self.hash_id, self.kind, self.n, self.base_regions, self.generation, self.shards,
-                self.shard)
+                self.shard, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh)
 
     def check(self):
         if self.major != MAJOR:
             raise Refused("format version %d.%d, but this program reads %d.x" % (self.major, self.minor, MAJOR))
-        if self.incompatible != 0:
-            raise Refused("uses unknown features %#x" % self.incompatible)
+        if self.incompatible & ~FEATURE_FORGETTING != 0:
+            raise Refused("uses unknown features %#x" % (self.incompatible & ~FEATURE_FORGETTING))
         if not 2 <= self.n <= 7:
             raise Refused("n is %d, not 2 to 7" % self.n)
+        if self.expiry_bits and (self.n, self.expiry_bits) not in Width.FORGETTING:
+            raise Refused("expiry bits are %d, with n = %d" % (self.expiry_bits, self.n))
         if not 1 <= self.base_regions <= MAX_REGIONS:
             raise Refused("n0 is %d, not 1 to 2^32" % self.base_regions)
         if self.generation > 32 or self.base_regions << self.generation > MAX_REGIONS:
@@ -475,7 +495,7 @@ class Superblock:
             raise Refused("shards is %d, but all shards together have 1 to 2^32 regions" % self.shards)
         if self.shard >= self.shards:
             raise Refused("shard is %d of %d" % (self.shard, self.shards))
-        geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation)
+        geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation, self.expiry_bits)
         for name, found, expected in (
             ("live", self.live, LIVE),
             ("sums", self.sums, geometry.sums),
@@ -496,13 +516,21 @@ class Superblock:
         if self.canary != expected:
             raise Refused("the canary does not match the hash function")
         if self.kind not in KINDS:
-            raise Refused("kind is %d, not 0 or 1" % self.kind)
+            raise Refused("kind is %d, not 0 to 2" % self.kind)
+        forgets = self.kind == KIND_FORGETTING
+        only = (self.incompatible == FEATURE_FORGETTING, self.expiry_bits != 0, self.forget_after != 0, self.epoch_length != 0)
+        if any(value != forgets for value in only) or self.refresh > forgets:
+            raise Refused("the fields of forgetting do not fit the kind")
+        if forgets:
+            times = self.forget_after <= MAX_TIME and self.epoch_length <= MAX_TIME // 4
+            if not times or self.forget_after > ((1 << self.expiry_bits) - 2) * self.epoch_length:
+                raise Refused("the time of forgetting does not fit the expiry bits")
         if self.growth not in (0, 1):
             raise Refused("growth is %d, not 0 or 1" % self.growth)
         for rate in (self.requested_rate, self.max_rate):
             if not 0.0 <= rate <= 1.0:  # false for NaN, too
                 raise Refused("a false-positive rate is not from 0 to 1")
-        if not self.counts.fit(geometry, self.kind):
+        if not self.counts.fit(geometry, self.kind, self.epoch_length):
             raise Refused("the counts do not fit the file")
         if self.metadata_length > METADATA_LIMIT:
             raise Refused("metadata of %d bytes, more than %d" % (self.metadata_length, METADATA_LIMIT))
@@ -511,7 +539,7 @@ class Superblock:
         if self.metadata is None:
             raise Refused("the metadata is not well formed")
         if self.minor <= MINOR and (
-            self.reserved_0
+            self.reserved_0 or self.reserved_1 
             or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
         ):
             raise Refused("a reserved byte of the superblock is not 0")
@@ -706,7 +734,7 @@ class Filter:
             for i, index in enumerate(indices):
                 content[8 * index:8 * index + 8] = words[8 * i:8 * i + 8]
             self.changed[page] = bytes(content), crc
-        if not counts.fit(self.geometry, self.block.kind):
+        if not counts.fit(self.geometry, self.block.kind, self.block.epoch_length):
             raise Refused("the counts of commit %d do not fit the file" % number)
         self.counts, self.commit = counts, number
         if changed is not None:
@@ -738,7 +766,8 @@ class Filter:
         stray = M64 ^ ((1 << (bits * width.slots)) - 1)
         lowest = [0] * 65  # entries by the position of their lowest set bit, from 1
         universals = quarantined = digits = saturated = 0
-        lowest_bit_above_tail = width.tail_bits + 1
+        lowest_bit_above_tail = width.tail_bits + width.expiry_bits + 1
+        fingerprint = mask & ~width.expiry_mask
         damage = []
         for page in range(self.geometry.pages):
             content = self.page(page)
@@ -760,9 +789,13 @@ class Filter:
                 while word:
                     slot = word & mask
                     word >>= bits
-                    ends = (slot & -slot).bit_length()
+                    entry = slot & fingerprint
+                    ends = (entry & -entry).bit_length()
                     if slot == universal:
                         damage.append((page, "has a universal slot beside others"))
+                        break
+                    if slot and not entry:
+                        damage.append((page, "has an expiry without an entry"))
                         break
                     if ends <= lowest_bit_above_tail or slot & universal:
                         lowest[ends] += 1
@@ -772,18 +805,18 @@ class Filter:
                     else:
                         damage.append((page, "has a digit without an entry"))
                         break
-                if of_group and self.block.kind == KIND_SET:
-                    damage.append((page, "has a digit, in a set"))
+                if of_group and self.block.kind != KIND_COUNTING:
+                    damage.append((page, "has a digit, and does not count"))
                     break
                 if of_group:
                     digits += of_group
                     saturated += [copies for _, copies in groups(whole, width) or []] == [width.most_copies]
-            if any(lowest[width.tail_bits + 2:]):
+            if any(lowest[lowest_bit_above_tail + 1:]):
                 damage.append((page, "has a slot with a tag and no end of its tail"))
-                lowest[width.tail_bits + 2:] = [0] * (63 - width.tail_bits)
+                lowest[lowest_bit_above_tail + 1:] = [0] * (64 - lowest_bit_above_tail)
         if damage:
             raise Damage(damage)
-        by_tail = [lowest[width.tail_bits + 1 - tail] for tail in range(width.tail_bits + 1)]
+        by_tail = [lowest[lowest_bit_above_tail - tail] for tail in range(width.tail_bits + 1)]
         return by_tail, universals, digits, saturated, quarantined
 
     def statistics(self, journal_length):
@@ -821,6 +854,13 @@ class Filter:
             "file_length": len(self.data),
             "journal_length": journal_length,
             "quarantined_buckets": quarantined,
+            **({} if block.kind != KIND_FORGETTING else {
+                "forget_after": block.forget_after,
+                "forget_within": block.epoch_length,
+                "refresh": bool(block.refresh),
+                "epoch": counts.epoch,
+                "swept": counts.swept,
+            }),
         }
 
     def buckets(self, key):
@@ -841,7 +881,7 @@ class Filter:
                     raise Damage([(page, "does not match its checksum")])
                 self.verified[page] = content
             words.append(_u64(self.verified[page], 8 * (bucket % BUCKETS_PER_PAGE)))
-        return words, query
+        return words, query | self.counts.epoch & width.expiry_mask
 
     def contains(self, key):
         """4.3"""
@@ -850,7 +890,7 @@ class Filter:
 
     def count(self, key):
         """4.8"""
-        if self.block.kind == KIND_SET:
+        if self.block.kind != KIND_COUNTING:
             return int(self.contains(key))
         width = self.geometry.width
         words, query = self.buckets(key)
@@ -1193,25 +1233,31 @@ class Store:
             "tokens": {row["application"]: row["number"] for row in self.newest.get("token", [])},
         }
 
-    def check(self, keys, out):
+    def count(self, key):
+        """12.2"""
+        high, low = xxh3_128(key, int(self.fields["seed"]))
+        shard, _ = shard_of(high, self.fields["shards"])
+        row = next((row for row in self.newest.get("shard", ()) if row["shard"] == shard), None)
+        if row and shard not in self.filters:
+            self.filters[shard] = self.filter(row)
+            self.filters[shard].verified = {}
+        folded = row["folded"] if row else 0
+        pending = [run for run, row in zip(self.runs, self.newest.get("run", ())) if row["to"] > folded]
+        said = [run.copies[run.key(high, low)] for run in pending if run.key(high, low) in run.copies]
+        copies = self.filters[shard].count(key) if shard in self.filters else 0
+        if self.fields["kind"] == "set":
+            return int(copies > 0 or bool(said))
+        highest = 2 * Width(self.fields["slots"]).most_copies
+        return highest if copies == highest else min(max(copies + sum(said), 0), highest)
+
+    def answer(self, keys, out, counted):
         if self.fields["hash"] != "xxh3":
             raise Refused("the store was created for keys hashed by the caller")
-        rows = {row["shard"]: row for row in self.newest.get("shard", [])}
         for key in keys:
-            high, low = xxh3_128(key, int(self.fields["seed"]))
-            shard, _ = shard_of(high, self.fields["shards"])
-            if shard in rows and shard not in self.filters:
-                self.filters[shard] = self.filter(rows[shard])
-                self.filters[shard].verified = {}
-            # 12.2
-            folded = rows[shard]["folded"] if shard in rows else 0
-            pending = [run for run, row in zip(self.runs, self.newest.get("run", ())) if row["to"] > folded]
-            said = [run.copies[run.key(high, low)] for run in pending if run.key(high, low) in run.copies]
-            if self.fields["kind"] == "set" or not said:
-                found = bool(said) or shard in rows and self.filters[shard].contains(key)
-            else:
-                found = (self.filters[shard].count(key) if shard in rows else 0) + sum(said) > 0
-            if found:
+            copies = self.count(key)
+            if counted:
+                out.write(b"%d\t%s\n" % (copies, key))
+            elif copies > 0:
                 out.write(key + b"\n")
 
 
@@ -1266,6 +1312,38 @@ def split_examples():
                 rows.append((n, generation, 3 << generation, region, tail, "0x%0*x" % (digits, stored),
                              "0x%0*x" % (digits, fresh)))
     return table(("n", "g", "R", "region", "tail bits", "stored slot", "fresh slot"), rows)
+
+
+def forgetting_examples():
+    rows = []
+    expiry = 3975
+    for n, expiry_bits in Width.FORGETTING:
+        width = Width(n, expiry_bits)
+        high, low = xxh3_128(KEYS[2], 1)
+        stored = None
+        for generation in range(width.tail_bits + 2):
+            region, _, _, _, _, fresh = width.place(high, low, 3 << generation)
+            if stored is None:
+                stored = fresh | expiry & width.expiry_mask
+            else:
+                stored = split_slot(stored, width)[region & 1]
+            live, expired = (fresh | epoch & width.expiry_mask for epoch in (expiry - 1, expiry))
+            assert matches(stored, live, width) and not matches(stored, expired, width)
+            if generation <= 2 or generation >= width.tail_bits:
+                digits = -(-width.bits // 4)
+                rows.append((n, expiry_bits, generation, 3 << generation,
+                             *("0x%0*x" % (digits, slot) for slot in (stored, live, expired))))
+    return table(("n", "a", "g", "R", "stored slot", "query of epoch 3974", "query of epoch 3975"), rows)
+
+
+def forgetting_table():
+    """4.10"""
+    rows = []
+    for n, expiry_bits in Width.FORGETTING:
+        width = Width(n, expiry_bits)
+        most = (1 << expiry_bits) - 1
+        rows.append((n, expiry_bits, most, width.tail_bits, "%.3g" % width.rate_at_full_load(), "1/%d" % (most - 1)))
+    return table(("n", "a", "K", "fresh tail bits", "full-load rate", "epoch, as a part of `forget_after`"), rows)
 
 
 def copies_table():
@@ -1366,10 +1444,18 @@ def self_test():
             assert matches(query, query, width) and matches(width.universal, query, width)
             assert not matches(0, query, width) and not matches(query, query ^ 2, width)
             assert not matches(1 << width.bits - width.tag_bits, query, width)
+    # 12.2, in the stores of the vectors: published packages have none, and Python below 3.11 reads no TOML.
+    stores = os.path.join(HERE, "vectors", "stores")
+    for kind in ("set", "counting") if os.path.isdir(stores) and sys.version_info >= (3, 11) else ():
+        store, out = Store(os.path.join(stores, kind)), io.BytesIO()
+        store.answer([b"key %d" % number for number in (0, 7, 12, 420, 450)], out, True)
+        found = [int(line.split(b"\t")[0]) for line in out.getvalue().splitlines()]
+        assert found == ([1, 1, 1, 1, 0] if kind == "set" else [0, 599, 3, 1, 0]), "counts of %s: %s" % (kind, found)
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as text:
         readme = text.read()
     assert groups(0x0C00740074F975F2, Width(4)) == [(0x75F2, 1), (0x74F9, 123)]
-    for expected in (place_examples(), split_examples(), width_table(), copies_table()):
+    for expected in (place_examples(), split_examples(), forgetting_examples(), width_table(), copies_table(),
+                     forgetting_table()):
         assert "\n".join(expected) in readme, "README.md lacks the table that begins %s" % expected[0]
     constants = dict(re.findall(r"^\| ([A-Za-z0-9 -]+) \| ([0-9a-f ]+) \|$", readme, re.M))
     for name, value in (
@@ -1380,7 +1466,8 @@ def self_test():
         ("slot CRC offset", SLOT_CRC_AT), ("live offset", LIVE), ("live sequences offset", LIVE_SEQUENCES),
         ("journal header size", JOURNAL_HEADER), ("frame alignment", FRAME_ALIGN), ("frame header size", FRAME_HEADER),
         ("frame payload limit", FRAME_PAYLOAD_LIMIT), ("tail lengths", TAIL_LENGTHS), ("counts size", COUNTS),
-        ("kind set", KIND_SET), ("kind counting", KIND_COUNTING),
+        ("kind set", KIND_SET), ("kind counting", KIND_COUNTING), ("kind forgetting", KIND_FORGETTING),
+        ("feature forgetting", FEATURE_FORGETTING), ("first epoch", FIRST_EPOCH), ("max time", MAX_TIME),
     ):
         assert constants.get(name) == str(value), "README.md: constant `%s`" % name
     for name, value in (
@@ -1411,7 +1498,7 @@ def main():
     if options.self_test:
         self_test()
     if options.examples:
-        print("\n".join(width_table() + [""] + place_examples() + [""] + split_examples()))
+        print("\n".join(width_table() + [""] + place_examples() + [""] + split_examples() + [""] + forgetting_examples()))
     if options.file is None:
         if not (options.self_test or options.examples):
             parser.error("FILE is missing")
@@ -1419,8 +1506,8 @@ def main():
     try:
         if os.path.isdir(options.file):
             store = Store(options.file)
-            if options.check:
-                store.check(lines(sys.stdin.buffer), sys.stdout.buffer)
+            if options.check or options.count:
+                store.answer(lines(sys.stdin.buffer), sys.stdout.buffer, options.count)
             else:
                 print(json.dumps(store.statistics()))
             return 0

@@ -6,6 +6,19 @@
 //! number of processes on any number of machines may commit at the same time, and no locks are needed.
 //! `format-spec/STORE.md` specifies the files and the steps.
 //!
+//! With the feature `s3`, a store may lie in a bucket: wherever a path is asked for, give `s3://bucket/prefix`.
+//!
+//! - The server must honor `If-None-Match: *`, as Amazon S3 does; [`Store::create`] proves it.
+//! - Credentials, region and endpoint come from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+//!   `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP` and all others that the crate `object_store` knows. They are in no
+//!   error and no event.
+//! - A request that fails is repeated, up to 8 times and for at most a minute, and then is an error. A commit that failed
+//!   so may be [`Error::Unknown`]: commit again with the same token.
+//! - Files are read through a cache, which all processes of a user share: the folder `GOWK_CACHE`, or else
+//!   `$XDG_CACHE_HOME/gowk` or `~/.cache/gowk`. It holds `GOWK_CACHE_SIZE` bytes, by default 16 GiB; those used last stay.
+//!   It may be removed at any time.
+//! - Calls block, and may come from any thread, also from tasks of an async runtime. Few and large shards suit it.
+//!
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("seen.store");
@@ -32,11 +45,12 @@
 //!
 //! Invariants:
 //!
-//! 1. A version is published in one step, `link(2)` to its number; of two that want the same number one gets it. It
-//!    names files that are synced, under names that are synced.
+//! 1. A version is published in one step, `link(2)` to its number or a conditional put; of two that want the same number
+//!    one gets it. It names files that are synced, under names that are synced.
 //! 2. A version has everything of the version with the number below, except for the shards and runs that it changes
 //!    itself.
-//! 3. Only a vacuum removes anything. Before it does, it publishes a version that says below which numbers it removes.
+//! 3. Only a vacuum removes what others may need. Before it does, it publishes a version that says below which numbers it
+//!    removes. A process removes files that it has sealed itself if their commit ended in a conflict or gave way.
 
 mod batches;
 mod commit;
@@ -87,9 +101,10 @@ pub use vacuum::{Vacuum, Vacuumed};
 pub use version::{Done, RunFile, ShardFile, Version};
 
 use crate::Options;
-use storage::{Folder, Storage};
+pub use storage::Requests;
+use storage::Storage;
 
-/// A folder of filters under versions. Clones are cheap; all methods may be called from any thread.
+/// Filters under versions, in a folder or a bucket. Clones are cheap; all methods may be called from any thread.
 #[derive(Clone)]
 pub struct Store {
     root: PathBuf,
@@ -130,12 +145,12 @@ impl Store {
         history::open(path.as_ref(), options)
     }
 
-    /// Whether a folder looks like a store: only names are checked.
+    /// Whether a folder looks like a store: only names are checked. Everything at `s3://` does.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
-        Folder::is_store(path.as_ref())
+        storage::is_store(path.as_ref())
     }
 
-    /// Its folder, by its canonical path.
+    /// Its folder, by its canonical path, or its address at `s3://`.
     pub fn path(&self) -> &Path {
         &self.root
     }
@@ -170,9 +185,19 @@ impl Store {
         self
     }
 
+    /// The requests that this store and its clones have made to a server; `None` if it lies in a folder.
+    pub fn requests(&self) -> Option<Requests> {
+        self.storage.requests()
+    }
+
     /// The path of an object, for errors.
     fn path_of(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// The path of a file that is being made: in a folder of the caller's, or where the storage has them.
+    fn work_path(&self, scratch: Option<&Path>, file: &str) -> Result<PathBuf> {
+        Ok(scratch.map_or_else(|| self.storage.workplace(), |folder| Ok(folder.to_owned()))?.join(file))
     }
 
     /// The copies that failed since this was last called, also in clones, readers and updates of this store. The files

@@ -1,7 +1,8 @@
 //! Many keys at a time into the shards of a store: the methods that users call. `update.rs` does the work.
 
 use super::error::{Error, Result};
-use super::update::{Deed, Update};
+use super::fold::Deed;
+use super::update::Update;
 use crate::{Batches, Error as FilterError, Key, KeyHash, Kind};
 
 /// Works on up to [`Options::threads`](crate::Options::threads) threads, each with a shard of its own.

@@ -9,6 +9,8 @@
 //! 4. The draft of a version is made before the newest number is looked at for the last time, and a vacuum removes drafts
 //!    before it removes versions. So a number that was vacuumed is never given again, however long a committer
 //!    was stopped: its draft is gone, and the link fails.
+//! 5. An object store has no drafts, and can give a number again. Nothing is told of a version there before a look at the
+//!    newest one shows that no vacuum had passed its number (section 13.2).
 //!
 //! Crash cases: until the link, nothing is there but a draft. From the link on, the version is whole. If the name was not
 //! synced, a power cut takes the whole version or leaves it.
@@ -20,6 +22,7 @@ use std::time::SystemTime;
 use super::Store;
 use super::error::{Error, Result};
 use super::files::{self, Name, VERSIONS};
+use super::run::{Merged, Run};
 use super::sealed::Sealed;
 use super::storage::{Unpublished, publish};
 use super::text::LONGEST;
@@ -27,6 +30,9 @@ use super::version::{Done, FIRST, Version};
 use crate::error::IoContext;
 use crate::events;
 use crate::system::new_uuid;
+
+/// Runs that are open at the same time, at most, while several become one: a process may have 1024 files open.
+const OPEN_RUNS: usize = 256;
 
 /// An idempotency token: a commit with it happens once, however often it is tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,12 +119,44 @@ impl Store {
                 events::store_rebased(root, change.base, seen);
             }
             let id = new_uuid(root)?;
-            if let Some(version) = self.try_publish(change.on(&newest, id), newest.number)? {
-                events::store_committed(root, version.number, change.base);
-                self.keep_up(&version);
-                return Ok(Committed::New(version));
+            match self.put_version(change.on(&newest, id), newest.number) {
+                Ok(Some(version)) => {
+                    events::store_committed(root, version.number, change.base);
+                    self.keep_up(&version);
+                    return Ok(Committed::New(version));
+                }
+                Ok(None) => {}
+                // If the version counts, the newest one has its token; if it does not, its base is given up.
+                Err(Error::Overtaken { .. }) if change.token.is_some() => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The change with one run in place of its several.
+    pub(super) fn with_one_run(&self, change: &Change) -> Result<Change> {
+        let base = Version { number: change.base, ..Version::first([0; 16]) };
+        let mut sealed: Vec<Sealed> = change.runs().cloned().collect();
+        while sealed.len() > 1 {
+            let mut fewer = Vec::new();
+            for part in sealed.chunks(OPEN_RUNS) {
+                fewer.extend(self.one_run_of(&base, part)?);
+            }
+            sealed = fewer;
+        }
+        let shards = change.sealed.iter().filter(|sealed| sealed.shard.is_some()).cloned();
+        Ok(Change { sealed: shards.chain(sealed).collect(), ..change.clone() })
+    }
+
+    /// One run with the records of several; `None` if nothing is left of them.
+    fn one_run_of(&self, base: &Version, sealed: &[Sealed]) -> Result<Option<Sealed>> {
+        if let [one] = sealed {
+            return Ok(Some(one.clone()));
+        }
+        let runs = sealed.iter().map(|sealed| self.open_sealed(base, sealed)).collect::<Result<Vec<_>>>()?;
+        let at_most = runs.iter().map(Run::records).sum();
+        let merged = Merged::new(runs.iter().map(Run::all));
+        self.write_run(base.number, None, at_most, merged)
     }
 
     /// That each sealed file belongs into this commit, and that its file is there.
@@ -220,8 +258,17 @@ impl Store {
         Ok(text)
     }
 
-    /// Publishes a version on top of `newest`; `None` if another one got the number.
+    /// Publishes a version on top of `newest`; `None` if another one got the number, or a vacuum has passed it.
     pub(super) fn try_publish(&self, version: Version, newest: u64) -> Result<Option<Version>> {
+        match self.put_version(version, newest) {
+            Err(Error::Overtaken { .. }) => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    /// Publishes a version on top of `newest`; `None` if another one got the number. Fails with [`Error::Overtaken`] if a
+    /// vacuum has passed it, so that it may not count.
+    pub(super) fn put_version(&self, version: Version, newest: u64) -> Result<Option<Version>> {
         let name = files::version(version.number);
         let text = self.text_of(&version)?;
         let draft = files::incoming(&Name { base: newest, uuid: version.id }.draft());
@@ -241,7 +288,26 @@ impl Store {
         }
         // Protects: the name of the version, before anybody is told of it.
         self.storage.settle(VERSIONS).map_err(unknown)?;
+        if self.storage.is_object_store() {
+            match self.check_counts(&version) {
+                Err(Error::Filter(error)) => return Err(unknown(error)),
+                outcome => outcome?,
+            }
+        }
         Ok(Some(version))
+    }
+
+    /// That a version which was put has not taken a number that was vacuumed, so that it continues nothing.
+    fn check_counts(&self, version: &Version) -> Result<()> {
+        let number = version.number;
+        if self.newest_number(number)? == Some(number) {
+            return Ok(());
+        }
+        let newest = self.newest()?;
+        if newest.first <= number || newest.has_file_of(version) {
+            return Ok(());
+        }
+        Err(Error::Overtaken { path: self.root.clone(), version: number, first: newest.first })
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use super::Store;
 use super::commit::Change;
 use super::error::{Error, Result};
-use super::fold::{Draft, worth_rewriting};
+use super::fold::{WorkingCopy, worth_rewriting};
 use super::partition::divided;
 use super::reader::StoreReader;
 use super::run::{MAX_RECORDS, Merged};
@@ -74,7 +74,7 @@ impl Store {
         told: &mut Compacted,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Option<Version>> {
-        let reader = self.strict().read_version(version.clone());
+        let reader = self.read_strictly(version.clone());
         let shards = self.due(&reader, if all { Due::All } else { Due::Asked })?;
         let folded = self.fold(&reader, shards, told, progress)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
@@ -88,7 +88,7 @@ impl Store {
     /// Nothing, where a vacuum has given up the version that the work was based on, with the files that it needs.
     fn or_give_way(&self, base: &Version, done: Result<Option<Version>>) -> Result<Option<Version>> {
         match done.map_err(|error| self.given_up(base.number, error)) {
-            Err(Error::Expired { .. }) => Ok(None),
+            Err(Error::Expired { .. } | Error::Overtaken { .. }) => Ok(None),
             done => done,
         }
     }
@@ -107,7 +107,7 @@ impl Store {
         if !self.folds || no_shard_is_due(version) {
             return Ok(());
         }
-        let reader = self.strict().read_version(version.clone());
+        let reader = self.read_strictly(version.clone());
         let shards = self.due(&reader, Due::AfterCommit)?;
         let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
         self.or_give_way(version, folded).map(drop)
@@ -116,7 +116,7 @@ impl Store {
     /// The shards of a version that a commit would fold, or `all` that have anything pending: for
     /// [`fold_shard`](Self::fold_shard), perhaps in many processes.
     pub fn to_fold(&self, version: &Version, all: bool) -> Result<Vec<u32>> {
-        let reader = self.strict().read_version(version.clone());
+        let reader = self.read_strictly(version.clone());
         self.due(&reader, if all { Due::All } else { Due::AfterCommit })
     }
 
@@ -156,12 +156,12 @@ impl Store {
         shard: u32,
         scratch: Option<&Path>,
     ) -> Result<Option<Sealed>> {
-        let reader = self.strict().read_version(version.clone());
+        let reader = self.read_strictly(version.clone());
         self.folded(&reader, shard, scratch).map_err(|error| self.given_up(version.number, error))
     }
 
     fn folded(&self, base: &StoreReader, shard: u32, scratch: Option<&Path>) -> Result<Option<Sealed>> {
-        match Draft::open(base, scratch, shard) {
+        match WorkingCopy::open(base, scratch, shard) {
             Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
             outcome => Ok(Some(Sealed { fold: true, ..outcome?.seal(base, shard)? })),
         }
@@ -172,7 +172,7 @@ impl Store {
     pub fn commit_folds(&self, sealed: &[Sealed]) -> Result<Compacted> {
         let mut told = Compacted::default();
         let Some(base) = self.check_folds(sealed)? else { return Ok(told) };
-        let folded = self.publish_folds(&self.strict().read_version(base.clone()), sealed, &mut told);
+        let folded = self.publish_folds(&self.read_strictly(base.clone()), sealed, &mut told);
         let folded = self.or_give_way(&base, folded)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
         let merged = self.merge(&newest, &mut told);
@@ -229,7 +229,13 @@ impl Store {
         })?;
         told.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
         let sealed: Vec<Sealed> = sealed.into_iter().flatten().collect();
-        self.publish_folds(base, &sealed, told)
+        let published = self.publish_folds(base, &sealed, told)?;
+        let is_named = |one: &Sealed| {
+            let version = published.as_ref()?;
+            one.shard.and_then(|shard| version.shards.get(&shard)).filter(|file| file.name == one.name())
+        };
+        self.discard(sealed.iter().filter(|one| is_named(one).is_none()));
+        Ok(published)
     }
 
     /// Publishes a version with those folds whose shards nobody else has changed meanwhile.
@@ -243,13 +249,15 @@ impl Store {
         let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
         let mut counted = (0, 0);
         let published = self.publish_upkeep(number, FOLD, |newest| {
-            // Records that are folded now would lie beside later ones, and count twice.
-            let is_merged = newest.runs.iter().any(|run| run.straddles(number));
-            let is_same = |shard| !is_merged && name(base.version(), shard) == name(newest, shard);
             let mut next = newest.clone();
             counted = (0, 0);
             for one in sealed {
-                let Some(shard) = one.shard.filter(|shard| is_same(*shard)) else { continue };
+                let is_same = |shard: &u32| name(base.version(), *shard) == name(newest, *shard);
+                let Some(shard) = one.shard.filter(is_same) else { continue };
+                // Records that are folded now lie beside later ones, and would count twice; or are gone with these.
+                if base.is_merged_in(newest, shard)? {
+                    continue;
+                }
                 next.shards.insert(shard, one.shard_file(newest.number + 1));
                 counted = (counted.0 + 1, counted.1 + one.bytes);
             }
@@ -267,7 +275,7 @@ impl Store {
     /// Merges the newest runs of a version, if it has too many.
     fn merge(&self, version: &Version, told: &mut Compacted) -> Result<Option<Version>> {
         let Some(places) = too_many(version) else { return Ok(None) };
-        let reader = self.strict().read_version(version.clone());
+        let reader = self.read_strictly(version.clone());
         let runs = version.runs.get(places.clone()).unwrap_or_default();
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(None) };
         let (from, to) = (first.from, last.to);
@@ -290,8 +298,10 @@ impl Store {
             next.runs.splice(place, one.as_ref().map(|one| one.run_file(from, to, newest.number + 1)));
             Ok(Some(next))
         })?;
-        if let (Some(_), Some(one)) = (&published, &one) {
-            told.bytes += one.bytes;
+        match (&published, &one) {
+            (Some(_), Some(one)) => told.bytes += one.bytes,
+            (None, Some(one)) => self.discard([one]),
+            (_, None) => {}
         }
         Ok(published)
     }
@@ -317,7 +327,8 @@ impl Store {
                 base,
                 ..next
             };
-            if let Some(version) = self.try_publish(next, newest.number)? {
+            // If a vacuum has passed it, it may count all the same: its files must stay.
+            if let Some(version) = self.put_version(next, newest.number)? {
                 events::store_compacted(&self.root, operation, version.number);
                 return Ok(Some(version));
             }

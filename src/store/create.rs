@@ -4,16 +4,14 @@
 //! short, so the next one goes on from there. Of several at once, the one that links `store.toml` wins.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::Store;
 use super::description::Description;
 use super::error::{Error, Result};
 use super::files::{DESCRIPTION, Name, VERSIONS, incoming, version};
-use super::storage::{Folder, Unpublished, publish};
+use super::storage::{self, Unpublished, publish};
 use super::version::{FIRST, Version};
 use crate::Options;
-use crate::error::IoContext;
 use crate::system::new_uuid;
 
 impl Store {
@@ -27,8 +25,7 @@ impl Store {
     }
 
     pub(super) fn create_described(path: &Path, description: Description, options: &Options) -> Result<Self> {
-        let storage = Arc::new(Folder::prepare(path, description.shards, &options.disk)?);
-        let root = path.canonicalize().at(path, "open the folder")?;
+        let (root, storage) = storage::prepare(path, description.shards, &options.disk)?;
         Self::found(Self { root, storage, description, options: options.clone(), copies: None, folds: true })
     }
 

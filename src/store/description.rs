@@ -14,9 +14,11 @@ pub(super) const MAX_SHARDS: u32 = 65_536;
 
 /// The properties of a store, fixed when it is created.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize))]
 #[non_exhaustive]
 pub struct Description {
     /// A random number that identifies the store.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::info::text::uuid"))]
     pub uuid: [u8; 16],
     /// How many shards divide all keys: 1 to 65536.
     pub shards: u32,
@@ -27,6 +29,7 @@ pub struct Description {
     /// Who hashes the keys.
     pub hash: HashKind,
     /// The seed of the hash, in all shards. It is secret wherever others choose the keys.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub seed: Seed,
     /// Slots in each bucket, in all shards.
     pub slots_per_bucket: SlotsPerBucket,
@@ -76,6 +79,7 @@ impl Description {
             return Err(crate::Error::Option { option: "number of shards", found, expected }.into());
         }
         let (identity, policy) = options.design(path)?;
+        identity.refuse_forgetting(path, "a store")?;
         let description = Self {
             uuid: identity.uuid,
             shards,
@@ -83,7 +87,7 @@ impl Description {
             key_rules: options.new_key_rules(),
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
-            slots_per_bucket: identity.geometry.slots,
+            slots_per_bucket: identity.geometry.slots(),
             requested_false_positive_rate: (policy.requested_rate != 0.0).then_some(policy.requested_rate),
             capacity: policy.capacity,
             growth: policy.growth,
@@ -173,6 +177,7 @@ impl Raw {
             return Err(field("shards", self.shards.to_string(), "1 to 65536"));
         }
         let kind = Kind::from_name(&self.kind)
+            .filter(|kind| *kind != Kind::Forgetting)
             .ok_or_else(|| field("kind", self.kind.clone(), "`set` or `counting`"))?;
         let key_rules = KeyRules::decode(self.keys.as_bytes())
             .ok_or_else(|| field("keys", self.keys.clone(), "rules that this gowk knows"))?;

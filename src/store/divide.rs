@@ -6,7 +6,7 @@ use super::Store;
 use super::commit::{Change, Committed};
 use super::description::Description;
 use super::error::{Error, Result};
-use super::files::{Name, incoming};
+use super::files::Name;
 use super::history;
 use super::sealed::Sealed;
 use super::version::FIRST;
@@ -60,7 +60,7 @@ impl Store {
     fn fill_from(&self, filter: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let base = FIRST;
         let shards = 0..self.description.shards;
-        let path = |_| Ok(self.path_of(&incoming(&Name { base, uuid: new_uuid(&self.root)? }.filter())));
+        let path = |_| self.work_path(None, &Name { base, uuid: new_uuid(&self.root)? }.filter());
         let paths: Vec<PathBuf> = shards.clone().map(path).collect::<Result<_>>()?;
         filter.divide_to(&paths, progress)?;
         let sealed = shards.zip(&paths).map(|(shard, path)| self.take_in(shard, base, path));

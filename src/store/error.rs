@@ -62,6 +62,26 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// The path is in an object store, and this build of the library knows folders alone.
+    #[error("{}: this build has no object stores; build it with the feature `s3`", path.display())]
+    NoObjectStores {
+        /// The address.
+        path: PathBuf,
+    },
+
+    /// A server lets two writers create the same object, so that commits would be lost.
+    #[error(
+        "{}: {winners} of the writers that created one object at the same time were told that they had; \
+         versions of a store would overwrite each other; use a server that honors `If-None-Match: *`",
+        path.display()
+    )]
+    Unsafe {
+        /// The address.
+        path: PathBuf,
+        /// Writers that were told so, in one round; it must be one.
+        winners: u64,
+    },
+
     /// A store has no version at all.
     #[error("{}: holds no version; restore the store from a copy, or remove it and create it again", path.display())]
     NoVersions {
@@ -247,6 +267,21 @@ pub enum Error {
         source: Box<crate::Error>,
     },
 
+    /// A version was put into an object store, and a vacuum has passed its number before this process saw that it counts.
+    #[error(
+        "{}: a vacuum has given up versions below {first}, and version {version} is one: whether it counts is unknown; \
+         look for its keys, commit with a token, or vacuum with a longer grace time",
+        path.display()
+    )]
+    Overtaken {
+        /// The store.
+        path: PathBuf,
+        /// The number of the version.
+        version: u64,
+        /// Versions below this are given up.
+        first: u64,
+    },
+
     /// A shard was asked for alone, and runs have records of it.
     #[error(
         "{}: shard {shard} has records in runs, which a reader of its file would not find; ask the store, or compact it \
@@ -260,13 +295,13 @@ pub enum Error {
         shard: u32,
     },
 
-    /// A page of a run does not match its checksum, or its records are not what a run holds.
-    #[error("{}: page {page} is damaged; restore the file from a copy of the store", path.display())]
+    /// Pages of a run do not match their checksums, or hold records that are not what a run holds.
+    #[error("{}: {} damaged; restore the file from a copy of the store", path.display(), named(pages))]
     DamagedRun {
         /// The run.
         path: PathBuf,
-        /// The page, counted from 0.
-        page: u64,
+        /// The pages, counted from 0, ascending. A lookup names the one that it needs, verification names all.
+        pages: Vec<u64>,
     },
 
     /// A version that is to stay is not there, so that a vacuum cannot know which files it names.
@@ -299,6 +334,17 @@ fn conflicting(shard: u32, keys: u64) -> String {
     }
 }
 
+/// `page 2 is`, `pages 2, 5, 7 are`.
+fn named(pages: &[u64]) -> String {
+    const SHOWN: usize = 16;
+    let shown: Vec<String> = pages.iter().take(SHOWN).map(u64::to_string).collect();
+    match pages.len() {
+        1 => format!("page {} is", shown.concat()),
+        all if all <= SHOWN => format!("pages {} are", shown.join(", ")),
+        all => format!("pages {} and {} more are", shown.join(", "), all - SHOWN),
+    }
+}
+
 impl Error {
     /// What sort of failure this is.
     pub fn kind(&self) -> ErrorKind {
@@ -319,8 +365,9 @@ impl Error {
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
             Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => ErrorKind::Invalid,
             Self::Unfinished { .. } => ErrorKind::Foreign,
+            Self::NoObjectStores { .. } | Self::Unsafe { .. } => ErrorKind::Unsupported,
             Self::NoLinks { .. } => ErrorKind::Io,
-            Self::Unknown { .. } => ErrorKind::Unknown,
+            Self::Unknown { .. } | Self::Overtaken { .. } => ErrorKind::Unknown,
             Self::Busy { .. } => ErrorKind::Busy,
         }
     }
@@ -333,6 +380,8 @@ impl Error {
             | Self::Exists { path, .. }
             | Self::Unfinished { path, .. }
             | Self::NoLinks { path, .. }
+            | Self::NoObjectStores { path }
+            | Self::Unsafe { path, .. }
             | Self::NoVersions { path, .. }
             | Self::Damaged { path, .. }
             | Self::Format { path, .. }
@@ -349,6 +398,7 @@ impl Error {
             | Self::Misfit { path, .. }
             | Self::Invalid { path, .. }
             | Self::Unknown { path, .. }
+            | Self::Overtaken { path, .. }
             | Self::MissingVersion { path, .. }
             | Self::Busy { path, .. } => Some(path),
             Self::Filter(error) => error.path(),

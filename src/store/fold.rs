@@ -6,15 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use super::error::{Error, Result};
-use super::files::{INCOMING, Name};
+use super::files::{self, Name};
 use super::reader::StoreReader;
 use super::run::RecordKey;
 use super::sealed::Sealed;
-use super::taken::Became;
-use super::update::Deed;
 use super::version::Version;
 use crate::system::new_uuid;
-use crate::{Batches as _, KeyHash, Kind, Writer};
+use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Writer};
 
 /// Keys that are folded together.
 const BLOCK: usize = 1 << 16;
@@ -27,30 +25,39 @@ pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
     FEW_RECORDS.max(entries / 16)
 }
 
+/// What is done with each key of a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deed {
+    Insert,
+    Remove,
+}
+
+/// The places of the keys that are new, or were removed, and of those refused.
+pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
+
 /// A working copy of a shard, which nobody else reads.
-pub(super) struct Draft {
+pub(super) struct WorkingCopy {
     name: Name,
     path: PathBuf,
     writer: Writer,
     kind: Kind,
 }
 
-impl Draft {
+impl WorkingCopy {
     /// A working copy of a shard as it is in a version, with all that is pending for it.
     ///
     /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if there is no room for that.
     pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
-        let mut draft = Self::copy(base, scratch, shard)?;
-        draft.fold(base.merged(shard)?)?;
-        Ok(draft)
+        let mut copy = Self::copy(base, scratch, shard)?;
+        copy.fold(base.merged(shard)?)?;
+        Ok(copy)
     }
 
     /// A working copy of a shard's file, or a new filter.
     fn copy(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
         let (store, version) = (base.store(), base.version());
-        let incoming = store.path_of(INCOMING);
-        let name = Name { base: version.number, uuid: new_uuid(&incoming)? };
-        let path = scratch.unwrap_or(&incoming).join(name.filter());
+        let name = Name { base: version.number, uuid: new_uuid(store.path())? };
+        let path = store.work_path(scratch, &name.filter())?;
         let (kind, file, own) = (store.description.kind, version.shards.get(&shard), &store.options);
         let mut options =
             store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
@@ -62,8 +69,15 @@ impl Draft {
                 Err(error) => store.refuse_copy(copy.path(), &error.into()),
             }
         }
-        let source = file.map(|file| store.open_shard(version, shard, file)).transpose()?;
-        let writer = options.working_copy(&path, name.uuid, source.as_ref())?;
+        let own = || file.map(|file| store.open_shard(version, shard, file)).transpose();
+        let writer = match (options.working_copy(&path, name.uuid, own()?.as_ref()), file) {
+            // The local file may have rotted.
+            (Err(_), Some(file)) if store.storage.is_object_store() => {
+                store.storage.forget(&files::shard(shard, &file.name));
+                options.working_copy(&path, name.uuid, own()?.as_ref())?
+            }
+            (outcome, _) => outcome?,
+        };
         Ok(Self { name, path, writer, kind })
     }
 

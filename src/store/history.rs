@@ -4,7 +4,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -12,10 +11,10 @@ use super::Store;
 use super::description::Description;
 use super::error::{Error, Result};
 use super::files::{DESCRIPTION, VERSIONS, listed_from, version, version_number};
-use super::storage::{Folder, Storage};
+use super::storage;
 use super::version::{FIRST, Version};
 use crate::Options;
-use crate::error::{Error as FilterError, IoContext};
+use crate::error::Error as FilterError;
 
 /// How often to look for the newest version again if it was removed before it could be read.
 const ATTEMPTS: u32 = 100;
@@ -30,20 +29,12 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
 
 /// Like `open`, but also opens a store whose creation out of a filter is not finished.
 pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
-    let root = match path.canonicalize() {
-        Err(error) if is_absent(&error) => return Err(Error::NotFound { path: path.to_owned() }),
-        outcome => outcome.at(path, "open the folder")?,
-    };
-    let storage = Arc::new(Folder::new(root.clone(), options.disk.clone()));
+    let (root, storage) = storage::open(path, &options.disk)?;
     let Some(bytes) = storage.get(DESCRIPTION)? else { return Err(Error::NotAStore { path: root }) };
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;
     options.check_key_rules(&root, Some(description.key_rules))?;
     Ok(Store { root, storage, description, options: options.clone(), copies: None, folds: true })
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether a sync of a folder failed because this process may not do it, or the file system knows no such call.
@@ -72,7 +63,9 @@ impl Store {
     /// the numbers above its highest are looked up by name.
     pub(super) fn newest_number(&self, from: u64) -> Result<Option<u64>> {
         let Some(mut newest) = self.listed(from)?.pop() else { return Ok(None) };
-        while self.storage.length(&version(newest.saturating_add(1)))?.is_some() {
+        while !self.storage.is_object_store()
+            && self.storage.length(&version(newest.saturating_add(1)))?.is_some()
+        {
             newest += 1;
         }
         Ok(Some(newest))
@@ -110,8 +103,9 @@ impl Store {
     /// The version of this number; [`Error::NoSuchVersion`] if it was vacuumed or never made.
     pub fn version(&self, number: u64) -> Result<Version> {
         match self.load(number)? {
-            Some(version) => Ok(version),
-            None => Err(self.no_such_version(number)?),
+            // In an object store, another text can have the number of a version that was vacuumed.
+            Some(version) if self.newest()?.keeps(number) => Ok(version),
+            _ => Err(self.no_such_version(number)?),
         }
     }
 
@@ -120,10 +114,14 @@ impl Store {
         Ok(Error::NoSuchVersion { path: self.root.clone(), number, newest })
     }
 
-    /// All versions that exist, the oldest first.
+    /// All versions that exist, the oldest first: not those that a vacuum is removing.
     pub fn log(&self) -> Result<Vec<Version>> {
-        let versions = self.listed(FIRST)?.into_iter().filter_map(|number| self.load(number).transpose());
-        versions.collect()
+        let numbers = self.listed(FIRST)?;
+        let loaded = numbers.into_iter().filter_map(|number| self.load(number).transpose());
+        let mut versions = loaded.collect::<Result<Vec<_>>>()?;
+        let newest = self.newest()?;
+        versions.retain(|version| newest.keeps(version.number));
+        Ok(versions)
     }
 
     /// The version on which the commit with this application's token was based; the newest if that commit was not made.
@@ -143,11 +141,12 @@ impl Store {
                     None => break,
                 }
             }
-            if let Some(base) = self.load(done.base)? {
+            let base = self.load(done.base)?;
+            let now = self.newest()?;
+            if let Some(base) = base.filter(|base| now.keeps(base.number)) {
                 return Ok(base);
             }
             // If a commit with a later token came meanwhile, a vacuum may have removed the base of this one.
-            let now = self.newest()?;
             if now.number == newest.number {
                 return Err(self.no_such_version(done.base)?);
             }

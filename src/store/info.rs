@@ -9,9 +9,13 @@ use crate::info::Facts;
 use crate::{Info, Reader};
 
 impl StoreReader {
-    /// The version in numbers. No file of a shard is opened for it.
+    /// The version in numbers. No file of a shard is opened for it, and a run only if some shards have folded it. Such a
+    /// run that cannot be read counts whole; [`verify`](Self::verify) tells why.
     pub fn info(&self) -> StoreInfo {
-        StoreInfo::of(&self.store, self.version())
+        let version = self.version();
+        let pending = (0..).zip(&version.runs);
+        let pending = pending.map(|(place, run)| self.count_unfolded(place).unwrap_or(run.records));
+        StoreInfo::of(&self.store, version, pending.fold(0, u64::saturating_add))
     }
 
     /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
@@ -57,6 +61,7 @@ impl StoreReader {
 
 /// A version of a store in numbers.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreInfo {
     /// The number of the version.
@@ -65,11 +70,12 @@ pub struct StoreInfo {
     pub files: u64,
     /// Runs that are not folded into all shards.
     pub runs: u64,
-    /// Records in all runs. Those that some shard has folded already count until their run is merged.
+    /// Records in the runs that are not in the files of their shards yet.
     pub pending: u64,
     /// Bytes of all runs.
     pub run_bytes: u64,
-    /// Entries in the files of all shards, and `pending`.
+    /// Entries in the files of all shards, and `pending`. In a set that is what the files will have once all is folded;
+    /// in a counting store it is the most that they can have, as a record may bring a further copy of a key, or take one.
     pub entries: u64,
     /// Bytes of all files of shards, and of all runs.
     pub bytes: u64,
@@ -83,14 +89,15 @@ pub struct StoreInfo {
 }
 
 impl StoreInfo {
-    fn of(store: &Store, version: &Version) -> Self {
-        let (entries, bytes) = (version.entries(), version.bytes());
+    fn of(store: &Store, version: &Version, pending: u64) -> Self {
+        let of_files = version.shards.values().map(|file| file.entries);
+        let (entries, bytes) = (of_files.fold(pending, u64::saturating_add), version.bytes());
         let rates = || version.shards.values().map(|file| file.expected_false_positive_rate);
         Self {
             version: version.number,
             files: version.shards.len() as u64,
             runs: version.runs.len() as u64,
-            pending: version.runs.iter().map(|run| run.records).fold(0, u64::saturating_add),
+            pending,
             run_bytes: version.runs.iter().map(|run| run.bytes).fold(0, u64::saturating_add),
             entries,
             bytes,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::error::Result;
-use super::fold::Draft;
+use super::fold::WorkingCopy;
 use super::reader::StoreReader;
 use crate::error::IoContext;
 use crate::{Options, Reader};
@@ -16,14 +16,14 @@ impl StoreReader {
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         // A shard without a file, or with anything pending, is folded into a temporary file.
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
-        let strict = self.store().strict().read_version(self.version().clone());
+        let strict = self.store().read_strictly(self.version().clone());
         let reader = |shard| -> Result<Reader> {
             if self.pending(shard).next().is_none()
                 && let Some(filter) = self.own_shard(shard)?
             {
                 return Ok(filter);
             }
-            let path = Draft::open(&strict, Some(folder.path()), shard)?.seal_here()?;
+            let path = WorkingCopy::open(&strict, Some(folder.path()), shard)?.seal_here()?;
             Ok(Options::new().sealed(true).read(&path)?)
         };
         let shards: Vec<Reader> =

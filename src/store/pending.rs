@@ -1,6 +1,7 @@
 //! Lookups in one shard of a version: in its file, and in the runs that are pending for it (`format-spec/STORE.md`,
 //! section 12.2).
 
+use std::path::Path;
 use std::sync::PoisonError;
 
 use super::Store;
@@ -11,7 +12,6 @@ use super::run::{Merged, RecordKey, Records, Run};
 use super::sieve::Sieve;
 use super::text::hex;
 use super::version::{RunFile, Version};
-use crate::error::Error as FilterError;
 use crate::{KeyHash, Kind, Lookup as _, Report};
 
 /// Keys whose lines are asked for before the first of them is looked up.
@@ -20,11 +20,16 @@ const AHEAD: usize = 16;
 impl Store {
     /// Opens the run that a version names, after comparing it with what the version says.
     pub(super) fn open_run(&self, version: &Version, file: &RunFile) -> Result<Run> {
-        let path = self.path_of(&files::run(&file.name));
-        let run = match Run::open(&path, &self.options.disk) {
-            Err(Error::Filter(FilterError::NotFound { .. })) => return Err(self.missing(path, version)?),
-            outcome => outcome?,
-        };
+        let name = files::run(&file.name);
+        self.opened(&name, version, |path| self.open_run_at(path, file))
+    }
+
+    fn open_run_at(&self, path: &Path, file: &RunFile) -> Result<Run> {
+        let run = Run::open(path, &self.options.disk)?;
+        if self.storage.is_object_store() {
+            // Once open, a copy that has rotted could not be replaced.
+            run.verify()?;
+        }
         let (head, own) = (run.head(), &self.description);
         let pairs = [
             ("store", hex(&head.store), hex(&own.uuid)),
@@ -35,7 +40,7 @@ impl Store {
         ];
         for (what, found, expected) in pairs {
             if found != expected {
-                return Err(Error::WrongFile { path, what, found, expected });
+                return Err(Error::WrongFile { path: path.to_owned(), what, found, expected });
             }
         }
         Ok(run)
@@ -91,6 +96,38 @@ impl StoreReader {
         })
     }
 
+    /// Whether a later version has merged what is pending for a shard with later records. These may have cancelled it, so
+    /// that no run there says so.
+    pub(super) fn is_merged_in(&self, later: &Version, shard: u32) -> Result<bool> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let folded = version.folded(shard);
+        for (place, file) in version.runs.iter().enumerate() {
+            if file.to <= folded || later.keeps_apart(file, version.number) {
+                continue;
+            }
+            if let Some(run) = self.run(place)?
+                && !run.slice(shard, shards)?.is_empty()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many records of a run are pending for their shards. Opens it only if some shard has folded it.
+    pub(super) fn count_unfolded(&self, place: usize) -> Result<u64> {
+        let (version, shards) = (self.version(), self.store.description.shards);
+        let Some(file) = version.runs.get(place) else { return Ok(0) };
+        let mut records = file.records;
+        for shard in version.shards.keys().filter(|shard| file.to <= version.folded(**shard)) {
+            if let Some(run) = self.run(place)? {
+                let slice = run.slice(*shard, shards)?;
+                records = records.saturating_sub(slice.end - slice.start);
+            }
+        }
+        Ok(records)
+    }
+
     /// The records of a run that are pending for their shards.
     pub(super) fn unfolded(&self, place: usize) -> Result<Option<Records<'_>>> {
         let (version, shards) = (self.version(), self.store.description.shards);
@@ -132,8 +169,8 @@ impl StoreReader {
             return Ok(filter(self)?.unwrap_or_default());
         }
         match self.store.description.kind {
-            Kind::Set if filter(self)?.unwrap_or_default() => Ok(true),
-            Kind::Set => {
+            Kind::Set | Kind::Forgetting if filter(self)?.unwrap_or_default() => Ok(true),
+            Kind::Set | Kind::Forgetting => {
                 let key = RecordKey::of(hash);
                 if !self.may_be_pending(shard, key) {
                     return Ok(false);
@@ -152,19 +189,28 @@ impl StoreReader {
     pub(super) fn count_in(&self, shard: u32, hash: KeyHash) -> Result<u32> {
         let own = &self.store.description;
         let highest = own.slots_per_bucket.highest_count();
+        let most = if own.kind == Kind::Set { 1 } else { highest };
+        let copies = self.copies_in(shard, hash)?;
+        Ok(copies.map_or(highest, |copies| copies.clamp(0, most.into()) as u32))
+    }
+
+    /// The copies of a key, also above the highest count, which runs may hold; `None` if the shard's file answers the
+    /// highest count, from which no removal takes any.
+    pub(super) fn copies_in(&self, shard: u32, hash: KeyHash) -> Result<Option<i64>> {
+        let own = &self.store.description;
         let found = self.look(shard, |filter| filter.count(hash))?.unwrap_or_default();
-        if found >= highest || found > 0 && own.kind == Kind::Set {
-            return Ok(found);
+        if found >= own.slots_per_bucket.highest_count() {
+            return Ok(None);
         }
         let (key, mut copies) = (RecordKey::of(hash), i64::from(found));
-        if self.version().runs.is_empty() || !self.may_be_pending(shard, key) {
-            return Ok(found);
+        let is_answered = found > 0 && own.kind == Kind::Set || self.version().runs.is_empty();
+        if is_answered || !self.may_be_pending(shard, key) {
+            return Ok(Some(copies));
         }
         for run in self.pending(shard) {
             copies += run?.copies(key)?.unwrap_or(0);
         }
-        let most = if own.kind == Kind::Set { 1 } else { i64::from(highest) };
-        Ok(copies.clamp(0, most) as u32)
+        Ok(Some(copies))
     }
 
     /// The answers for many keys of one shard, in their order.
@@ -231,7 +277,13 @@ impl StoreReader {
 
     /// Reads every page of a run.
     pub(super) fn verify_run(&self, place: usize) -> Result<Report> {
-        let pages = self.run(place)?.map(Run::verify).transpose()?.unwrap_or_default();
+        let pages = match self.version().runs.get(place) {
+            // One that is open is of the local copy.
+            Some(file) if self.store.storage.is_object_store() => {
+                self.store.open_run(self.version(), file)?.verify()?
+            }
+            _ => self.run(place)?.map(Run::verify).transpose()?.unwrap_or_default(),
+        };
         Ok(Report { pages, ..Report::default() })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Store;
 use super::error::{Error, Result};
+use super::files;
 use super::partition::divided;
 use super::run::Run;
 use super::sieve::Sieving;
@@ -16,6 +17,8 @@ use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
+/// Objects that are fetched at the same time.
+const FETCHES: usize = 8;
 /// Keys that a thread divides by shard at a time.
 const BLOCK: usize = 1 << 18;
 
@@ -87,6 +90,13 @@ impl Store {
         StoreReader { store: self.clone(), snapshot }
     }
 
+    /// Opens a version for changes, folds and merges: damage is an error. If it were answered by "present", keys would not
+    /// be stored.
+    pub(super) fn read_strictly(&self, version: Version) -> StoreReader {
+        let options = self.options.clone().on_damage(OnDamage::Error);
+        Self { options, ..self.clone() }.read_version(version)
+    }
+
     /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it
     /// fails.
     pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
@@ -118,15 +128,40 @@ impl Store {
 
     /// Opens the file that a version names for a shard, after comparing it with what the version says.
     pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
-        let path = self.file_path(shard, file);
-        let reader = match self.sealed_options().read(&path) {
-            Err(FilterError::NotFound { .. }) => {
-                return Err(self.missing(path, version)?);
+        let name = files::shard(shard, &file.name);
+        self.opened(&name, version, |path| {
+            let mut options = self.sealed_options();
+            if self.storage.is_object_store() {
+                // Damage in a copy is no damage in the store: it must not answer "present".
+                options = options.on_damage(OnDamage::Error);
             }
-            outcome => outcome?,
-        };
-        self.check_filter(&path, &reader, shard, file)?;
-        Ok(reader)
+            let reader = options.read(path)?;
+            self.check_filter(path, &reader, shard, file)?;
+            Ok(reader)
+        })
+    }
+
+    /// Opens the local file of an object that a version names. If that is a copy and fails, it is fetched once more.
+    pub(super) fn opened<T>(
+        &self,
+        name: &str,
+        version: &Version,
+        open: impl Fn(&Path) -> Result<T>,
+    ) -> Result<T> {
+        let local = || Ok(self.storage.local(name)?);
+        let opened = local().and_then(|path| match open(&path) {
+            Err(_) if self.storage.is_object_store() => {
+                self.storage.forget(name);
+                open(&local()?)
+            }
+            outcome => outcome,
+        });
+        match opened {
+            Err(Error::Filter(FilterError::NotFound { .. })) => {
+                Err(self.missing(self.path_of(name), version)?)
+            }
+            outcome => outcome,
+        }
     }
 
     /// The error for a missing file that a version names.
@@ -230,10 +265,36 @@ impl StoreReader {
         if place.get().is_none() {
             let _ = match self.store.open_copy(shard, file) {
                 Some(copy) => place.copy.set(copy),
-                None => place.own.set(self.store.open_shard(version, shard, file)?),
+                None => {
+                    let filter = self.store.open_shard(version, shard, file)?;
+                    let is_copy = self.store.storage.is_object_store();
+                    if is_copy { place.copy.set(filter) } else { place.own.set(filter) }
+                }
             };
         }
         Ok(place.get())
+    }
+
+    /// Fetches the files of these shards and the runs, side by side, if they are objects that are not open yet.
+    pub(super) fn fetch(&self, shards: impl IntoIterator<Item = u32>) -> Result<()> {
+        let storage = &self.store.storage;
+        if !storage.is_object_store() {
+            return Ok(());
+        }
+        let Snapshot { version, filters, runs, opening, .. } = &*self.snapshot;
+        let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |shard: u32| filters.get(shard as usize).is_some_and(|place| place.get().is_some());
+        let closed = shards.into_iter().filter(|shard| !is_open(*shard));
+        let mut names: Vec<String> =
+            closed.filter_map(|shard| Some(files::shard(shard, &version.shards.get(&shard)?.name))).collect();
+        let closed = version.runs.iter().zip(runs).filter(|(_, opened)| opened.get().is_none());
+        names.extend(closed.map(|(file, _)| files::run(&file.name)));
+        // What cannot be fetched is an error of the lookup that needs it.
+        divided(names, FETCHES, |name| {
+            let _ = storage.local(&name);
+            Ok(())
+        })
+        .map(drop)
     }
 
     /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
@@ -263,6 +324,7 @@ impl StoreReader {
             return Err(error.into());
         }
         self.store.refuse_copy(failed.path(), &error.into());
+        self.store.storage.forget(&files::shard(shard, &file.name));
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
         if place.own.get().is_none() {
             let _ = place.own.set(self.store.open_shard(version, shard, file)?);
@@ -273,7 +335,7 @@ impl StoreReader {
     /// The store's own file of a shard, even if there is a copy.
     pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
         match self.version().shards.get(&shard) {
-            Some(file) if self.store.copies.is_some() => {
+            Some(file) if self.store.copies.is_some() || self.store.storage.is_object_store() => {
                 self.store.open_shard(self.version(), shard, file).map(Some)
             }
             _ => Ok(self.file_of(shard)?.cloned()),
@@ -285,7 +347,7 @@ impl StoreReader {
     /// runs, which have no shard, the oldest first.
     ///
     /// A file that cannot be opened, or is not the one that the version names, is an error in its place; so is a run
-    /// with a damaged page ([`Error::DamagedRun`]). `progress` is told the files read, and all there are.
+    /// with damaged pages ([`Error::DamagedRun`]), which names them all. `progress` is told the files read, and all there are.
     /// [Copies](Store::copies) are not read.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
         let version = self.version();
@@ -293,6 +355,15 @@ impl StoreReader {
         let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
         let (all, done) = (files.len() as u64, Mutex::new(0));
         let mut reports = divided(files, self.store.options.threads, |(shard, place)| {
+            // The object itself is verified, not the local copy.
+            match (
+                shard.and_then(|shard| Some((shard, version.shards.get(&shard)?))),
+                version.runs.get(place),
+            ) {
+                (Some((shard, file)), _) => self.store.storage.forget(&files::shard(shard, &file.name)),
+                (None, Some(run)) => self.store.storage.forget(&files::run(&run.name)),
+                (None, None) => {}
+            }
             let report = match shard {
                 Some(shard) => self.own_shard(shard).and_then(|filter| {
                     Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
@@ -332,6 +403,7 @@ impl Lookup for StoreReader {
         let parts: Vec<_> = keys.chunks(part).zip(found.chunks_mut(part)).collect();
         divided(parts, threads, |(keys, found)| {
             let partition = self.store.partition(keys)?;
+            self.fetch(partition.shards.iter().map(|(shard, _)| *shard))?;
             for (shard, _) in &partition.shards {
                 let answers = self.contains_batch_in(*shard, partition.hashes_of(*shard))?;
                 for (index, answer) in partition.indices_of(*shard).iter().zip(answers) {

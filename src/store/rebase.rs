@@ -86,8 +86,8 @@ impl Update {
             change.sealed = self.seal_run()?.into_iter().collect();
             progress(1, 1);
             match self.store.commit(&change) {
-                // Others have committed since the update was rebased. The run is left to the vacuum.
-                Err(Error::Conflict { .. }) => {}
+                // Others have committed since the update was rebased.
+                Err(Error::Conflict { .. }) => self.store.discard(&change.sealed),
                 outcome => return Ok((outcome?, all)),
             }
         }
@@ -134,7 +134,7 @@ impl Update {
         })?;
         changed.sort_by_key(|(shard, _)| *shard);
         // A key that was known and is gone would be new, but the caller has not kept it.
-        let gone = |all: &[(RecordKey, u32)]| all.iter().filter(|(_, before)| *before > 0).count() as u64;
+        let gone = |all: &[(RecordKey, bool)]| all.iter().filter(|(_, was_there)| *was_there).count() as u64;
         if let Some((shard, _)) = changed.iter().find(|(_, all)| gone(all) > 0) {
             let (path, shard) = (self.store.path().to_owned(), *shard);
             let keys = changed.iter().map(|(_, all)| gone(all)).sum();

@@ -92,7 +92,7 @@ impl Record {
 
     const fn fits(self, kind: Kind) -> bool {
         match kind {
-            Kind::Set => self.copies == 1,
+            Kind::Set | Kind::Forgetting => self.copies == 1,
             Kind::Counting => self.copies != 0,
         }
     }
@@ -152,6 +152,7 @@ impl Head {
         let kind: u32 = match self.kind {
             Kind::Set => 0,
             Kind::Counting => 1,
+            Kind::Forgetting => 2,
         };
         put(&mut page, 0, &MAGIC);
         put(&mut page, 8, &FORMAT.to_le_bytes());

@@ -1,9 +1,16 @@
-//! A file that an update has sealed: a small value that a task can send to the process that commits.
+//! A file that an update has sealed, described by a small value that a task can send to the process that commits.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::Store;
+use super::error::Result;
 use super::files::{self, Name};
-use super::version::{RunFile, ShardFile};
+use super::run::{Record, RecordKey, Run, RunWriter};
+use super::version::{RunFile, ShardFile, Version};
+use crate::system::new_uuid;
+use crate::{Info, Kind};
 
 /// A new file of a shard, or a run, synced and under its name, that no version names yet.
 ///
@@ -77,4 +84,76 @@ impl Sealed {
             None => files::run(&self.name()),
         }
     }
+}
+
+impl Store {
+    /// Moves a finished file to its place in the store, and describes it for a commit.
+    pub(super) fn sealed(&self, shard: u32, name: Name, path: &Path, info: &Info) -> Result<Sealed> {
+        self.storage.put_file(&files::shard(shard, &name), path)?;
+        Ok(Sealed {
+            store: self.description.uuid,
+            shard: Some(shard),
+            base: name.base,
+            uuid: name.uuid,
+            commit: info.commit,
+            bytes: info.file_length,
+            entries: info.entries,
+            rate: info.expected_false_positive_rate,
+            fold: false,
+        })
+    }
+
+    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes.
+    pub(super) fn write_run(
+        &self,
+        base: u64,
+        scratch: Option<&Path>,
+        at_most: u64,
+        keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
+    ) -> Result<Option<Sealed>> {
+        let name = Name { base, uuid: new_uuid(&self.root)? };
+        let path = self.work_path(scratch, &name.run())?;
+        let own = &self.description;
+        let uuids = (own.uuid, name.uuid);
+        let writer = RunWriter::create(&path, &self.options.disk, uuids, own.kind, at_most)?;
+        let written = fill(writer, own.kind, keys);
+        if !matches!(written, Ok(Some(_))) {
+            let _ = self.options.disk.remove(&path);
+        }
+        let Some((records, bytes)) = written? else { return Ok(None) };
+        self.storage.put_file(&files::run(&name), &path)?;
+        let store = self.description.uuid;
+        let (uuid, entries) = (name.uuid, records);
+        let (shard, commit, rate, fold) = (None, 0, 0.0, false);
+        Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold }))
+    }
+
+    /// Removes files that this process has sealed, and that no version names or ever will: their commit ended in a conflict
+    /// or gave way. What cannot be removed is left to the vacuum.
+    pub(super) fn discard<'a>(&self, sealed: impl IntoIterator<Item = &'a Sealed>) {
+        for sealed in sealed {
+            let _ = self.storage.delete(&sealed.file());
+        }
+    }
+
+    /// Opens a run that was sealed and may not be committed yet.
+    pub(super) fn open_sealed(&self, base: &Version, sealed: &Sealed) -> Result<Run> {
+        self.open_run(base, &sealed.run_file(base.number, base.number, base.number))
+            .map_err(|error| self.given_up(base.number, error))
+    }
+}
+
+/// Puts keys into a run, and seals it.
+fn fill(
+    mut writer: RunWriter<'_>,
+    kind: Kind,
+    keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
+) -> Result<Option<(u64, u64)>> {
+    for next in keys {
+        let (key, copies) = next?;
+        // Records of two runs that hold one key of a set say the same.
+        let copies = if kind == Kind::Set { copies.min(1) } else { copies };
+        Record::all_of(key, copies).try_for_each(|record| writer.push(record))?;
+    }
+    Ok(writer.seal()?)
 }

@@ -1,6 +1,6 @@
 //! The storage for the files of a store: put-if-absent, put a file, get, list from, delete. All steps of the protocols
 //! in `format-spec/STORE.md` go through this trait, so that tests can run them over another storage and make each call
-//! fail. Real stores lie in a [`Folder`].
+//! fail.
 //!
 //! A name is a path below the store, with `/` between its parts: `versions/000000000017.toml`. No two objects ever have
 //! the same name, and no object changes.
@@ -8,16 +8,21 @@
 //! What every storage must do (`storage/tests.rs` checks it):
 //!
 //! 1. Of several puts of one name at most one is [`Put::Done`], and its bytes stay. The others leave nothing.
-//! 2. While a put asks whether it is still due, listings show its draft. If the draft is deleted then, the put is not
-//!    done.
-//! 3. After a put, every process can get, measure and list the whole object. After a delete, no process can.
-//! 4. A listing shows every name that was there before it began and is not deleted meanwhile, ascending. It may be out
-//!    of date (section 11), so the newest version is also looked up by name.
+//! 2. After a put, every process can get, measure and list the whole object. After a delete, no process can.
+//! 3. A listing shows every name that was there before it began and is not deleted meanwhile, ascending.
 //!
-//! A folder and an object storage differ in two steps: the draft of a put-if-absent, which a storage with conditional
-//! puts does not need, and [`settle`](Storage::settle), which does nothing if a put is durable when it returns. Both
-//! steps are behind the same calls.
+//! Of a folder (section 7):
+//!
+//! 4. While a put asks whether it is still due, listings show its draft. If the draft is deleted then, the put is not
+//!    done.
+//! 5. A listing may be out of date (section 11), so the newest version is also looked up by name.
+//!
+//! An object store (section 13) has no drafts, and its puts do not ask: who publishes a version looks afterwards whether
+//! it counts. Its listings are never out of date. A put is durable when it returns, so [`settle`](Storage::settle) does
+//! nothing. Its objects are read through local copies.
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod folder;
 #[cfg(test)]
 pub(super) mod memory;
@@ -27,12 +32,93 @@ mod tests;
 pub(super) mod watched;
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-pub(super) use folder::Folder;
+use folder::Folder;
 
-use super::error::Result;
+use super::error::{Error, Result};
+use crate::disk::Disk;
 use crate::error::{Error as FilterError, Result as FilterResult};
+
+/// Requests to a server of objects, with all that were repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Requests {
+    /// Objects put, or parts of them.
+    pub put: u64,
+    /// Objects read, or parts of them.
+    pub get: u64,
+    /// Objects measured.
+    pub head: u64,
+    /// Pages of listings, of at most 1,000 names each.
+    pub list: u64,
+    /// Objects deleted, or uploads given up.
+    pub delete: u64,
+    /// Uploads of several parts begun and ended.
+    pub post: u64,
+}
+
+/// Where a store lies in an object store: `s3://bucket/prefix`.
+#[derive(Clone, Copy)]
+pub(super) struct Address<'a> {
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "no bucket is opened"))]
+    bucket: &'a str,
+    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "no bucket is opened"))]
+    prefix: &'a str,
+}
+
+impl<'a> Address<'a> {
+    const SCHEME: &'static str = "s3://";
+
+    /// The address that a path is; `None` if it is a path of files.
+    pub(super) fn of(path: &'a Path) -> Option<Self> {
+        let rest = path.to_str()?.strip_prefix(Self::SCHEME)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        Some(Self { bucket, prefix: prefix.trim_matches('/') })
+    }
+
+    /// The address without slashes at its end.
+    #[cfg(feature = "s3")]
+    fn root(self) -> PathBuf {
+        let slash = if self.prefix.is_empty() { "" } else { "/" };
+        format!("{}{}{slash}{}", Self::SCHEME, self.bucket, self.prefix).into()
+    }
+}
+
+/// The storage of a store that may exist, and the store's path.
+pub(super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
+    match Address::of(path) {
+        #[cfg(feature = "s3")]
+        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::open(address)?))),
+        #[cfg(not(feature = "s3"))]
+        Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
+        None => {
+            let root = Folder::find(path)?;
+            Ok((root.clone(), Arc::new(Folder::new(root, disk.clone()))))
+        }
+    }
+}
+
+/// The storage for a new store of so many shards, and the store's path.
+pub(super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
+    match Address::of(path) {
+        #[cfg(feature = "s3")]
+        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::prepare(address)?))),
+        #[cfg(not(feature = "s3"))]
+        Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
+        None => {
+            let folder = Folder::prepare(path, shards, disk)?;
+            Ok((folder.root().to_owned(), Arc::new(folder)))
+        }
+    }
+}
+
+/// Whether a path looks like a store: nothing but names is checked, of an object store not even that it exists.
+pub(super) fn is_store(path: &Path) -> bool {
+    Address::of(path).is_some() || Folder::is_store(path)
+}
 
 /// The outcome of a put-if-absent, as far as the storage can tell.
 #[derive(Debug)]
@@ -52,8 +138,11 @@ pub(super) enum Put {
 
 /// The files of a store.
 pub(super) trait Storage: Debug + Send + Sync {
-    /// Gives `bytes` this name unless it is taken. A storage that needs a draft makes it under the name `draft`. Before
-    /// the last step, it asks `due` whether to take that step.
+    /// Whether it is an object store.
+    fn is_object_store(&self) -> bool;
+
+    /// Gives `bytes` this name unless it is taken. A folder makes a draft under the name `draft` first, and asks `due`
+    /// whether to take the last step.
     ///
     /// Fails if this call has given the name to nothing, and never will.
     fn put_if_absent(
@@ -67,6 +156,16 @@ pub(super) trait Storage: Debug + Send + Sync {
     /// Moves a finished local file, which is synced, to a name that no other file ever has. The name is durable when
     /// this returns.
     fn put_file(&self, name: &str, local: &Path) -> FilterResult<()>;
+
+    /// The path of a local file that holds an object, to be mapped; an error of kind `NotFound` if it does not exist. In a
+    /// folder that is the object. Otherwise it is a copy, which other processes may remove at any time.
+    fn local(&self, name: &str) -> FilterResult<PathBuf>;
+
+    /// Removes the local copy of an object, so that it is fetched again.
+    fn forget(&self, name: &str);
+
+    /// The folder in which working copies are made.
+    fn workplace(&self) -> FilterResult<PathBuf>;
 
     /// All bytes of an object, up to the greatest length of a text; `None` if it does not exist.
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>>;
@@ -83,20 +182,25 @@ pub(super) trait Storage: Debug + Send + Sync {
 
     /// Returns once the names that were put in a folder, or deleted from it, are durable.
     fn settle(&self, folder: &str) -> FilterResult<()>;
+
+    /// The requests that were made to a server; `None` for a storage without one.
+    fn requests(&self) -> Option<Requests> {
+        None
+    }
 }
 
 /// Why a text was not published, or perhaps not.
 pub(super) enum Unpublished {
     /// It is not published, and never will be.
-    Failed(super::Error),
+    Failed(Error),
     /// It may or may not be published.
     Unknown(FilterError),
 }
 
 /// Why a put failed: a file system without hard links has several ways to say so.
-fn failed(error: FilterError) -> super::Error {
+fn failed(error: FilterError) -> Error {
     match error {
-        FilterError::Io { path, op: "link", source } => super::Error::of_link(&path, source),
+        FilterError::Io { path, op: "link", source } => Error::of_link(&path, source),
         error => error.into(),
     }
 }

@@ -13,10 +13,9 @@ use rustc_hash::FxHashMap;
 
 use super::conflict::Again;
 use super::error::{Error, Result};
-use super::fold::Draft;
+use super::fold::{Became, Deed, WorkingCopy};
 use super::reader::StoreReader;
 use super::run::{Record, RecordKey};
-use super::update::Deed;
 use crate::{Error as FilterError, GrowthRefusal, KeyHash, Kind};
 
 /// Records of one shard that are not sealed yet.
@@ -55,15 +54,15 @@ impl Taken {
         self.removes
     }
 
-    /// Its keys whose answer is another one in a later version than in the base, each with its copies in the base: those
-    /// that were absent and are there, and those that were there and are absent.
-    pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, u32)>> {
+    /// Its keys whose answer is another one in a later version than in the base, each with whether it was there in the
+    /// base: those that were absent and are there, and those that were there and are absent.
+    pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, bool)>> {
         let mut changed = Vec::new();
         for key in self.copies.keys() {
-            if let Some((before, now)) = again.copies(*key, shard)?
-                && (before == 0) != (now == 0)
+            if let Some((was_there, is_there)) = again.changed(*key, shard)?
+                && was_there != is_there
             {
-                changed.push((*key, before));
+                changed.push((*key, was_there));
             }
         }
         Ok(changed)
@@ -85,7 +84,7 @@ impl Taken {
 /// What an update holds of one shard.
 pub(super) enum Held {
     Records(Taken),
-    Rewritten(Box<Draft>),
+    Rewritten(Box<WorkingCopy>),
 }
 
 impl Default for Held {
@@ -107,15 +106,12 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     /// A working copy of the shard, with these records.
-    fn rewritten(&self, taken: &Taken) -> Result<Draft> {
-        let mut draft = Draft::open(self.base, self.scratch, self.shard)?;
-        draft.fold(taken.sorted().into_iter().map(Ok))?;
-        Ok(draft)
+    fn rewritten(&self, taken: &Taken) -> Result<WorkingCopy> {
+        let mut copy = WorkingCopy::open(self.base, self.scratch, self.shard)?;
+        copy.fold(taken.sorted().into_iter().map(Ok))?;
+        Ok(copy)
     }
 }
-
-/// The places of the keys that are new, or were removed, and of those refused.
-pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
 
 impl Held {
     /// Whether anything came or went.
@@ -129,12 +125,12 @@ impl Held {
     /// Takes keys. Once there are more than `most` records, a working copy takes their place, and then the keys too.
     pub(super) fn take(&mut self, from: &Source<'_>, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
         let taken = match self {
-            Self::Rewritten(draft) => return draft.take(hashes, deed),
+            Self::Rewritten(copy) => return copy.take(hashes, deed),
             Self::Records(taken) => taken,
         };
         let kind = from.base.store().description().kind;
         let (mut done, undo) = match (kind, deed) {
-            (Kind::Set, _) => taken.take_new(from, hashes)?,
+            (Kind::Set | Kind::Forgetting, _) => taken.take_new(from, hashes)?,
             (Kind::Counting, Deed::Insert) => taken.take_copies(from, hashes)?,
             (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
         };
@@ -146,9 +142,9 @@ impl Held {
         undo.iter().for_each(|(key, copies)| taken.add(*key, -copies));
         if taken.full.is_none() {
             match from.rewritten(taken) {
-                Ok(mut draft) => {
-                    let became = draft.take(hashes, deed);
-                    *self = Self::Rewritten(Box::new(draft));
+                Ok(mut copy) => {
+                    let became = copy.take(hashes, deed);
+                    *self = Self::Rewritten(Box::new(copy));
                     return became;
                 }
                 Err(error) => taken.full = Some(Full::of(error)?),
@@ -160,7 +156,7 @@ impl Held {
         }
         let refuse: Vec<usize> = match kind {
             Kind::Counting => (0..hashes.len()).collect(),
-            Kind::Set => {
+            Kind::Set | Kind::Forgetting => {
                 let new: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
                 // A key that comes again in the batch is refused again.
                 let is_new = |hash: &KeyHash| new.contains(&RecordKey::of(*hash));
@@ -219,12 +215,10 @@ impl Taken {
         Ok((removed, added))
     }
 
-    /// Copies of a key in the base and here. A count of the base that means "that many or more" does not fall.
+    /// Copies of a key in the base and here. Where the base's file answers the highest count, removals take nothing.
     fn count(&self, from: &Source<'_>, hash: KeyHash) -> Result<i64> {
-        let highest = from.base.store().description().slots_per_bucket.highest_count();
-        let found = from.base.count_in(from.shard, hash)?;
-        let own = if found >= highest { 0 } else { self.copies(RecordKey::of(hash)) };
-        Ok(i64::from(found) + own)
+        let found = from.base.copies_in(from.shard, hash)?;
+        Ok(found.map_or(i64::MAX, |found| found + self.copies(RecordKey::of(hash))))
     }
 }
 

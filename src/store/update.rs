@@ -4,14 +4,13 @@
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
-use super::files::{self, Name};
-use super::fold::worth_rewriting;
+use super::fold::{Deed, worth_rewriting};
 use super::partition::{Partition, divided};
 use super::reader::StoreReader;
 use super::sealed::Sealed;
@@ -19,7 +18,7 @@ use super::taken::{Held, Source, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
-use crate::{Error as FilterError, Info, Key, KeyHash};
+use crate::{Error as FilterError, Key, KeyHash};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
@@ -60,13 +59,6 @@ impl fmt::Debug for Update {
     }
 }
 
-/// What is done with each key of a batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
-    Insert,
-    Remove,
-}
-
 /// The results for the keys of one shard. A key's place is its index among these keys.
 struct Outcome {
     /// The index of each in the batch.
@@ -86,7 +78,7 @@ impl Store {
     /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::default()).collect();
-        let (store, base) = (self.clone(), self.strict().read_version(base));
+        let (store, base) = (self.clone(), self.read_strictly(base));
         Update { store, base, scratch: None, rewrites: false, shards }
     }
 }
@@ -145,6 +137,7 @@ impl Update {
         parts.sort_by_key(|(start, _)| *start);
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
         let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
+        base.fetch(touched.iter().map(|(shard, _)| *shard))?;
         divided(touched, threads, |(shard, held)| {
             let (hashes, indices) = gather(&parts, shard);
             let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
@@ -166,8 +159,8 @@ impl Update {
     /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
     pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
         let has_run = self.records().next().is_some();
-        let drafts = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count() as u64;
-        let (all, done) = (drafts + u64::from(has_run), Mutex::new(0));
+        let rewritten = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count() as u64;
+        let (all, done) = (rewritten + u64::from(has_run), Mutex::new(0));
         let tell = || {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
@@ -176,12 +169,12 @@ impl Update {
         let run = self.seal_run()?;
         run.iter().for_each(|_| tell());
         let Self { store, base, shards, .. } = self;
-        let drafts = (0..).zip(shards).filter_map(|(shard, held)| match held {
-            Held::Rewritten(draft) => Some((shard, draft)),
+        let rewritten = (0..).zip(shards).filter_map(|(shard, held)| match held {
+            Held::Rewritten(copy) => Some((shard, copy)),
             Held::Records(_) => None,
         });
-        let mut sealed = divided(drafts.collect(), store.options.threads, |(shard, draft)| {
-            let sealed = draft.seal(&base, shard);
+        let mut sealed = divided(rewritten.collect(), store.options.threads, |(shard, copy)| {
+            let sealed = copy.seal(&base, shard);
             let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
             tell();
             Ok(sealed)
@@ -235,7 +228,11 @@ impl Update {
             return Ok(Committed::Already(done));
         }
         change.sealed = self.seal_with(progress)?;
-        store.commit(&change)
+        let outcome = store.commit(&change);
+        if let Err(Error::Conflict { .. }) = outcome {
+            store.discard(&change.sealed);
+        }
+        outcome
     }
 
     /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.
@@ -267,21 +264,5 @@ impl Store {
             }
             _ => error,
         }
-    }
-
-    /// Moves a finished file to its place in the store, and describes it for a commit.
-    pub(super) fn sealed(&self, shard: u32, name: Name, path: &Path, info: &Info) -> Result<Sealed> {
-        self.storage.put_file(&files::shard(shard, &name), path)?;
-        Ok(Sealed {
-            store: self.description.uuid,
-            shard: Some(shard),
-            base: name.base,
-            uuid: name.uuid,
-            commit: info.commit,
-            bytes: info.file_length,
-            entries: info.entries,
-            rate: info.expected_false_positive_rate,
-            fold: false,
-        })
     }
 }

@@ -48,11 +48,6 @@ impl RunFile {
     pub fn file_name(&self) -> String {
         self.name.run()
     }
-
-    /// Whether some of its records are of commits up to this version, and others of later ones.
-    pub(super) const fn straddles(&self, number: u64) -> bool {
-        self.from <= number && number < self.to
-    }
 }
 
 impl ShardFile {
@@ -117,8 +112,9 @@ impl Version {
         number >= self.first || self.bases().any(|base| base == number)
     }
 
-    /// Entries in the files of all shards, and records in all runs. A record that was folded into a shard counts twice
-    /// until its run is merged or named no more.
+    /// Entries in the files of all shards, and records in all runs: the most that the version can have. A record that was
+    /// folded into a shard counts twice until its run is merged or named no more, and one that takes a copy counts too.
+    /// [`StoreInfo::entries`](super::StoreInfo::entries) is nearer.
     pub fn entries(&self) -> u64 {
         let of_shards = self.shards.values().map(|shard| shard.entries);
         of_shards.chain(self.runs.iter().map(|run| run.records)).fold(0, u64::saturating_add)
@@ -133,6 +129,22 @@ impl Version {
     /// The number up to which a shard's file has what runs hold; 0 without a file.
     pub(super) fn folded(&self, shard: u32) -> u64 {
         self.shards.get(&shard).map_or(0, |file| file.folded)
+    }
+
+    /// Whether it names a file that came into the store with another version.
+    pub(super) fn has_file_of(&self, other: &Self) -> bool {
+        let is_new = |since: u64| since == other.number;
+        let has_shard = |(shard, file): (&u32, &ShardFile)| {
+            is_new(file.since) && self.shards.get(shard).is_some_and(|own| own.name == file.name)
+        };
+        other.shards.iter().any(has_shard)
+            || other.runs.iter().any(|run| is_new(run.since) && self.names_run(run.name))
+    }
+
+    /// Whether it still tells the records of a run that a version before it names from all later ones: it names the run,
+    /// or one that was made of the runs up to that version alone.
+    pub(super) fn keeps_apart(&self, run: &RunFile, before: u64) -> bool {
+        self.runs.iter().any(|own| own.from <= run.from && run.to <= own.to && own.to <= before)
     }
 
     /// Whether it names this run.

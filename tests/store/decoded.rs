@@ -73,10 +73,10 @@ fn golden_stores_are_read_and_go_on() {
     }
 }
 
-/// The keys that `decode.py` finds among these, or its refusal.
-fn decoded(store: &Path, keys: &[String]) -> Result<Vec<String>, String> {
+/// The keys that `decode.py` finds among these with `--check`, or the counts of all with `--count`; or its refusal.
+fn decoded(store: &Path, option: &str, keys: &[String]) -> Result<Vec<String>, String> {
     let mut child = Command::new("python3")
-        .args([&*spec().join("decode.py").to_string_lossy(), &*store.to_string_lossy(), "--check"])
+        .args([&*spec().join("decode.py").to_string_lossy(), &*store.to_string_lossy(), option])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -112,10 +112,14 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
         };
         let agrees = || {
             let asked = keys(0..3000);
-            let found = store.read().unwrap().contains_batch(&asked).unwrap();
+            let reader = store.read().unwrap();
+            let count = |key: &String| format!("{}\t{key}", reader.count(key).unwrap());
+            let counts: Vec<String> = asked.iter().map(count).collect();
+            assert_eq!(decoded(store.path(), "--count", &asked).unwrap(), counts);
+            let found = reader.contains_batch(&asked).unwrap();
             let found: Vec<String> =
                 asked.iter().zip(found).filter(|(_, found)| *found).map(|(key, _)| key.clone()).collect();
-            assert_eq!(decoded(store.path(), &asked).unwrap(), found);
+            assert_eq!(decoded(store.path(), "--check", &asked).unwrap(), found);
             found.len()
         };
         insert(0..400);
@@ -136,7 +140,7 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
             let mut changed = good.clone();
             changed[at] ^= 4;
             std::fs::write(&run, changed).unwrap();
-            assert!(decoded(store.path(), &[]).is_err(), "byte {at}");
+            assert!(decoded(store.path(), "--check", &[]).is_err(), "byte {at}");
             let found = store.read().unwrap().verify(&|_, _| {}).unwrap();
             let wrong: Vec<_> = found.iter().filter(|(_, report)| report.is_err()).collect();
             assert!(matches!(wrong[..], [(None, Err(_))]), "byte {at}: {found:?}");

@@ -10,16 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use gowk::store::{Change, Committed, Error, Sealed, Store, Vacuum};
-use gowk::{Batches, Lookup, Options, SlotsPerBucket};
+use gowk::{Batches, Lookup};
 
-fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
-    range.map(u64::to_le_bytes).collect()
-}
-
-fn created(dir: &tempfile::TempDir, shards: u32) -> Store {
-    let options = Options::new().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two);
-    Store::create(dir.path().join("s"), shards, &options).unwrap()
-}
+use crate::{keys, options, store};
 
 fn sealed(store: &Store, range: std::ops::Range<u64>, rewrites: bool) -> Vec<Sealed> {
     let update = store.update().unwrap();
@@ -51,7 +44,7 @@ fn sent(sealed: &Sealed) -> Sealed {
 #[test]
 fn shards_folded_elsewhere_are_published_together() {
     let dir = tempfile::tempdir().unwrap();
-    let (folding, store) = (created(&dir, 2), created_again(&dir).folding(false));
+    let (folding, store) = (store(&dir, 2, &options()), created_again(&dir).folding(false));
     for step in 0..2 {
         insert(&store, 12_000 * step..12_000 * (step + 1));
     }
@@ -83,7 +76,7 @@ fn created_again(dir: &tempfile::TempDir) -> Store {
 #[test]
 fn a_fold_that_was_overtaken_in_one_shard_counts_in_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let store = created(&dir, 3);
+    let store = store(&dir, 3, &options());
     insert(&store, 0..3000);
     let base = store.newest().unwrap();
     let fold = |shard| store.fold_shard(&base, shard, None).unwrap().unwrap();
@@ -106,7 +99,7 @@ fn a_fold_that_was_overtaken_in_one_shard_counts_in_the_others() {
 #[test]
 fn folds_and_updates_are_not_taken_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
-    let store = created(&dir, 2);
+    let store = store(&dir, 2, &options());
     insert(&store, 0..1000);
     let base = store.newest().unwrap();
     let fold = store.fold_shard(&base, 0, None).unwrap().unwrap();
@@ -138,7 +131,7 @@ fn the_runs_of_many_tasks_become_one() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let store = created(&dir, 4);
+    let store = store(&dir, 4, &options());
     let output = Command::new("sh")
         .args([
             "-c",

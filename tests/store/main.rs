@@ -8,6 +8,7 @@
 //! - `errors`: files of a store that are damaged, missing or foreign.
 //! - `killed`: a process that dies before each of its calls to the disk.
 //! - `folds`: folds that other processes make than the one that publishes them.
+//! - `multiset`: processes that insert, remove, fold and vacuum at the same time, and are killed.
 //! - `processes`: processes that commit at the same time, and are killed.
 //! - `rebased`: updates that judge keys again which others have brought meanwhile.
 //! - `readers`: readers, copies and updates while versions come and go.
@@ -24,8 +25,39 @@ mod errors;
 mod folds;
 mod images;
 mod killed;
+mod multiset;
 mod processes;
 mod readers;
 mod rebased;
 mod record;
 mod runs;
+
+use gowk::store::{Store, Update};
+use gowk::{Batches, Options, SlotsPerBucket};
+
+type Key = [u8; 8];
+
+fn keys(range: std::ops::Range<u64>) -> Vec<Key> {
+    range.map(u64::to_le_bytes).collect()
+}
+
+/// Progress that nobody is told.
+fn quiet(_: u64, _: u64) {}
+
+/// No false positives at the sizes of these tests.
+fn options() -> Options {
+    Options::new().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two)
+}
+
+/// A new store in a folder, opened with the same options.
+fn store(dir: &tempfile::TempDir, shards: u32, options: &Options) -> Store {
+    Store::create(dir.path().join("s"), shards, options).unwrap();
+    Store::open_with(dir.path().join("s"), options).unwrap()
+}
+
+/// An update of the newest version that has these keys.
+fn update(store: &Store, keys: &[Key]) -> Update {
+    let mut update = store.update().unwrap();
+    update.insert_batch(keys).unwrap().complete().unwrap();
+    update
+}

@@ -8,30 +8,10 @@
 
 use std::time::Duration;
 
-use gowk::store::{Committed, Error, Store, Token, Update, Vacuum};
-use gowk::{Batches, Lookup, Options, SlotsPerBucket};
+use gowk::store::{Committed, Error, Store, Token, Vacuum};
+use gowk::{Batches, Lookup};
 
-type Key = [u8; 8];
-
-fn keys(range: std::ops::Range<u64>) -> Vec<Key> {
-    range.map(u64::to_le_bytes).collect()
-}
-
-fn quiet(_: u64, _: u64) {}
-
-fn options() -> Options {
-    Options::new().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two)
-}
-
-fn store(dir: &tempfile::TempDir, options: &Options) -> Store {
-    Store::create(dir.path().join("s"), 4, options).unwrap()
-}
-
-fn update(store: &Store, keys: &[Key]) -> Update {
-    let mut update = store.update().unwrap();
-    update.insert_batch(keys).unwrap().complete().unwrap();
-    update
-}
+use crate::{Key, keys, options, quiet, store, update};
 
 fn insert(store: &Store, keys: &[Key]) {
     update(store, keys).commit("insert", None).unwrap();
@@ -58,7 +38,7 @@ fn a_rebased_commit_calls_those_keys_new_that_nobody_else_has_brought() {
     for options in [options(), options().counting()] {
         for (what, afterwards) in AFTERWARDS {
             let dir = tempfile::tempdir().unwrap();
-            let store = store(&dir, &options);
+            let store = store(&dir, 4, &options);
             insert(&store, &keys(0..100));
             let mut mine = store.update().unwrap();
             let batch = keys(50..300);
@@ -103,7 +83,7 @@ fn a_rebased_commit_calls_those_keys_new_that_nobody_else_has_brought() {
 #[test]
 fn an_update_moves_by_itself_too() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(&dir, &options());
+    let store = store(&dir, 4, &options());
     let mut mine = update(&store, &keys(0..100));
     assert_eq!((mine.rebase().unwrap().known(), mine.base().number), (0, 1));
     insert(&store, &keys(90..100));
@@ -124,7 +104,7 @@ fn an_update_moves_by_itself_too() {
 #[test]
 fn what_cannot_be_judged_again_stays_on_its_base() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(&dir, &options().counting());
+    let store = store(&dir, 4, &options().counting());
     insert(&store, &keys(0..100));
     let mut rewritten = store.update().unwrap().rewriting();
     rewritten.insert_batch(&keys(100..110)).unwrap().complete().unwrap();
@@ -153,7 +133,7 @@ fn what_cannot_be_judged_again_stays_on_its_base() {
 #[test]
 fn an_update_that_was_given_up_or_committed_before_moves_nowhere() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(&dir, &options());
+    let store = store(&dir, 4, &options());
     let token = || Some(Token::new("crawl", 1));
     let mut mine = update(&store, &keys(0..10));
     let same = update(&store, &keys(0..10));

@@ -8,38 +8,14 @@
 //! 4. A commit of few keys writes little, a version names few runs, and a store that was filled by many commits has the
 //!    false positives of one that was filled at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use gowk::store::{Change, Committed, Error, Sealed, Store, StoreReader, Token, Update, Vacuum};
 use gowk::{Batches, Growth, Lookup, Options, SlotsPerBucket};
 
 use crate::images::{Random, is_tidy};
-use crate::thorough;
-
-type Key = [u8; 8];
-
-fn keys(range: std::ops::Range<u64>) -> Vec<Key> {
-    range.map(u64::to_le_bytes).collect()
-}
-
-fn quiet(_: u64, _: u64) {}
-
-fn options() -> Options {
-    // No false positives at these sizes.
-    Options::new().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two)
-}
-
-fn store(dir: &tempfile::TempDir, shards: u32, options: &Options) -> Store {
-    Store::create(dir.path().join("s"), shards, options).unwrap();
-    Store::open_with(dir.path().join("s"), options).unwrap()
-}
-
-fn update(store: &Store, keys: &[Key]) -> Update {
-    let mut update = store.update().unwrap();
-    update.insert_batch(keys).unwrap().complete().unwrap();
-    update
-}
+use crate::{Key, keys, options, quiet, store, thorough, update};
 
 fn insert(store: &Store, keys: &[Key]) -> u64 {
     match update(store, keys).commit("insert", None).unwrap() {
@@ -440,4 +416,135 @@ fn many_commits_have_the_false_positives_of_one() {
     let (many, one) = (wrong(&store), wrong(&once));
     println!("{many} false positives after {commits} commits, {one} after one");
     assert!((many as f64 - one as f64).abs() < 5.0 * (one as f64).sqrt() + 5.0);
+}
+
+/// Keys of one shard.
+fn of_shard(store: &Store, shard: u32, range: std::ops::Range<u64>) -> Vec<Key> {
+    let is_there = |key: &Key| store.description().shard_of(store.hash(key).unwrap()) == shard;
+    keys(range).into_iter().filter(is_there).collect()
+}
+
+fn removing(store: &Store, keys: &[Key]) -> Update {
+    let mut update = store.update().unwrap();
+    assert!(update.remove_batch(keys).unwrap().into_iter().all(|removed| removed));
+    update
+}
+
+/// A merge leaves no record of a key whose copies came and went. Whoever has judged it before must not take that for
+/// no change.
+#[test]
+fn what_a_merge_has_cancelled_is_in_conflict_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options().counting());
+    let (own, other) = (of_shard(&store, 0, 0..100), of_shard(&store, 1, 0..400));
+    insert(&store, &own[..1]);
+    let removed = removing(&store, &own[..1]);
+    let mut rewritten = store.update().unwrap().rewriting();
+    rewritten.insert_batch(&own[1..2]).unwrap().complete().unwrap();
+    let fold = store.fold_shard(&store.newest().unwrap(), 0, None).unwrap().unwrap();
+    removing(&store, &own[..1]).commit("remove", None).unwrap();
+    other.chunks(9).take(12).for_each(|keys| {
+        insert(&store, keys);
+    });
+    let records = |store: &Store| store.newest().unwrap().runs.iter().map(|run| run.records).sum::<u64>();
+    assert_eq!(records(&store), 108, "no record of the key is left");
+    for update in [removed, rewritten] {
+        let outcome = update.commit("test", None);
+        assert!(matches!(outcome, Err(Error::Conflict { shard: 0, .. })), "{outcome:?}");
+    }
+    assert_eq!(store.commit_folds(&[fold]).unwrap().folded, 0);
+    assert_eq!(store.read().unwrap().count(own[0]).unwrap(), 0);
+    insert(&store, &own[..1]);
+    assert_eq!(store.read().unwrap().count(own[0]).unwrap(), 1);
+    store.compact(true, &quiet).unwrap();
+    assert_eq!(store.read().unwrap().count(own[0]).unwrap(), 1);
+}
+
+#[test]
+fn a_fold_of_records_that_were_cancelled_gives_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1, &options().counting());
+    insert(&store, &keys(0..1));
+    let fold = store.fold_shard(&store.newest().unwrap(), 0, None).unwrap().unwrap();
+    for _ in 1..8 {
+        insert(&store, &keys(0..1));
+    }
+    removing(&store, &[keys(0..1)[0]; 8]).commit("remove", None).unwrap();
+    assert!(store.newest().unwrap().runs.is_empty(), "the merge has left nothing");
+    assert_eq!(store.commit_folds(&[fold]).unwrap().version, None);
+    assert_eq!(store.read().unwrap().count(keys(0..1)[0]).unwrap(), 0);
+}
+
+/// A key may have more copies in runs than a filter counts. All of them can be removed, and no more.
+#[test]
+fn copies_above_the_highest_count_are_removed_as_often_as_they_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1, &options().counting());
+    let (key, highest) = (keys(0..1)[0], SlotsPerBucket::Two.highest_count());
+    let came = highest as usize + 500;
+    insert(&store, &vec![key; came]);
+    assert_eq!(store.read().unwrap().count(key).unwrap(), highest);
+    // Both judge by the same base; together they would remove more than came.
+    let mut all = store.update().unwrap();
+    let removed = all.remove_batch(&vec![key; 2 * came]).unwrap();
+    assert_eq!(removed.iter().filter(|removed| **removed).count(), came);
+    removing(&store, &[key; 100]).commit("remove", None).unwrap();
+    assert_eq!(store.read().unwrap().count(key).unwrap(), highest);
+    let outcome = all.commit("remove", None);
+    assert!(matches!(outcome, Err(Error::Conflict { keys: 1, .. })), "{outcome:?}");
+    removing(&store, &vec![key; came - 100]).commit("remove", None).unwrap();
+    assert_eq!(store.read().unwrap().count(key).unwrap(), 0);
+    insert(&store, &[key]);
+    assert_eq!(store.read().unwrap().count(key).unwrap(), 1);
+}
+
+/// A run that some shards have folded counts as far as it is pending for others.
+#[test]
+fn the_description_counts_what_is_pending() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 3, &options());
+    insert(&store, &keys(0..1000));
+    let newest = store.newest().unwrap();
+    let folds = [0, 2].map(|shard| store.fold_shard(&newest, shard, None).unwrap().unwrap());
+    assert_eq!(store.commit_folds(&folds).unwrap().folded, 2);
+    insert(&store, &keys(1000..1200));
+    let (reader, of_one) = (store.read().unwrap(), of_shard(&store, 1, 0..1000).len() as u64);
+    let info = reader.info();
+    assert_eq!((info.pending, info.entries, info.runs), (of_one + 200, 1200, 2));
+    assert_eq!(reader.version().entries(), 2200 - of_one);
+}
+
+/// The files that an update in conflict has sealed are removed, and so are those of a fold that was overtaken.
+#[test]
+fn what_is_not_published_is_removed_by_the_process_that_made_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options());
+    insert(&store, &keys(0..100));
+    let files = || {
+        let folders = ["runs", "shards/0000", "shards/0001", "incoming"].map(|name| store.path().join(name));
+        let entries = folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let rewritten = |range| {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&keys(range)).unwrap().complete().unwrap();
+        update
+    };
+    let (records, shards) = (update(&store, &keys(1000..1100)), rewritten(1100..1200));
+    insert(&store, &keys(1000..1100));
+    for update in [records, shards] {
+        let outcome = update.commit("insert", None);
+        assert!(matches!(outcome, Err(Error::Conflict { .. })), "{outcome:?}");
+    }
+    let before = files();
+    assert_eq!(before, store.newest().unwrap().runs.iter().map(|run| run.file_name()).collect());
+    let told = store.compact(true, &|done, all| {
+        if done == all {
+            rewritten(5000..5100).commit("insert", None).unwrap();
+        }
+    });
+    assert_eq!(told.unwrap().folded, 0);
+    let newest = store.newest().unwrap();
+    let others = newest.shards.values().map(|file| file.file_name());
+    assert_eq!(files(), before.into_iter().chain(others).collect());
 }

@@ -5,9 +5,10 @@
 //!
 //! Invariants checked, in every state that can be reached:
 //!
-//! 1. Each key has exactly the copies that published commits brought, in the newest version: none is lost, and no record
-//!    counts twice.
-//! 2. A key is called new by one published commit at most. A commit in conflict judges its key again, and goes on.
+//! 1. Each key has exactly the copies that published commits brought and did not remove, in the newest version: none is
+//!    lost, no record counts twice, and none is removed twice.
+//! 2. A commit of records is published on a version that judges its key as the base did. So one published commit at most
+//!    calls a key new. A commit in conflict judges its key again, and goes on.
 //! 3. The newest version names no run and no file that a vacuum has removed. Whoever misses a file learns why.
 //! 4. From every state, all processes that live can come to their ends.
 //!
@@ -27,17 +28,22 @@ enum Step {
     Load,
     /// Begins anew if a vacuum has given up the base.
     CheckFence,
-    /// Begins anew if the newest version judges the key otherwise. Reads the base.
+    /// Begins anew if the newest version judges the key otherwise. Reads the base; but not if the shard's file is the same,
+    /// and no run that the base does not name has a record of the key.
     CheckJudged,
+    /// The same, where a merge may have cancelled a record of the shard that is pending in the base.
+    CheckCancelled,
     /// Begins anew if the shard has another file than in the base.
     CheckFile,
     /// Begins anew if a run that the base does not name has a record of the shard, and is not all from before it.
     CheckRuns,
+    /// Begins anew if what is pending for the shard in the base was merged with later records.
+    CheckMerged,
     /// Ends if a vacuum has given up the base.
     GiveWayToFence,
     /// Ends if the shard has another file than in the base.
     GiveWayToFile,
-    /// Ends if a run has records from before the base and from after it.
+    /// Ends if what is pending for the shard in the base was merged with later records.
     GiveWayToMerge,
     /// Ends if the runs that were merged are not there.
     GiveWayToRuns,
@@ -57,15 +63,17 @@ const REWRITE: usize = 1;
 const FOLD: usize = 2;
 const MERGE: usize = 3;
 const VACUUM: usize = 4;
-const NAMES: [&str; 5] = ["add", "rewrite", "fold", "merge", "vacuum"];
+const REMOVE: usize = 5;
+const NAMES: [&str; 6] = ["add", "rewrite", "fold", "merge", "vacuum", "remove"];
 
 fn programs() -> Programs {
     explorer::Programs(vec![
-        vec![Begin, Seal, Load, CheckFence, CheckJudged, Publish],
-        vec![Begin, Seal, Load, CheckFile, CheckFence, CheckRuns, Publish],
+        vec![Begin, Seal, Load, CheckFence, CheckJudged, CheckCancelled, Publish],
+        vec![Begin, Seal, Load, CheckFile, CheckFence, CheckRuns, CheckMerged, Publish],
         vec![Begin, Seal, Load, GiveWayToFence, GiveWayToFile, GiveWayToMerge, Publish],
         vec![Begin, Seal, Load, GiveWayToFence, GiveWayToRuns, GiveWayToFold, Publish],
         vec![Load, Publish, Sweep],
+        vec![Begin, Seal, Load, CheckFence, CheckJudged, CheckCancelled, Publish],
     ])
 }
 
@@ -79,7 +87,7 @@ const fn shard_of(key: usize) -> usize {
 }
 
 /// Copies of each key.
-type Content = [u8; KEYS];
+type Content = [i8; KEYS];
 
 /// A run that a version names; `to` is 0 where there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -95,7 +103,7 @@ struct Run {
 
 impl Run {
     fn has_any_of(&self, shard: usize) -> bool {
-        (0..KEYS).any(|key| shard_of(key) == shard && self.content[key] > 0)
+        (0..KEYS).any(|key| shard_of(key) == shard && self.content[key] != 0)
     }
 }
 
@@ -116,13 +124,28 @@ impl Version {
         self.runs.iter().filter(|run| run.to > 0)
     }
 
-    fn pending(&self, key: usize) -> u8 {
+    fn pending(&self, key: usize) -> i8 {
         let folded = self.folded[shard_of(key)];
         self.named().filter(|run| run.to > folded).map(|run| run.content[key]).sum()
     }
 
-    fn copies(&self, key: usize) -> u8 {
+    fn copies(&self, key: usize) -> i8 {
         self.files[key] + self.pending(key)
+    }
+
+    /// The runs that are pending for a shard here, in version `number`, and that a later one has merged with later ones.
+    fn merged_in(&self, number: u8, later: &Self, shard: usize) -> impl Iterator<Item = &Run> {
+        let folded = self.folded[shard];
+        let keeps_apart = move |run: &Run| {
+            later.named().any(|own| own.from <= run.from && run.to <= own.to && own.to <= number)
+        };
+        self.named().filter(move |run| run.to > folded && !keeps_apart(run))
+    }
+
+    /// Whether a run that another version does not name has a record of the key, and is pending.
+    fn has_new(&self, base: &Self, key: usize) -> bool {
+        let is_new = |run: &&Run| !base.named().any(|old| old == *run);
+        self.named().filter(is_new).any(|run| run.to > self.folded[shard_of(key)] && run.content[key] != 0)
     }
 
     /// Puts runs in the place of all.
@@ -143,7 +166,7 @@ struct Process {
     /// Of a commit its key; of a fold its shard.
     of: u8,
     base: u8,
-    judged: u8,
+    judged: i8,
     /// What was sealed: the run, or what the shards' files hold with the new one among them.
     run: Run,
     files: Content,
@@ -224,7 +247,7 @@ impl World {
             (next.since[shard], next.folded[shard]) = (number, me.base);
         };
         match usize::from(me.program) {
-            ADD => {
+            ADD | REMOVE => {
                 let run = Run { from: number, to: number, since: number, base: me.base, ..me.run };
                 next.set_runs(next.runs.into_iter().filter(|run| run.to > 0).chain([run]))?;
             }
@@ -241,7 +264,8 @@ impl World {
                 let merged = Run { since: number, base: me.base, ..me.run };
                 let goes = |run: &Run| base.named().any(|old| old == run);
                 let kept = next.runs.into_iter().filter(|run| run.to > 0 && !goes(run));
-                next.set_runs([merged].into_iter().chain(kept))?;
+                let is_left = merged.content.iter().any(|copies| *copies != 0);
+                next.set_runs(is_left.then_some(merged).into_iter().chain(kept))?;
             }
         }
         Ok(next)
@@ -268,15 +292,23 @@ impl World {
                 if usize::from(process.program) == MERGE && base.named().count() < 2 {
                     me.ended = true;
                 }
+                if usize::from(process.program) == REMOVE && me.judged == 0 {
+                    me.ended = true;
+                }
             }
-            Seal if usize::from(process.program) != ADD && process.base < self.first => {
-                if usize::from(process.program) == REWRITE { anew(me) } else { me.ended = true }
+            Seal if ![ADD, REMOVE].contains(&usize::from(process.program)) && process.base < self.first => {
+                if usize::from(process.program) == REWRITE {
+                    anew(me)
+                } else {
+                    me.ended = true
+                }
             }
             Seal => {
                 me.sealed = true;
                 let mut content = [0; KEYS];
                 match usize::from(process.program) {
                     ADD => content[of] = 1,
+                    REMOVE => content[of] = -1,
                     MERGE => {
                         for (key, copies) in content.iter_mut().enumerate() {
                             *copies = base.pending(key);
@@ -286,7 +318,7 @@ impl World {
                     }
                     program => {
                         for key in 0..KEYS {
-                            me.files[key] = base.copies(key) + u8::from(program == REWRITE && key == of);
+                            me.files[key] = base.copies(key) + i8::from(program == REWRITE && key == of);
                         }
                     }
                 }
@@ -301,7 +333,14 @@ impl World {
                 }
                 me.at = program.iter().position(|step| *step == Load).unwrap_or_default() as u8;
             }
+            CheckJudged if loaded.since[shard] == base.since[shard] && !loaded.has_new(&base, of) => {}
             CheckJudged if loaded.copies(of) != process.judged => anew(me),
+            CheckCancelled
+                if base.merged_in(process.base, &loaded, shard).next().is_some()
+                    && loaded.copies(of) != process.judged =>
+            {
+                anew(me);
+            }
             CheckFile if loaded.since[shard] > process.base => anew(me),
             CheckRuns => {
                 let is_new = |run: &&Run| run.to > process.base && !base.named().any(|old| old == *run);
@@ -309,9 +348,12 @@ impl World {
                     anew(me);
                 }
             }
+            CheckMerged if base.merged_in(process.base, &loaded, shard).any(|run| run.has_any_of(shard)) => {
+                anew(me);
+            }
             GiveWayToFile if loaded.since[shard] != base.since[shard] => me.ended = true,
             GiveWayToMerge => {
-                me.ended = loaded.named().any(|run| run.from <= process.base && process.base < run.to);
+                me.ended = base.merged_in(process.base, &loaded, shard).any(|run| run.has_any_of(shard));
             }
             GiveWayToRuns => me.ended = !base.named().all(|old| loaded.named().any(|run| run == old)),
             GiveWayToFold => {
@@ -331,9 +373,22 @@ impl World {
                     .versions
                     .get_mut(usize::from(next.newest))
                     .ok_or("more versions than there is room for")? = version;
-                if [ADD, REWRITE].contains(&usize::from(process.program)) {
-                    next.brought[of] += 1;
-                    next.new[of] += u8::from(process.judged == 0);
+                if [ADD, REMOVE].contains(&usize::from(process.program))
+                    && loaded.copies(of) != process.judged
+                {
+                    return Err(format!("key {of} was judged otherwise"));
+                }
+                match usize::from(process.program) {
+                    ADD | REWRITE => {
+                        next.brought[of] += 1;
+                        next.new[of] += i8::from(process.judged == 0);
+                    }
+                    REMOVE => {
+                        next.brought[of] -= 1;
+                        // The next one calls it new again.
+                        next.new[of] = next.new[of].min(next.brought[of]);
+                    }
+                    _ => {}
                 }
             }
             Sweep => {
@@ -372,6 +427,9 @@ impl Model for World {
             let (found, brought) = (newest.copies(key), self.brought[key]);
             if found != brought {
                 return Err(format!("key {key} has {found} copies, and commits brought {brought}"));
+            }
+            if brought < 0 {
+                return Err(format!("key {key} was removed too often"));
             }
             if self.new[key] > 1 {
                 return Err(format!("key {key} was called new twice"));
@@ -416,11 +474,14 @@ const fn rewrite(key: u8) -> Part {
 const fn fold(shard: u8) -> Part {
     Some((FOLD, shard))
 }
+const fn remove(key: u8) -> Part {
+    Some((REMOVE, key))
+}
 const M: Part = Some((MERGE, 0));
 const V: Part = Some((VACUUM, 0));
 
 /// Who takes part, beside commits that were made before.
-const CASTS: [[Part; 4]; 11] = [
+const CASTS: [[Part; 4]; 14] = [
     [add(0), add(2), fold(0), M],
     [add(2), add(2), fold(0), M],
     [add(0), fold(0), fold(0), M],
@@ -432,6 +493,9 @@ const CASTS: [[Part; 4]; 11] = [
     [add(0), V, V, None],
     [add(0), fold(0), M, V],
     [rewrite(0), add(2), M, V],
+    [remove(0), remove(0), M, fold(0)],
+    [remove(0), rewrite(2), M, fold(0)],
+    [remove(0), add(0), M, fold(0)],
 ];
 
 fn starts() -> Vec<World> {
@@ -457,6 +521,10 @@ fn without_any_check_an_invariant_breaks() {
     let (with_vacuums, without): (Vec<World>, Vec<World>) = starts().into_iter().partition(has_vacuum);
     let changes = [
         "add: without CheckJudged",
+        "remove: without CheckJudged",
+        "remove: without CheckCancelled",
+        "add: without CheckCancelled",
+        "rewrite: without CheckMerged",
         "rewrite: without CheckFile",
         "rewrite: without CheckRuns",
         "fold: without GiveWayToFile",

@@ -1,5 +1,6 @@
 //! Lookups in a run, through a map of it.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ impl Run {
     }
 
     pub(super) fn damaged(&self, page: u64) -> Error {
-        Error::DamagedRun { path: self.path.clone(), page }
+        Error::DamagedRun { path: self.path.clone(), pages: vec![page] }
     }
 
     /// Compares a page with its checksum, unless that was done before.
@@ -200,44 +201,58 @@ impl Run {
     pub(super) fn checked(&self, at: u64, before: Option<RecordKey>) -> Result<Record> {
         let record = self.record(at)?;
         let is_after = match self.head.kind {
-            crate::Kind::Set => before < Some(record.key),
+            crate::Kind::Set | crate::Kind::Forgetting => before < Some(record.key),
             crate::Kind::Counting => before <= Some(record.key),
         };
         let is_right = is_after && record.fits(self.head.kind);
         if is_right { Ok(record) } else { Err(self.damaged(Self::place(at).0)) }
     }
 
-    /// Reads and checks the whole file by system calls. Returns the number of its pages.
+    /// Reads and checks the whole file by system calls. Returns the number of its pages, or names all that are damaged.
     pub(in super::super) fn verify(&self) -> Result<u64> {
-        for page in 0..self.head.pages() {
-            let bytes = self.read_page(page)?;
-            let used = if (1..=self.head.record_pages()).contains(&page) {
-                (self.head.records - (page - 1) * RECORDS).min(RECORDS) as usize
-            } else {
+        let mut damaged: BTreeSet<u64> =
+            (0..self.head.pages()).filter(|page| !self.is_page_intact(*page)).collect();
+        // Where records are lost, the index cannot be compared with them.
+        let (mut is_whole, mut entry, mut before) = (damaged.is_empty(), 0, None);
+        for at in 0..self.head.records {
+            let Ok(record) = self.checked(at, before) else {
+                damaged.insert(Self::place(at).0);
+                (is_whole, before) = (false, None);
                 continue;
             };
-            let is_zero = |from: usize, size: usize| {
-                (from + size * used..from + size * RECORDS as usize).all(|at| get::<1>(&bytes, at) == [0])
-            };
-            if !is_zero(0, 8) || !is_zero(WORDS, 4) {
-                return Err(self.damaged(page));
-            }
-        }
-        let (mut entry, mut before) = (0, None);
-        for at in 0..self.head.records {
-            let record = self.checked(at, before)?;
             before = Some(record.key);
-            while entry <= entry_of(record.key.position, self.head.bits) as u64 {
-                self.check_start(entry, at)?;
+            while is_whole && entry <= entry_of(record.key.position, self.head.bits) as u64 {
+                damaged.extend(self.wrong_start(entry, at));
                 entry += 1;
             }
         }
-        (entry..self.head.entries()).try_for_each(|entry| self.check_start(entry, self.head.records))?;
-        Ok(self.head.pages())
+        if is_whole {
+            damaged.extend(
+                (entry..self.head.entries()).filter_map(|entry| self.wrong_start(entry, self.head.records)),
+            );
+        }
+        match damaged.is_empty() {
+            true => Ok(self.head.pages()),
+            false => Err(Error::DamagedRun { path: self.path.clone(), pages: damaged.into_iter().collect() }),
+        }
     }
 
-    fn check_start(&self, entry: u64, expected: u64) -> Result<()> {
-        let page = 1 + self.head.record_pages() + entry / ENTRIES;
-        if self.start(entry)? == expected { Ok(()) } else { Err(self.damaged(page)) }
+    /// Whether a page can be read and matches its checksum, and has zeros behind the last record.
+    fn is_page_intact(&self, page: u64) -> bool {
+        let Ok(bytes) = self.read_page(page) else { return false };
+        if !(1..=self.head.record_pages()).contains(&page) {
+            return true;
+        }
+        let used = (self.head.records - (page - 1) * RECORDS).min(RECORDS) as usize;
+        let is_zero = |from: usize, size: usize| {
+            (from + size * used..from + size * RECORDS as usize).all(|at| get::<1>(&bytes, at) == [0])
+        };
+        is_zero(0, 8) && is_zero(WORDS, 4)
+    }
+
+    /// The page of an entry of the index that is not as expected.
+    fn wrong_start(&self, entry: u64, expected: u64) -> Option<u64> {
+        let is_right = self.start(entry).is_ok_and(|start| start == expected);
+        (!is_right).then(|| 1 + self.head.record_pages() + entry / ENTRIES)
     }
 }

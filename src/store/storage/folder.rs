@@ -27,6 +27,18 @@ impl Folder {
         Self { root, disk }
     }
 
+    /// The canonical path of a folder that may be a store.
+    pub(in super::super) fn find(path: &Path) -> Result<PathBuf> {
+        match path.canonicalize() {
+            Err(error) if is_absent(&error) => Err(Error::NotFound { path: path.to_owned() }),
+            outcome => Ok(outcome.at(path, "open the folder")?),
+        }
+    }
+
+    pub(in super::super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Makes the folders of a new store of so many shards (`format-spec/STORE.md`, section 6, steps 1 to 3). Fails with
     /// [`Error::Exists`] unless there is nothing but what an unfinished creation leaves.
     pub(in super::super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<Self> {
@@ -111,6 +123,10 @@ impl Folder {
 }
 
 impl Storage for Folder {
+    fn is_object_store(&self) -> bool {
+        false
+    }
+
     fn put_if_absent(
         &self,
         name: &str,
@@ -155,6 +171,16 @@ impl Storage for Folder {
         // Protects: the name of the file, before a version names it.
         let folder = place.parent().unwrap_or(&self.root);
         self.disk.sync_dir(folder).at(folder, "sync")
+    }
+
+    fn local(&self, name: &str) -> FilterResult<PathBuf> {
+        Ok(self.path(name))
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn workplace(&self) -> FilterResult<PathBuf> {
+        Ok(self.path(INCOMING))
     }
 
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {

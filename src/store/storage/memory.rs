@@ -1,7 +1,8 @@
-//! A storage in memory, for tests: each call takes effect at once, for all threads.
+//! A storage in memory, for tests: each call takes effect at once, for all threads. It is like a folder or like an
+//! object store.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::error::Result;
@@ -18,7 +19,12 @@ struct Objects {
 }
 
 #[derive(Debug, Default)]
-pub(in super::super) struct Memory(Mutex<Objects>);
+pub(in super::super) struct Memory {
+    objects: Mutex<Objects>,
+    /// Whether it puts as an object store does.
+    pub(in super::super) has_no_drafts: bool,
+    is_object_store: bool,
+}
 
 impl Objects {
     fn put(&mut self, name: &str, bytes: &[u8]) {
@@ -30,8 +36,17 @@ impl Objects {
 }
 
 impl Memory {
+    pub(in super::super) fn of_objects() -> Self {
+        Self { has_no_drafts: true, is_object_store: true, ..Self::default() }
+    }
+
+    /// An object store that does not tell that it is one, so that nobody looks after a put.
+    pub(in super::super) fn unseen() -> Self {
+        Self { has_no_drafts: true, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an object.
@@ -65,6 +80,10 @@ impl Memory {
 }
 
 impl Storage for Memory {
+    fn is_object_store(&self) -> bool {
+        self.is_object_store
+    }
+
     fn put_if_absent(
         &self,
         name: &str,
@@ -72,6 +91,14 @@ impl Storage for Memory {
         bytes: &[u8],
         due: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Put> {
+        if self.has_no_drafts {
+            let mut all = self.lock();
+            let is_free = !all.now.contains_key(name);
+            if is_free {
+                all.put(name, bytes);
+            }
+            return Ok(if is_free { Put::Done } else { Put::Taken });
+        }
         self.put(draft, bytes);
         let is_due = due();
         let mut all = self.lock();
@@ -93,6 +120,16 @@ impl Storage for Memory {
         std::fs::remove_file(local).at(local, "remove")?;
         self.put(name, &bytes);
         Ok(())
+    }
+
+    fn local(&self, name: &str) -> FilterResult<PathBuf> {
+        Err(crate::Error::NotFound { path: name.into() })
+    }
+
+    fn forget(&self, _: &str) {}
+
+    fn workplace(&self) -> FilterResult<PathBuf> {
+        Ok(std::env::temp_dir())
     }
 
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {

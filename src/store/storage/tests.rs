@@ -15,6 +15,13 @@ fn each(test: impl Fn(&dyn Storage, &Path)) {
     let disk: Arc<dyn crate::disk::Disk> = Arc::new(SystemDisk);
     test(&Folder::prepare(&dir.path().join("s"), 2, &disk).unwrap(), local.path());
     test(&Memory::default(), local.path());
+    test(&Memory::of_objects(), local.path());
+    #[cfg(feature = "s3")]
+    if let Some(bucket) = std::env::var_os("GOWK_TEST_BUCKET") {
+        // `tests/s3/run` starts a server with a bucket.
+        let address = Path::new(&bucket).join(crate::system::new_uuid(local.path()).unwrap()[0].to_string());
+        test(&*prepare(&address, 2, &disk).unwrap().1, local.path());
+    }
 }
 
 fn put(storage: &dyn Storage, name: &str, bytes: &[u8]) -> Put {
@@ -46,6 +53,9 @@ fn of_several_puts_of_one_name_one_is_done_and_its_bytes_stay() {
 #[test]
 fn a_put_asks_while_its_draft_is_there_and_needs_it() {
     each(|storage, _| {
+        if storage.is_object_store() {
+            return;
+        }
         let (name, draft) = (format!("{VERSIONS}/a"), format!("{INCOMING}/d"));
         let put = |due: &mut dyn FnMut() -> Result<bool>| storage.put_if_absent(&name, &draft, b"x", due);
         let mut asked = 0;

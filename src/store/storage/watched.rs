@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::error::Result;
@@ -78,6 +78,10 @@ impl Watched {
 }
 
 impl Storage for Watched {
+    fn is_object_store(&self) -> bool {
+        self.inner.is_object_store()
+    }
+
     fn put_if_absent(
         &self,
         name: &str,
@@ -102,6 +106,18 @@ impl Storage for Watched {
         self.call("put", role(name), name, || self.inner.put_file(name, local))
     }
 
+    fn local(&self, name: &str) -> FilterResult<PathBuf> {
+        self.inner.local(name)
+    }
+
+    fn forget(&self, name: &str) {
+        self.inner.forget(name);
+    }
+
+    fn workplace(&self) -> FilterResult<PathBuf> {
+        self.inner.workplace()
+    }
+
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
         self.call("get", role(name), name, || self.inner.get(name))
     }
@@ -117,6 +133,10 @@ impl Storage for Watched {
 
     fn delete(&self, name: &str) -> FilterResult<Option<u64>> {
         self.call("delete", role(name), name, || self.inner.delete(name))
+    }
+
+    fn requests(&self) -> Option<super::Requests> {
+        self.inner.requests()
     }
 
     fn settle(&self, folder: &str) -> FilterResult<()> {

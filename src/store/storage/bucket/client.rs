@@ -1,0 +1,333 @@
+//! Requests to a server, from any thread: on a runtime of this process that no caller sees.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+use object_store::path::Path as Key;
+use object_store::{
+    BackoffConfig, ClientOptions, Error as S3Error, ObjectStore as _, PutMode, PutOptions, PutPayload,
+    RetryConfig,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Requests, Result};
+use crate::error::Error as FilterError;
+
+/// Threads that move bytes.
+const THREADS: usize = 2;
+/// Requests are repeated so often, and none after so long.
+const RETRIES: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a request did not do what it should.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// There is no such object.
+    Absent,
+    /// The name is taken.
+    Taken,
+    /// Another put of the name is under way.
+    Conflict,
+    /// The server was not reached, so that nothing was done.
+    Unreached(String),
+    /// The server has refused, and will again.
+    Refused(io::ErrorKind, String),
+    /// The request may have been carried out, or may still be.
+    Unclear(String),
+    /// A local file cannot be read or written.
+    Local(io::Error),
+}
+
+/// The code in the body of an error, such as `SlowDown`. All else in it could be about credentials.
+fn code(text: &str) -> Option<&str> {
+    let (_, from) = text.split_once("<Code>")?;
+    let (code, _) = from.split_once("</Code>")?;
+    (code.len() < 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then_some(code)
+}
+
+/// The status in an error's text.
+fn status(text: &str) -> Option<u16> {
+    let (_, from) = text.split_once("status code: ")?;
+    from.get(..3)?.parse().ok()
+}
+
+/// The failure of HTTP behind an error.
+fn http(error: &(dyn std::error::Error + 'static)) -> Option<HttpErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(http) = error.downcast_ref::<HttpError>() {
+            return Some(http.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+impl Refusal {
+    pub(super) fn unclear(what: &str) -> Self {
+        Self::Unclear(what.to_owned())
+    }
+
+    pub(super) fn of(error: S3Error) -> Self {
+        let text = error.to_string();
+        let answered = |status: u16| match code(&text) {
+            Some(code) => format!("the server answered {status} ({code})"),
+            None => format!("the server answered {status}"),
+        };
+        match &error {
+            S3Error::NotFound { .. } => return Self::Absent,
+            S3Error::Precondition { .. } | S3Error::NotModified { .. } => return Self::Taken,
+            S3Error::AlreadyExists { source, .. } => {
+                let is_there = source.downcast_ref::<S3Error>().is_some_and(|error| {
+                    matches!(error, S3Error::Precondition { .. } | S3Error::NotModified { .. })
+                });
+                return if is_there { Self::Taken } else { Self::Conflict };
+            }
+            S3Error::PermissionDenied { .. } => {
+                return Self::Refused(io::ErrorKind::PermissionDenied, answered(403));
+            }
+            S3Error::Unauthenticated { .. } => {
+                return Self::Refused(io::ErrorKind::PermissionDenied, answered(401));
+            }
+            _ => {}
+        }
+        // The address of the machine that hands out credentials in Amazon's cloud.
+        if text.contains("169.254.169.254") {
+            let told = "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+            return Self::Refused(io::ErrorKind::PermissionDenied, told.to_owned());
+        }
+        match (status(&text), http(&error)) {
+            (Some(status @ 400..500), _) => Self::Refused(io::ErrorKind::InvalidInput, answered(status)),
+            (Some(status), _) => Self::Unclear(answered(status)),
+            (None, Some(HttpErrorKind::Connect)) => {
+                Self::Unreached("the server cannot be reached".to_owned())
+            }
+            (None, Some(HttpErrorKind::Timeout)) => Self::unclear("the server did not answer in time"),
+            (None, Some(_)) => Self::unclear("the connection broke"),
+            (None, None) => Self::unclear("the server's answer cannot be read"),
+        }
+    }
+
+    /// As an error about an object.
+    pub(super) fn at(self, path: &Path, op: &'static str) -> FilterError {
+        let path = path.to_owned();
+        let (kind, told) = match self {
+            Self::Absent => (io::ErrorKind::NotFound, "there is no such object or bucket".to_owned()),
+            Self::Taken => (io::ErrorKind::AlreadyExists, "the name is taken".to_owned()),
+            Self::Conflict => (io::ErrorKind::AlreadyExists, "the server answered 409".to_owned()),
+            Self::Unreached(told) => (io::ErrorKind::NotConnected, told),
+            Self::Refused(kind, told) => (kind, told),
+            Self::Unclear(told) => (io::ErrorKind::Other, told),
+            Self::Local(source) => return FilterError::Io { path, op, source },
+        };
+        FilterError::Io { path, op, source: io::Error::new(kind, told) }
+    }
+}
+
+/// Counters of requests, which each try of a request adds to.
+#[derive(Debug, Default)]
+struct Counters {
+    put: AtomicU64,
+    get: AtomicU64,
+    head: AtomicU64,
+    list: AtomicU64,
+    delete: AtomicU64,
+    post: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Counted(Arc<Counters>);
+
+#[derive(Debug)]
+struct CountedService {
+    counters: Arc<Counters>,
+    client: HttpClient,
+}
+
+impl HttpConnector for Counted {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(CountedService { counters: self.0.clone(), client }))
+    }
+}
+
+impl HttpService for CountedService {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let counter = match request.method().as_str() {
+            "PUT" => &self.counters.put,
+            "HEAD" => &self.counters.head,
+            "DELETE" => &self.counters.delete,
+            "POST" => &self.counters.post,
+            _ if request.uri().query().is_some_and(|query| query.contains("list-type")) => {
+                &self.counters.list
+            }
+            _ => &self.counters.get,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Box::pin(self.client.execute(request))
+    }
+}
+
+/// The connections of one process.
+pub(super) struct Connection {
+    runtime: &'static Runtime,
+    /// Repeats requests.
+    pub(super) patient: AmazonS3,
+    /// Does not: who puts if absent must know of each try.
+    once: AmazonS3,
+}
+
+impl Connection {
+    /// Puts an object unless the name is taken.
+    pub(super) async fn create(&self, key: &Key, payload: PutPayload) -> Result<(), Refusal> {
+        let options = PutOptions::from(PutMode::Create);
+        self.once.put_opts(key, payload, options).await.map(drop).map_err(Refusal::of)
+    }
+}
+
+/// Whether this is the address of a server.
+fn is_url(endpoint: &str) -> bool {
+    let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+    let is_meant = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%@".contains(&byte);
+    host.is_some_and(|host| {
+        host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && host.bytes().all(is_meant)
+    })
+}
+
+pub(super) struct Client {
+    root: PathBuf,
+    bucket: String,
+    counters: Arc<Counters>,
+    /// Of the process with this number. A fork has none of the threads.
+    connection: Mutex<(u32, Arc<Connection>)>,
+}
+
+/// The runtime of the process with this number. It runs until the process ends.
+static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+
+fn runtime() -> io::Result<&'static Runtime> {
+    let mut known = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = std::process::id();
+    if let Some((process, runtime)) = *known
+        && process == own
+    {
+        return Ok(runtime);
+    }
+    let runtime =
+        Builder::new_multi_thread().worker_threads(THREADS).thread_name("gowk-s3").enable_all().build()?;
+    let runtime = Box::leak(Box::new(runtime));
+    *known = Some((own, runtime));
+    Ok(runtime)
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    pub(super) fn new(root: PathBuf, bucket: &str) -> Result<Self> {
+        let counters = Arc::default();
+        let connection = Self::connect(&root, bucket, &counters)?;
+        let connection = Mutex::new((std::process::id(), connection));
+        Ok(Self { root, bucket: bucket.to_owned(), counters, connection })
+    }
+
+    fn connect(root: &Path, bucket: &str, counters: &Arc<Counters>) -> Result<Arc<Connection>> {
+        let failed = |source| FilterError::Io { path: root.to_owned(), op: "connect to", source };
+        let runtime = runtime().map_err(failed)?;
+        // Clients of HTTP look for the runtime.
+        let _within = runtime.enter();
+        // With any other endpoint, the client panics.
+        let settings = AmazonS3Builder::from_env();
+        for setting in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
+            let endpoint = settings.get_config_value(&setting);
+            if endpoint.is_some_and(|endpoint| !is_url(&endpoint)) {
+                let told = "the endpoint in the environment is no URL; it begins with https:// or http://";
+                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, told)).into());
+            }
+        }
+        let client = |max_retries| {
+            let backoff = BackoffConfig { max_backoff: Duration::from_secs(5), ..BackoffConfig::default() };
+            let retry = RetryConfig { backoff, max_retries, retry_timeout: PATIENCE };
+            AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_disable_bulk_delete(true)
+                .with_http_connector(Counted(counters.clone()))
+                .build()
+        };
+        // The error may quote a value of the environment.
+        let wrong = |_| {
+            let told = "the environment has no valid settings; check the variables that begin with AWS_";
+            failed(io::Error::new(io::ErrorKind::InvalidInput, told))
+        };
+        let (patient, once) = (client(RETRIES).map_err(wrong)?, client(0).map_err(wrong)?);
+        Ok(Arc::new(Connection { runtime, patient, once }))
+    }
+
+    fn connection(&self) -> Result<Arc<Connection>> {
+        let mut known = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != std::process::id() {
+            let connection = Self::connect(&self.root, &self.bucket, &self.counters)?;
+            // The parent's connection belongs to threads that are not here.
+            let old = std::mem::replace(&mut *known, (std::process::id(), connection));
+            std::mem::forget(old);
+        }
+        Ok(known.1.clone())
+    }
+
+    /// Where the server is, to tell caches apart.
+    pub(super) fn place(&self) -> String {
+        let settings = AmazonS3Builder::from_env();
+        settings.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default()
+    }
+
+    /// Waits for what a task does with the connection. The task runs elsewhere, so that a caller may have a runtime too.
+    pub(super) fn run<T, F>(&self, task: impl FnOnce(Arc<Connection>) -> F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let connection = self.connection().map_err(|error| Refusal::Unreached(error.to_string()))?;
+        let (told, done) = mpsc::sync_channel(1);
+        let runtime = connection.runtime;
+        let task = task(connection);
+        runtime.spawn(async move {
+            let _ = told.send(task.await);
+        });
+        done.recv().map_err(|_| Refusal::unclear("a request was given up"))
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { put, get, head, list, delete, post } = &*self.counters;
+        Requests {
+            put: of(put),
+            get: of(get),
+            head: of(head),
+            list: of(list),
+            delete: of(delete),
+            post: of(post),
+        }
+    }
+}

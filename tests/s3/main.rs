@@ -1,0 +1,408 @@
+//! Stores in buckets of a real server that speaks the S3 protocol. `tests/s3/run` starts the server, and these tests.
+//!
+//! Invariants checked:
+//!
+//! 1. A store in a bucket answers as one in a folder does, also with an empty, rotten or tiny cache, and from tasks of
+//!    tokio.
+//! 2. Of 50 committers at the same time each gets a number of its own, and none loses a key.
+//! 3. A commit of 1,000 keys takes at most 2 puts and 6 other requests.
+//! 4. Whatever becomes of any request of a commit or a vacuum: a commit that was told is there, one that was told to have
+//!    failed is not, and the same commit succeeds afterwards. No error shows a credential.
+//! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
+//! 6. A server that lets two creates of one object succeed is refused.
+
+mod proxy;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use gowk::store::{Change, Committed, Error, Store, Token, Vacuum};
+use gowk::{Batches, ErrorKind, Lookup, Options};
+use proxy::Fault;
+
+/// What the script has set up.
+fn of_script(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: start these tests with tests/s3/run"))
+}
+
+/// The prefix of a store of its own, and its address.
+fn place() -> (String, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    static PROXY: OnceLock<()> = OnceLock::new();
+    PROXY.get_or_init(|| proxy::start(&of_script("GOWK_TEST_PROXY"), of_script("GOWK_TEST_SERVER")));
+    let (number, process) = (NUMBER.fetch_add(1, Ordering::Relaxed), std::process::id());
+    let prefix = format!("store-{process}-{number}-end");
+    let address = format!("{}/{prefix}", of_script("GOWK_TEST_BUCKET"));
+    (prefix, address.into())
+}
+
+fn options() -> Options {
+    Options::new().capacity(10_000).seed(3).false_positive_rate(1e-8)
+}
+
+fn keys(numbers: std::ops::Range<u32>) -> Vec<[u8; 4]> {
+    numbers.map(u32::to_le_bytes).collect()
+}
+
+fn insert(store: &Store, numbers: std::ops::Range<u32>, token: Option<Token>) -> Committed {
+    let mut update = store.update().unwrap();
+    update.insert_batch(&keys(numbers)).unwrap().complete().unwrap();
+    update.commit("insert", token).unwrap()
+}
+
+fn is_there(store: &Store, numbers: std::ops::Range<u32>) -> bool {
+    store.read().unwrap().contains_batch(&keys(numbers)).unwrap().into_iter().all(|found| found)
+}
+
+const AT_ONCE: Duration = Duration::ZERO;
+
+#[test]
+fn a_store_in_a_bucket_answers_as_one_in_a_folder() {
+    let (_, address) = place();
+    let missing = Store::open(&address).unwrap_err();
+    assert!(matches!(missing, Error::NotAStore { .. }), "{missing}");
+    let store = Store::create(&address, 4, &options()).unwrap();
+    assert!(matches!(Store::create(&address, 4, &options()), Err(Error::Exists { .. })));
+    assert_eq!(store.path(), address);
+    for part in 0..12 {
+        insert(&store, 1000 * part..1000 * (part + 1), None);
+    }
+    // Every shard is written anew, and read from there.
+    let mut update = store.update().unwrap().rewriting();
+    update.insert_batch(&keys(12_000..40_000)).unwrap().complete().unwrap();
+    update.commit("insert", None).unwrap();
+    store.compact(true, &|_, _| {}).unwrap();
+    let store = Store::open_with(&address, &options()).unwrap();
+    assert!(is_there(&store, 0..40_000));
+    let reader = store.read().unwrap();
+    assert_eq!(reader.version().shards.len(), 4);
+    let found = reader.contains_batch(&keys(40_000..90_000)).unwrap();
+    assert_eq!(found.into_iter().filter(|found| *found).count(), 0);
+    assert!(reader.verify(&|_, _| {}).unwrap().iter().all(|(_, report)| report.is_ok()));
+    let told = store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
+    assert!(told.versions > 12 && told.files > 12 && told.foreign == 0, "{told:?}");
+    assert!(is_there(&store, 0..40_000));
+    let log: Vec<u64> = store.log().unwrap().iter().map(|version| version.number).collect();
+    assert_eq!(log, [told.version.unwrap()]);
+}
+
+#[test]
+fn a_commit_of_a_thousand_keys_takes_two_puts_and_six_other_requests() {
+    let (_, address) = place();
+    let store = Store::create(&address, 4, &options()).unwrap();
+    insert(&store, 0..1000, None);
+    let before = store.requests().unwrap();
+    insert(&store, 1000..2000, None);
+    let after = store.requests().unwrap();
+    println!("{before:?} {after:?}");
+    assert_eq!((after.put - before.put, after.post - before.post, after.delete - before.delete), (2, 0, 0));
+    let others = (after.get - before.get) + (after.head - before.head) + (after.list - before.list);
+    assert!(others <= 6, "{others}");
+}
+
+#[test]
+fn of_fifty_committers_each_gets_a_number_of_its_own() {
+    let (_, address) = place();
+    Store::create(&address, 4, &options()).unwrap();
+    let numbers = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for own in 0..50_u32 {
+            let (address, numbers) = (&address, &numbers);
+            scope.spawn(move || {
+                let store = Store::open_with(address, &options()).unwrap();
+                match insert(&store, 100 * own..100 * (own + 1), Some(Token::new(format!("a{own}"), 1))) {
+                    Committed::New(version) => numbers.lock().unwrap().push(version.number),
+                    outcome => panic!("{outcome:?}"),
+                }
+            });
+        }
+    });
+    let store = Store::open_with(&address, &options()).unwrap();
+    let numbers: BTreeSet<u64> = numbers.into_inner().unwrap().into_iter().collect();
+    assert_eq!(numbers.len(), 50);
+    let log = store.log().unwrap();
+    assert!(log.iter().map(|version| version.number).eq(1..=log.len() as u64));
+    let made = |version: &gowk::store::Version| version.operation == "insert";
+    assert!(log.iter().filter(|version| made(version)).map(|version| version.number).eq(numbers));
+    assert!(is_there(&store, 0..5000));
+    assert_eq!(store.newest().unwrap().tokens.len(), 50);
+}
+
+#[test]
+fn a_caller_may_have_a_runtime_of_its_own() {
+    let (_, address) = place();
+    for runtime in [
+        tokio::runtime::Builder::new_multi_thread().build().unwrap(),
+        tokio::runtime::Builder::new_current_thread().build().unwrap(),
+    ] {
+        let address = address.clone();
+        runtime.block_on(async move {
+            let store = Store::open(&address).or_else(|_| Store::create(&address, 2, &options())).unwrap();
+            insert(&store, 0..10, None);
+            assert!(is_there(&store, 0..10));
+            let there = tokio::task::spawn_blocking(move || is_there(&store, 0..10));
+            assert!(there.await.unwrap());
+        });
+    }
+}
+
+/// The files of the cache, each with the folder of its store.
+fn cached() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(of_script("GOWK_CACHE")).unwrap().flatten();
+    let files = folders.filter(|folder| folder.file_name() != "work");
+    files
+        .flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten())
+        .map(|file| file.path())
+        .collect()
+}
+
+#[test]
+fn a_cache_that_is_empty_or_rots_changes_no_answer() {
+    let (_, address) = place();
+    let store = Store::create(&address, 2, &options()).unwrap();
+    let mut update = store.update().unwrap().rewriting();
+    update.insert_batch(&keys(0..20_000)).unwrap().complete().unwrap();
+    update.commit("insert", None).unwrap();
+    insert(&store, 20_000..21_000, None);
+    let version = store.newest().unwrap();
+    let mut names: Vec<String> = version.shards.values().map(|file| file.file_name()).collect();
+    names.extend(version.runs.iter().map(|run| run.file_name()));
+    let own = || {
+        let mut files = cached();
+        files.retain(|file| names.iter().any(|name| file.ends_with(name)));
+        files
+    };
+    assert_eq!(own().len(), 3);
+    type Spoil = fn(&PathBuf);
+    let spoils: [Spoil; 4] = [
+        |file| std::fs::remove_file(file).unwrap(),
+        |file| std::fs::write(file, b"").unwrap(),
+        |file| {
+            let mut bytes = std::fs::read(file).unwrap();
+            bytes.iter_mut().skip(4096).step_by(4096).for_each(|byte| *byte ^= 1);
+            std::fs::write(file, bytes).unwrap();
+        },
+        |file| {
+            let bytes = std::fs::read(file).unwrap();
+            std::fs::write(file, vec![0; bytes.len()]).unwrap();
+        },
+    ];
+    for spoil in spoils {
+        own().iter().for_each(spoil);
+        let store = Store::open_with(&address, &options()).unwrap();
+        assert!(is_there(&store, 0..21_000));
+        let found = store.read().unwrap().contains_batch(&keys(30_000..60_000)).unwrap();
+        assert_eq!(found.into_iter().filter(|found| *found).count(), 0);
+        // A working copy is made of it.
+        own().iter().for_each(spoil);
+        let mut update = store.update().unwrap().rewriting();
+        let inserted = update.insert_batch(&keys(0..21_001)).unwrap();
+        assert_eq!(inserted.mask().iter().filter(|new| **new).count(), 1);
+        inserted.complete().unwrap();
+        drop(update);
+        assert_eq!(own().len(), 3);
+    }
+}
+
+#[test]
+fn a_committer_that_a_vacuum_has_passed_has_committed_nothing() {
+    for token in [None, Some(Token::new("a", 1))] {
+        let (prefix, address) = place();
+        let store = Store::create(&address, 2, &options()).unwrap();
+        insert(&store, 0..10, None);
+        let late = Store::open(&address).unwrap();
+        let mut update = late.update().unwrap();
+        update.insert_batch(&keys(100..110)).unwrap().complete().unwrap();
+        let change = Change {
+            base: 2,
+            operation: "insert".to_owned(),
+            token: token.clone(),
+            sealed: update.seal().unwrap(),
+        };
+        proxy::plan(&prefix, Fault::Held, 0, 1, "PUT");
+        let outcome = std::thread::scope(|scope| {
+            let commit = scope.spawn(|| late.commit(&change));
+            proxy::await_request(&prefix);
+            for part in 1..4 {
+                insert(&store, 10 * part..10 * (part + 1), None);
+            }
+            store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
+            let log = store.log().unwrap();
+            assert!(log[0].number > 3, "its number is free again");
+            proxy::relent(&prefix);
+            commit.join().unwrap()
+        });
+        match (&token, outcome) {
+            (Some(_), Err(Error::Expired { base: 2, .. })) => {}
+            (None, Err(error @ Error::Overtaken { version: 3, .. })) => {
+                assert_eq!(error.kind(), ErrorKind::Unknown);
+            }
+            (_, outcome) => panic!("{token:?}: {outcome:?}"),
+        }
+        // It is in no history. The next vacuum removes what was put, with the version of the vacuum before.
+        assert!(matches!(store.version(3), Err(Error::NoSuchVersion { .. })));
+        assert!(store.log().unwrap().iter().all(|version| version.number > 3));
+        assert!(is_there(&store, 0..40));
+        assert!(!store.read().unwrap().contains(keys(100..101)[0]).unwrap());
+        assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().versions, 2);
+        assert!(matches!(insert(&store, 100..110, token), Committed::New(_)));
+    }
+}
+
+const FAULTS: [Fault; 11] = [
+    Fault::Answer(500),
+    Fault::Answer(503),
+    Fault::Answer(403),
+    Fault::Answer(404),
+    Fault::Answer(409),
+    Fault::Answer(412),
+    Fault::Told(500),
+    Fault::Told(409),
+    Fault::Reset,
+    Fault::Lost,
+    Fault::Garbage,
+];
+
+/// A store of its own for failures, and its prefix.
+struct Failing {
+    prefix: String,
+    address: PathBuf,
+    store: Store,
+}
+
+/// Runs all cases, some side by side: each of these on a store of its own, with 10 keys of its own.
+fn side_by_side<T: Sync>(cases: &[T], run: impl Fn(&Failing, &T, std::ops::Range<u32>) + Sync) {
+    let next = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            let (prefix, address) = place();
+            let store = Store::create(&address, 1, &options()).unwrap();
+            let failing = Failing { prefix, address, store };
+            insert(&failing.store, 0..10, None);
+            let (next, run) = (&next, &run);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(number as usize) else { break };
+                    run(&failing, case, 10 * (number + 1)..10 * (number + 2));
+                    assert!(is_there(&failing.store, 0..10));
+                }
+            });
+        }
+    });
+}
+
+/// Each request of a commit with a run, and of one that rewrites a shard, fails once or for good.
+#[test]
+fn a_request_of_a_commit_that_fails_leaves_no_doubt_that_is_not_told() {
+    let mut cases = Vec::new();
+    for (fault, rewrites) in FAULTS.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
+        cases.extend((0..12).map(|from| (fault, rewrites, from, 1)));
+    }
+    cases.extend((0..12).step_by(2).map(|from| (Fault::Reset, false, from, usize::MAX)));
+    let told = fail_commits(&cases);
+    for sort in ["made", "failed"] {
+        assert!(told.keys().any(|key| key.ends_with(sort)), "{told:?}");
+    }
+}
+
+/// The same, where a request is never answered. A process of its own waits 3 seconds for answers, and not a minute.
+#[test]
+fn a_server_that_hangs_leaves_no_doubt_that_is_not_told() {
+    const HANGS: &str = "GOWK_TEST_HANGS";
+    if std::env::var_os(HANGS).is_some() {
+        let cases: Vec<_> = (0..12).map(|from| (Fault::Hang, from % 2 == 1, from, 1)).collect();
+        fail_commits(&cases);
+        return;
+    }
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_server_that_hangs_leaves_no_doubt_that_is_not_told", "--nocapture"])
+        .env(HANGS, "")
+        .env("GOWK_TEST_PROXY", free.to_string())
+        .env("AWS_ENDPOINT_URL", format!("http://{free}"))
+        .env("AWS_TIMEOUT", "3s")
+        .status();
+    assert!(status.unwrap().success());
+}
+
+type Told = std::collections::BTreeMap<String, u32>;
+
+/// Fails requests of commits: with a fault, of an update that rewrites or not, from a request on, so many. Counts what
+/// the commits told.
+fn fail_commits(cases: &[(Fault, bool, usize, usize)]) -> Told {
+    let told = Mutex::new(Told::new());
+    side_by_side(cases, |Failing { prefix, address, store }, &(fault, rewrites, from, count), own| {
+        let token = Token::new(format!("a{}", own.start), 1);
+        proxy::plan(prefix, fault, from, count, "");
+        let outcome = (|| {
+            let late = Store::open(address)?;
+            let update = late.update()?;
+            let mut update = if rewrites { update.rewriting() } else { update };
+            update.insert_batch(&keys(own.clone()))?.complete()?;
+            update.commit("insert", Some(token.clone()))
+        })();
+        let seen = proxy::relent(prefix);
+        let how = format!("{fault:?} {rewrites} {from} {count}: {outcome:?} {seen:#?}");
+        assert!(!how.contains("gowk-test-key") && !how.contains("gowk-test-secret"), "{how}");
+        let is_made = store.newest().unwrap().tokens.contains_key(&token.application);
+        let sort = match &outcome {
+            Ok(Committed::New(_) | Committed::Already(_)) => {
+                assert!(is_made, "{how}");
+                "made"
+            }
+            Err(Error::Unknown { .. }) => "unknown",
+            Err(_) => {
+                assert!(!is_made, "{how}");
+                "failed"
+            }
+            Ok(Committed::Unchanged) => panic!("{how}"),
+        };
+        *told.lock().unwrap().entry(format!("{fault:?} {sort}")).or_default() += 1;
+        // The same commit again, from the beginning.
+        let mut update = store.update_of(store.before(&token.application, 1).unwrap());
+        let new = update.insert_batch(&keys(own.clone())).unwrap();
+        assert_eq!(new.mask(), [true; 10], "{how}");
+        new.complete().unwrap();
+        match update.commit("insert", Some(token)).unwrap() {
+            Committed::New(_) => assert!(!is_made, "{how}"),
+            Committed::Already(_) => assert!(is_made, "{how}"),
+            Committed::Unchanged => panic!("{how}"),
+        }
+        assert!(is_there(store, own), "{how}");
+    });
+    let told = told.into_inner().unwrap();
+    println!("{} cases: {told:#?}", cases.len());
+    told
+}
+
+/// Each request of a vacuum fails once.
+#[test]
+fn a_request_of_a_vacuum_that_fails_removes_nothing_that_is_needed() {
+    let cases: Vec<_> = FAULTS.iter().flat_map(|fault| (0..20).map(move |from| (*fault, from))).collect();
+    side_by_side(&cases, |Failing { prefix, address, store }, &(fault, from), own| {
+        insert(store, own.clone(), None);
+        proxy::plan(prefix, fault, from, 1, "");
+        let outcome = Store::open(address).and_then(|late| late.vacuum(&Vacuum::default().grace(AT_ONCE)));
+        let seen = proxy::relent(prefix);
+        let how = format!("{fault:?} {from}: {outcome:?} {seen:#?}");
+        assert!(!how.contains("gowk-test-key") && !how.contains("gowk-test-secret"), "{how}");
+        assert!(is_there(store, own.clone()), "{how}");
+        store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
+        assert!(is_there(store, own), "{how}");
+    });
+}
+
+/// A server that ignores the condition of each third create.
+#[test]
+fn a_server_that_lets_two_creates_succeed_is_refused() {
+    let (prefix, address) = place();
+    // The answers of all later creates are lies.
+    proxy::plan(&prefix, Fault::Told(200), 5, usize::MAX, "PUT");
+    let refused = Store::create(&address, 2, &options());
+    proxy::relent(&prefix);
+    assert!(refused.is_err(), "{refused:?}");
+}
