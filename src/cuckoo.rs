@@ -13,6 +13,7 @@
 mod bucket;
 mod counts;
 mod displacement;
+pub(crate) mod forgetting;
 mod group;
 mod hash;
 mod key;
@@ -29,8 +30,10 @@ mod sizing;
 mod split;
 mod widths;
 
-pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
-pub(crate) use counts::{Counts, Delta, TAIL_LENGTHS};
+pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+pub(crate) use counts::{Counts, Delta, FIRST_EPOCH, TAIL_LENGTHS};
+pub use forgetting::Retention;
+pub(crate) use forgetting::{Forgetting, Kept, MAX_EPOCH};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
 pub use hash::{HashKind, KeyHash, Seed};
@@ -42,10 +45,13 @@ pub(crate) use merge::take_region;
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;
-pub(crate) use region::{Inserted, Place};
+pub(crate) use region::Inserted;
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
 pub(crate) use shrink::halve;
 pub(crate) use split::{count_copied, each_descendant, split};
 pub use widths::SlotsPerBucket;
-pub(crate) use widths::{Five, Four, Seven, Six, Three, Two, Width, with_width};
+pub(crate) use widths::{
+    AnyWidth, Five, Four, Four2, Four3, Seven, Six, Three, Three4, Two, Two4, Width, with_any_width,
+    with_width,
+};

@@ -255,8 +255,8 @@ pub enum Error {
 
     /// The filter is not of the kind that the call, or the options, need.
     #[error(
-        "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} `Options::counting`",
-        path.display(), if *wanted == Kind::Counting { "with" } else { "without" }
+        "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {}",
+        path.display(), kind_option(*found, *wanted)
     )]
     Kind {
         /// The filter file.
@@ -267,6 +267,37 @@ pub enum Error {
         wanted: Kind,
         /// The operation that needs it: `removing keys`, or `what was asked for`.
         op: &'static str,
+    },
+
+    /// A forgetting filter keeps keys for another time than the options ask for.
+    #[error(
+        "{}: {found}, and not {wanted} as was asked for; leave that option out, or create another filter with it",
+        path.display()
+    )]
+    Retention {
+        /// The filter file.
+        path: PathBuf,
+        /// How the filter forgets, in words.
+        found: String,
+        /// What was asked for, in words.
+        wanted: String,
+    },
+
+    /// The clock, or the time of a key, cannot be believed: a forgetting filter would forget all keys at once, or has come
+    /// to a later time already. Nothing has changed.
+    #[error(
+        "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say that it is right with \
+         `Options::clock_is_right`", path.display(), utc(*clock),
+        if clock < filter { "before" } else { "long after" }, utc(*filter),
+        if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
+    )]
+    Clock {
+        /// The filter file.
+        path: PathBuf,
+        /// The clock's time, or the key's, in milliseconds since 1970.
+        clock: u64,
+        /// The time that the filter has come to, in milliseconds since 1970.
+        filter: u64,
     },
 
     /// The filter or store was created with other rules for keys than those asked for.
@@ -656,6 +687,39 @@ pub enum GrowthRefusal {
     Regions(u64),
 }
 
+/// The option with which, or without which, a filter of the wanted kind is created.
+fn kind_option(found: Kind, wanted: Kind) -> &'static str {
+    match (found, wanted) {
+        (_, Kind::Counting) => "with `Options::counting`",
+        (_, Kind::Forgetting) => "with `Options::forget_after`",
+        (Kind::Forgetting, Kind::Set) => "without `Options::forget_after`",
+        (_, Kind::Set) => "without `Options::counting`",
+    }
+}
+
+/// A time in milliseconds since 1970, for people: `2026-03-01 12:00:00 UTC`.
+fn utc(millis: u64) -> String {
+    let (mut days, seconds) = (millis / 86_400_000, millis / 1000 % 86_400);
+    let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    // 400 years have 146,097 days.
+    let mut year = 1970 + days / 146_097 * 400;
+    days %= 146_097;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", days + 1)
+}
+
 /// Adds the path and the operation to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, path: &Path, op: &'static str) -> Result<T>;
@@ -664,5 +728,25 @@ pub(crate) trait IoContext<T> {
 impl<T> IoContext<T> for io::Result<T> {
     fn at(self, path: &Path, op: &'static str) -> Result<T> {
         self.map_err(|source| Error::Io { path: path.to_owned(), op, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn times_are_told_as_dates() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_200, "2024-03-01 00:00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+            (13_574_563_200, "2400-02-29 00:00:00 UTC"),
+        ] {
+            assert_eq!(utc(seconds * 1000), expected);
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn refusal(
     let load = used / slots as f64;
     let share_of_digits = if used > 0.0 { digits / used } else { 0.0 };
     let weight = (DIGIT_WEIGHT - 1.0).mul_add(share_of_digits, 1.0);
-    let threshold = GROWTH_THRESHOLD * geometry.slots.headroom() / weight;
+    let threshold = GROWTH_THRESHOLD * geometry.slots().headroom() / weight;
     if let Some(region) = crowded
         && load < threshold
     {
@@ -41,8 +41,8 @@ pub(crate) fn refusal(
     if limit != 0 && needed > limit {
         return Some(GrowthRefusal::FileSize { needed, limit });
     }
-    let full = counts.doubled_and_full(geometry.slots, 2 * slots);
-    let expected = full.expected_false_positive_rate(geometry.slots, 2 * slots);
+    let full = counts.doubled_and_full(geometry.width, 2 * slots);
+    let expected = full.expected_false_positive_rate(geometry.slots(), 2 * slots);
     if policy.max_rate != 0.0 && expected > policy.max_rate {
         return Some(GrowthRefusal::Rate { expected, limit: policy.max_rate });
     }

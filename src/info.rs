@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::cuckoo::{Counts, HashKind, KeyRules, Kind, Seed, SlotsPerBucket};
+use crate::cuckoo::{Counts, FIRST_EPOCH, HashKind, KeyRules, Kind, Retention, Seed, SlotsPerBucket};
 use crate::format::{Geometry, Growth, Identity, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
@@ -25,19 +25,15 @@ pub struct Info {
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::uuid"))]
     pub uuid: [u8; 16],
     /// The filter's kind.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text::kind"))]
     pub kind: Kind,
     /// How the tool and jobs change a key before they hash it; `None` if this build does not know these rules.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text::key_rules"))]
     pub key_rules: Option<KeyRules>,
     /// Who hashes the keys.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text::hash"))]
     pub hash: HashKind,
     /// The seed of the hash. It is secret wherever others choose the keys.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub seed: Seed,
     /// Slots in each bucket.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text::slots"))]
     pub slots_per_bucket: SlotsPerBucket,
     /// Regions when the filter was created.
     pub base_regions: u64,
@@ -54,12 +50,16 @@ pub struct Info {
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
     /// Whether the filter doubles itself.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "text::growth"))]
     pub growth: Growth,
     /// The most bytes that the file may have; `None` for no limit.
     pub max_file_size: Option<u64>,
     /// The highest expected rate that a doubled filter may have when it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
+    /// When the filter forgets keys; `None` if it never does.
+    pub retention: Option<Retention>,
+    /// The time that a forgetting filter has come to: the begin of its epoch, in milliseconds since 1970. `None` before its
+    /// first key, and for other kinds.
+    pub time: Option<u64>,
     /// Slots of all buckets.
     pub slots: u64,
     /// Slots that hold an entry: one for each distinct key, or more.
@@ -68,12 +68,13 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. No removal changes them.
     pub saturated: u64,
-    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored. A saturated entry
-    /// stands for the highest count.
+    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored; in a forgetting filter
+    /// those of them whose entries were not emptied yet. A saturated entry stands for the highest count.
     pub copies: u64,
     /// Copies ever inserted, without those of keys whose entry was saturated already.
     pub inserted: u64,
-    /// Copies removed, without those of keys whose entry was saturated.
+    /// Copies removed, without those of keys whose entry was saturated. In a forgetting filter, the entries that were emptied
+    /// after they had expired.
     pub removed: u64,
     /// Entries by the bits of their tail: element t counts those with t bits. A new entry has the most bits, and loses
     /// one with each doubling.
@@ -118,52 +119,19 @@ impl fmt::Display for Info {
 
 /// The text forms of fields that are not plain numbers.
 #[cfg(feature = "serde")]
-mod text {
+pub(crate) mod text {
     use serde::Serializer;
-
-    use crate::cuckoo::{HashKind, KeyRules, Kind, SlotsPerBucket};
-    use crate::format::Growth;
 
     pub(super) fn format<S: Serializer>((major, minor): &(u16, u16), to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{major}.{minor}"))
     }
 
     /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12, as RFC 9562 writes them.
-    pub(super) fn uuid<S: Serializer>(uuid: &[u8; 16], to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn uuid<S: Serializer>(uuid: &[u8; 16], to: S) -> Result<S::Ok, S::Error> {
         let number = u128::from_be_bytes(*uuid);
         let group = |from: u32, digits: u32| number >> (4 * (32 - from - digits)) & ((1 << (4 * digits)) - 1);
         let [a, b, c, d, e] = [group(0, 8), group(8, 4), group(12, 4), group(16, 4), group(20, 12)];
         to.collect_str(&format_args!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
-    }
-
-    pub(super) fn kind<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(kind.name())
-    }
-
-    /// The form in the file: `trim ignore-case=ascii`; empty if keys are not changed.
-    pub(super) fn key_rules<S: Serializer>(rules: &Option<KeyRules>, to: S) -> Result<S::Ok, S::Error> {
-        match rules {
-            Some(rules) => to.serialize_some(&rules.encode()),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn hash<S: Serializer>(kind: &HashKind, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(match kind {
-            HashKind::Xxh3 => "xxh3-128",
-            HashKind::Caller => "caller",
-        })
-    }
-
-    pub(super) fn slots<S: Serializer>(slots: &SlotsPerBucket, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u32(slots.get())
-    }
-
-    pub(super) fn growth<S: Serializer>(growth: &Growth, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(match growth {
-            Growth::Auto => "auto",
-            Growth::Never => "never",
-        })
     }
 }
 
@@ -205,9 +173,9 @@ impl From<Facts> for Info {
     fn from(facts: Facts) -> Self {
         let Facts { identity, policy, counts, commit, journal_length, key_rules } = facts;
         let geometry = identity.geometry;
-        let width = geometry.slots;
+        let width = geometry.slots();
         let slots = geometry.slots_in_all();
-        let tails = width.fresh_tail_bits() as usize + 1;
+        let tails = geometry.width.fresh_tail_bits() as usize + 1;
         Self {
             format: crate::format::VERSION,
             uuid: identity.uuid,
@@ -226,6 +194,11 @@ impl From<Facts> for Info {
             growth: policy.growth,
             max_file_size: limit(policy.max_file_size),
             max_false_positive_rate: limit(policy.max_rate),
+            retention: identity.forgetting.map(Retention::from),
+            time: identity
+                .forgetting
+                .filter(|_| counts.epoch > FIRST_EPOCH)
+                .map(|of| counts.epoch * of.epoch),
             slots,
             entries: counts.entries(),
             digits: counts.digits,
@@ -254,7 +227,7 @@ fn bits_per_key(geometry: Geometry, counts: &Counts) -> Option<f64> {
 
 fn shrunk(geometry: Geometry, counts: &Counts) -> Option<Forecast> {
     let halved = geometry.halved()?;
-    (counts.used() <= halved.slots_in_all()).then(|| described(halved, &counts.halved(halved.slots)))
+    (counts.used() <= halved.slots_in_all()).then(|| described(halved, &counts.halved(halved.width)))
 }
 
 fn described(geometry: Geometry, counts: &Counts) -> Forecast {
@@ -262,7 +235,7 @@ fn described(geometry: Geometry, counts: &Counts) -> Forecast {
         generation: geometry.generation,
         entries: counts.entries(),
         expected_false_positive_rate: counts
-            .expected_false_positive_rate(geometry.slots, geometry.slots_in_all()),
+            .expected_false_positive_rate(geometry.slots(), geometry.slots_in_all()),
         bits_per_key: bits_per_key(geometry, counts).unwrap_or(f64::INFINITY),
         void_entries: counts.void(),
         file_length: geometry.file_length(),
@@ -275,7 +248,7 @@ fn forecast(mut geometry: Geometry, policy: Policy, mut counts: Counts) -> Vec<F
         && crate::growth::refusal(geometry, &policy, &counts, None, false).is_none()
     {
         let Some(doubled) = geometry.doubled() else { break };
-        counts = counts.doubled_and_full(doubled.slots, doubled.slots_in_all());
+        counts = counts.doubled_and_full(doubled.width, doubled.slots_in_all());
         geometry = doubled;
         forecasts.push(described(geometry, &counts));
     }

@@ -110,6 +110,7 @@ mod run;
 mod signature;
 mod summary;
 
+pub use csv::CommonHeader;
 pub use destination::Destination;
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;

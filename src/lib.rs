@@ -73,8 +73,9 @@
 //! | `store` | yes | [`store`]: many filters under versions |
 //! | `keys` | no | `keys`: streams of keys into a filter |
 //! | `ingest` | no | `ingest`: resumable jobs |
+//! | `s3` | no | stores in buckets, `s3://bucket/prefix`: [`store`] |
 //! | `parquet` | no | Parquet as a format of `ingest::Records` |
-//! | `serde` | no | `Serialize` for [`Info`] |
+//! | `serde` | no | `Serialize` for [`Info`], [`Plan`], [`Report`] and descriptions of stores |
 //! | `tracing` | no | events for subscribers of the crate `tracing` |
 //!
 //! # Words
@@ -130,7 +131,7 @@ mod system;
 mod whole;
 mod write;
 
-pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Seed, SlotsPerBucket};
+pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Retention, Seed, SlotsPerBucket};
 pub use error::{
     Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed,
 };
@@ -141,7 +142,7 @@ pub use read::{Lookup, Lookups, Reader, Report};
 pub use system::Files;
 #[doc(hidden)]
 pub use system::disk;
-pub use write::{Batches, Inserted, Limits, Repair, Writer};
+pub use write::{Batches, Inserted, InsertedAt, Limits, Repair, Seen, Writer};
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -5,9 +5,11 @@ mod plan;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::cuckoo::{HashKind, KeyHasher, KeyRules, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket};
+use crate::cuckoo::{
+    AnyWidth, Forgetting, HashKind, KeyHasher, KeyRules, Kind, MAX_REGIONS, Seed, Shard, SlotsPerBucket,
+};
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Metadata, Policy};
 use crate::system::{Disk, SystemDisk, new_uuid, random};
@@ -66,6 +68,11 @@ pub struct Options {
     slots: Option<SlotsPerBucket>,
     seed: Option<Seed>,
     kind: Option<Kind>,
+    forget_after: Option<Duration>,
+    forget_within: Option<Duration>,
+    refresh: Option<bool>,
+    pub(crate) clock_is_right: bool,
+    clock: Clock,
     key_rules: Option<KeyRules>,
     hash: HashKind,
     shard: Shard,
@@ -85,6 +92,10 @@ pub struct Options {
     pub(crate) progress: DoublingProgress,
     pub(crate) disk: Arc<dyn Disk>,
 }
+
+/// The clock of forgetting filters; the system's unless a test has set one.
+#[derive(Clone, Default)]
+struct Clock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
 
 type Tell = dyn Fn(u64, u64) + Send + Sync;
 
@@ -112,6 +123,9 @@ impl fmt::Debug for Options {
         };
         given("false_positive_rate", self.rate.as_ref().map(|rate| rate as _));
         given("kind", self.kind.as_ref().map(|kind| kind as _));
+        given("forget_after", self.forget_after.as_ref().map(|after| after as _));
+        given("forget_within", self.forget_within.as_ref().map(|within| within as _));
+        given("refresh", self.refresh.as_ref().map(|refresh| refresh as _));
         given("slots_per_bucket", self.slots.as_ref().map(|slots| slots as _));
         given("shard", Some(&self.shard as _).filter(|_| !self.shard.is_whole()));
         given("growth", Some(&self.growth as _).filter(|_| self.growth != Growth::Auto));
@@ -141,6 +155,11 @@ impl Options {
             slots: None,
             seed: None,
             kind: None,
+            forget_after: None,
+            forget_within: None,
+            refresh: None,
+            clock_is_right: false,
+            clock: Clock::default(),
             key_rules: None,
             hash: HashKind::Xxh3,
             shard: Shard::WHOLE,
@@ -200,6 +219,67 @@ impl Options {
         self
     }
 
+    /// Creation: a filter that forgets: it keeps each key at least this long after the key was first seen, and somewhat
+    /// longer ([`forget_within`](Self::forget_within)). At least 1 ms, and at most 2^53 ms. An existing filter of another
+    /// kind is refused with [`Error::Kind`], and one of another time with [`Error::Retention`].
+    ///
+    /// The filter's time goes on with its keys and commits: while nobody writes to it, it forgets nothing. See
+    /// [`Writer::insert_at`](crate::Writer::insert_at) and [`Writer::sweep`](crate::Writer::sweep).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// const DAY: Duration = Duration::from_secs(86_400);
+    /// let options = gowk::Options::new().forget_after(30 * DAY);
+    /// let mut seen = options.open(dir.path().join("seen.gowk"))?;
+    /// let now = SystemTime::now();
+    /// assert_eq!(seen.insert_at("a", now - 60 * DAY)?, gowk::Seen::New);
+    /// assert_eq!(seen.insert_at("a", now - 40 * DAY)?, gowk::Seen::Known);
+    /// assert_eq!(seen.insert_at("b", now - 5 * DAY)?, gowk::Seen::New);
+    /// assert!(seen.insert("a")?, "forgotten 30 to 45 days after it was first seen");
+    /// seen.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forget_after(mut self, time: Duration) -> Self {
+        self.forget_after = Some(time);
+        self.kind(Kind::Forgetting)
+    }
+
+    /// Creation: the longest time that a key is kept beyond [`forget_after`](Self::forget_after); unless given, up to half
+    /// of it. Chooses the bits that each slot keeps of the time: with 2 bits it is a half, with 3 a sixth, with 4 a
+    /// fourteenth. So a shorter time needs more slots, or brings a higher rate.
+    pub fn forget_within(mut self, time: Duration) -> Self {
+        self.forget_within = Some(time);
+        self
+    }
+
+    /// Creation: whether the time of [`forget_after`](Self::forget_after) counts from when a key was last inserted, and
+    /// not from when it was first; false unless given.
+    pub fn refresh(mut self, refresh: bool) -> Self {
+        self.refresh = Some(refresh);
+        self
+    }
+
+    /// Writing to a forgetting filter: whether to believe a clock that is so far ahead of the filter's time that all keys
+    /// are forgotten, or behind it; false unless given. See [`Error::Clock`].
+    pub fn clock_is_right(mut self, right: bool) -> Self {
+        self.clock_is_right = right;
+        self
+    }
+
+    /// The clock that writers of forgetting filters look at, for tests.
+    #[doc(hidden)]
+    pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Clock(Some(Arc::new(clock)));
+        self
+    }
+
+    #[inline]
+    pub(crate) fn clock(&self) -> SystemTime {
+        self.clock.0.as_ref().map_or_else(SystemTime::now, |clock| clock())
+    }
+
     /// Creation: how the tool and ingest jobs change a key before they hash it; not at all unless given. Kept in the
     /// filter's metadata. An existing filter with other rules is refused with [`Error::KeyRules`].
     pub fn key_rules(mut self, rules: KeyRules) -> Self {
@@ -220,15 +300,21 @@ impl Options {
         policy: &Policy,
         key_rules: Option<KeyRules>,
     ) -> Self {
-        let Identity { kind, hasher, geometry, .. } = identity;
+        let Identity { kind, hasher, geometry, forgetting, .. } = identity;
+        let time = |of: fn(&Forgetting) -> u64| {
+            forgetting.as_ref().map(|forgetting| Duration::from_millis(of(forgetting)))
+        };
         let limit = |rate: f64| (rate != 0.0).then_some(rate);
         Self {
             capacity: policy.capacity,
             regions: Some(geometry.base_regions),
-            slots: Some(geometry.slots),
+            slots: Some(geometry.slots()),
             rate_of_like: limit(policy.requested_rate),
             seed: Some(Seed::new(hasher.seed)),
             kind: Some(*kind),
+            forget_after: time(|forgetting| forgetting.after),
+            forget_within: time(|forgetting| forgetting.epoch),
+            refresh: forgetting.map(|forgetting| forgetting.refresh),
             key_rules,
             hash: hasher.kind,
             shard: geometry.shard,
@@ -353,27 +439,66 @@ impl Options {
         self.max_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))
     }
 
-    fn slots(&self) -> Result<SlotsPerBucket> {
+    /// The width of a new filter.
+    fn width(&self) -> Result<AnyWidth> {
         let rate = match (self.rate, self.slots) {
             (Some(_), Some(slots)) => {
                 let found = format!("given beside {} slots per bucket", slots.get());
                 return Err(Error::Option { option: "false-positive rate", found, expected: "given alone" });
             }
-            (None, Some(slots)) => return Ok(slots),
+            (None, Some(slots)) if self.forget_after.is_none() => return Ok(slots.into()),
+            (None, Some(_)) => 1.0,
             (Some(rate), None) => rate,
             (None, None) => DEFAULT_RATE,
         };
-        SlotsPerBucket::for_rate(rate).ok_or_else(|| Error::Option {
+        if let Some(after) = self.forget_after {
+            let within = self.forget_within.map(millis);
+            let mut fitting = AnyWidth::FORGETTING.into_iter().filter(|width| {
+                self.slots.is_none_or(|slots| slots == width.slots())
+                    && width.false_positive_rate() <= rate
+                    && within.is_none_or(|within| Forgetting::epoch_for(millis(after), *width) <= within)
+            });
+            return fitting.next().ok_or_else(|| Error::Option {
+                option: "rate, slots and time of a forgetting filter",
+                found: format!("{rate:.1e}, {:?} and {within:?} ms", self.slots),
+                expected: "a rate of 3.0e-8 at least, 2 to 4 slots per bucket, and a 14th of the time, or a 6th with 4 slots",
+            });
+        }
+        SlotsPerBucket::for_rate(rate).map(AnyWidth::from).ok_or_else(|| Error::Option {
             option: "false-positive rate",
             found: rate.to_string(),
             expected: "at least 1.9e-9, the narrowest reachable (2 slots per bucket)",
         })
     }
 
+    /// How a new filter of this width forgets; `None` if it does not.
+    fn forgetting(&self, width: AnyWidth) -> Result<Option<Forgetting>> {
+        let wrong =
+            |option, found| Error::Option { option, found, expected: "given with `forget_after` alone" };
+        let Some(after) = self.forget_after.map(millis) else {
+            return match (self.kind, self.forget_within, self.refresh) {
+                (Some(Kind::Forgetting), ..) => Err(wrong("kind", "forgetting".to_owned())),
+                (_, Some(within), _) => Err(wrong("forget within", format!("{within:?}"))),
+                (.., Some(true)) => Err(wrong("refresh", "true".to_owned())),
+                _ => Ok(None),
+            };
+        };
+        if self.kind != Some(Kind::Forgetting) {
+            return Err(wrong("forget after", format!("given for a {}", self.kind.unwrap_or_default())));
+        }
+        let epoch = Forgetting::epoch_for(after, width);
+        let forgetting = Forgetting { after, epoch, refresh: self.refresh.unwrap_or_default() };
+        if !forgetting.fits(width) {
+            let expected = "at least 1 ms, and at most 2^53 ms";
+            return Err(Error::Option { option: "forget after", found: format!("{after} ms"), expected });
+        }
+        Ok(Some(forgetting))
+    }
+
     /// A new filter's shape, checked.
     fn geometry(&self) -> Result<Geometry> {
         self.check_rates()?;
-        let slots = self.slots()?;
+        let width = self.width()?;
         let too_large = || Error::Option {
             option: "capacity",
             found: self.capacity.to_string(),
@@ -382,7 +507,8 @@ impl Options {
         if self.capacity == 0 && self.regions.is_none() {
             return Err(too_large());
         }
-        let base_regions = self.regions.or_else(|| slots.regions_for(self.capacity)).ok_or_else(too_large)?;
+        let base_regions =
+            self.regions.or_else(|| width.slots().regions_for(self.capacity)).ok_or_else(too_large)?;
         let Shard { of, number } = self.shard;
         if of == 0 || of > MAX_REGIONS / base_regions {
             return Err(Error::Option {
@@ -398,7 +524,7 @@ impl Options {
                 expected: "from 0 on, and below the number of shards",
             });
         }
-        let geometry = Geometry::new(slots, base_regions, 0, self.shard).map_err(|_| too_large())?;
+        let geometry = Geometry::new(width, base_regions, 0, self.shard).map_err(|_| too_large())?;
         if let Some(limit) = self.max_file_size
             && geometry.file_length() > limit
         {
@@ -420,7 +546,8 @@ impl Options {
             None => random(path)?,
         };
         let kind = self.kind.unwrap_or_default();
-        let identity = Identity { uuid, kind, hasher: KeyHasher::new(self.hash, seed), geometry };
+        let forgetting = self.forgetting(geometry.width)?;
+        let identity = Identity { uuid, kind, hasher: KeyHasher::new(self.hash, seed), geometry, forgetting };
         let policy = Policy {
             growth: self.growth,
             max_file_size: self.max_file_size.unwrap_or(0),
@@ -454,6 +581,30 @@ impl Options {
         }
     }
 
+    /// [`Error::Retention`] if an existing filter forgets in another way than these options ask for.
+    fn check_forgetting(&self, path: &Path, found: Forgetting) -> Result<()> {
+        let Forgetting { after, epoch, refresh } = found;
+        let fits = self.forget_after.is_none_or(|asked| millis(asked) == after)
+            && self.forget_within.is_none_or(|asked| epoch <= millis(asked))
+            && self.refresh.is_none_or(|asked| asked == refresh);
+        if fits {
+            return Ok(());
+        }
+        let tell = |after: Option<Duration>, within: Option<Duration>, refresh: bool| {
+            let time = |time: Option<Duration>| {
+                time.map_or_else(|| "any time".to_owned(), |time| format!("{time:?}"))
+            };
+            let since = if refresh { "last" } else { "first" };
+            format!("forgets keys {} after they were {since} seen, within {} more", time(after), time(within))
+        };
+        let duration = |millis| Some(Duration::from_millis(millis));
+        Err(Error::Retention {
+            path: path.to_owned(),
+            found: tell(duration(after), duration(epoch), refresh),
+            wanted: tell(self.forget_after, self.forget_within, self.refresh.unwrap_or(refresh)),
+        })
+    }
+
     /// The rules for keys that a new filter or store gets.
     pub(crate) fn new_key_rules(&self) -> KeyRules {
         self.key_rules.unwrap_or_default()
@@ -471,12 +622,19 @@ impl Options {
     pub(crate) fn check_fits(&self, path: &Path, identity: &Identity, metadata: &Metadata) -> Result<()> {
         self.check_kind(path, identity.kind)?;
         self.check_key_rules(path, metadata.key_rules())?;
-        let rate = identity.geometry.slots.false_positive_rate();
+        if let Some(forgetting) = identity.forgetting {
+            self.check_forgetting(path, forgetting)?;
+        }
+        let rate = identity.geometry.width.false_positive_rate();
         match self.rate {
             Some(wanted) if wanted < rate => Err(Error::Rate { path: path.to_owned(), rate, wanted }),
             _ => Ok(()),
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn check_rate(option: &'static str, rate: f64) -> Result<()> {

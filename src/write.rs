@@ -13,6 +13,7 @@ mod batches;
 mod commit;
 mod create;
 mod doubling;
+mod forgetting;
 mod inserted;
 mod partition;
 mod pending;
@@ -28,6 +29,7 @@ mod transaction;
 mod writer;
 
 pub use batches::Batches;
+pub use forgetting::{InsertedAt, Seen};
 pub use inserted::Inserted;
 pub use policy::Limits;
 #[cfg(feature = "store")]

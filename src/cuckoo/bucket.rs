@@ -23,6 +23,44 @@ pub(crate) struct BucketId(pub(crate) u16);
 /// Buckets of a region; a power of two, whose logarithm is [`Width::INDEX_BITS`].
 pub(crate) const BUCKETS_PER_REGION: u32 = 8192;
 
+/// The first bucket of a key in its region, and the fingerprint that is stored there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place<W> {
+    pub(crate) first: BucketId,
+    pub(crate) fingerprint: Slot<W>,
+}
+
+impl<W: Width> Place<W> {
+    /// From the low half of a hash, and the fraction that [`KeyHash::region`](super::KeyHash) returns beside the
+    /// region.
+    #[inline]
+    pub(crate) const fn new(local: u64, rem: u64) -> Self {
+        let first = BucketId(local as u16 & ((1 << W::INDEX_BITS) - 1) as u16);
+        Self { first, fingerprint: Slot::fresh(local, rem) }
+    }
+
+    #[inline]
+    pub(crate) fn second(self) -> BucketId {
+        self.fingerprint.other(self.first)
+    }
+
+    /// The same place in a forgetting filter, as of this epoch: entries that expire in it match no longer.
+    #[inline(always)]
+    pub(crate) const fn at(self, epoch: u32) -> Self {
+        if W::EXPIRY_BITS == 0 {
+            return self;
+        }
+        Self { fingerprint: self.fingerprint.with_expiry(epoch), ..self }
+    }
+
+    /// Both buckets, loaded.
+    #[inline(always)]
+    pub(super) fn load<B: Buckets<W>>(self, buckets: &mut B) -> Result<[(BucketId, Bucket<W>); 2], B::Error> {
+        let second = self.second();
+        Ok([(self.first, buckets.load(self.first)?), (second, buckets.load(second)?)])
+    }
+}
+
 /// The buckets of one region, to read: in a map, in a file or in memory.
 pub(crate) trait Buckets<W> {
     type Error;
@@ -53,6 +91,8 @@ const fn select(a: u64, b: u64, so: bool) -> u64 {
 pub(crate) struct Slot<W>(pub(crate) u32, PhantomData<W>);
 
 impl<W: Width> Slot<W> {
+    /// The expiry bits, a mask.
+    const EXPIRY: u32 = (1 << W::EXPIRY_BITS) - 1;
     pub(crate) const UNIVERSAL: Self = Self::new(1 << (W::BITS - 1));
 
     pub(crate) const fn new(bits: u32) -> Self {
@@ -65,7 +105,20 @@ impl<W: Width> Slot<W> {
     pub(crate) const fn fresh(local: u64, rem: u64) -> Self {
         let tag = local >> (64 - W::TAG_BITS);
         let tail = rem >> (64 - W::TAIL_BITS);
-        Self::new(((tag << (W::BITS - W::TAG_BITS)) + 2 * tail + 1) as u32)
+        Self::new(((tag << (W::BITS - W::TAG_BITS)) + ((2 * tail + 1) << W::EXPIRY_BITS)) as u32)
+    }
+
+    /// The code in the expiry bits: of an entry, the epoch in which it expires, modulo 2^a; of a query, the epoch now.
+    pub(super) const fn expiry(self) -> u32 {
+        self.0 & Self::EXPIRY
+    }
+
+    /// The slot with the code of this epoch in its expiry bits.
+    ///
+    /// n = 4, a = 3: `0x74f8` with epoch 13, which is 5 modulo 8, is `0x74fd`.
+    #[inline]
+    pub(crate) const fn with_expiry(self, epoch: u32) -> Self {
+        Self::new(self.0 & !Self::EXPIRY | epoch & Self::EXPIRY)
     }
 
     pub(crate) const fn is_empty(self) -> bool {
@@ -85,7 +138,7 @@ impl<W: Width> Slot<W> {
     ///
     /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
     pub(crate) const fn tail_length(self) -> Option<u32> {
-        W::TAIL_BITS.checked_sub(self.0.trailing_zeros())
+        W::TAIL_BITS.checked_sub((self.0 >> W::EXPIRY_BITS).trailing_zeros())
     }
 
     /// The digit of this value, 1 to D.
@@ -193,12 +246,17 @@ impl<W: Width> Bucket<W> {
     /// All other bits of each lane.
     const BODY: u64 = Self::HIGH - Self::ONES;
     /// The highest bit below the tag of each lane: the first bit of the tail, if there is one.
-    pub(super) const TAIL_TOP: u64 = Self::ONES << W::TAIL_BITS;
-    /// All bits of each lane below that one.
-    pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - Self::ONES;
+    pub(super) const TAIL_TOP: u64 = Self::ONES << Self::TAIL_TOP_AT;
+    /// The number of that bit in its lane.
+    const TAIL_TOP_AT: u32 = W::BITS - W::TAG_BITS - 1;
+    /// All bits of each lane below that one, and above the expiry bits.
+    pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - (Self::ONES << W::EXPIRY_BITS);
+    /// The expiry bits of each lane.
+    const EXPIRY: u64 = Self::ONES * Slot::<W>::EXPIRY as u64;
     /// Every bit that belongs to a lane.
     pub(super) const LANES: u64 = Self::HIGH | Self::BODY;
-    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag, and the highest.
+    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
+    /// and the highest.
     const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
     /// The lanes above the lowest of a saturated group's bucket, all with the digit D, moved down by one lane.
     const HIGHEST_DIGITS: u64 =
@@ -278,6 +336,9 @@ impl<W: Width> Bucket<W> {
     ///
     /// No sum reaches 2^W, so no lane disturbs the next.
     ///
+    /// In a forgetting filter, `query` also has the code of the epoch now. An entry of that code has expired and matches
+    /// nothing; a universal slot, whose `lowest` is its top bit, never expires.
+    ///
     /// | n = 4, query `abcf` | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
     /// | `self` | `0000` | `8000` | `2800` | `abc8` |
@@ -291,7 +352,31 @@ impl<W: Width> Bucket<W> {
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
         let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
         let agrees = self.0 ^ !Self::ONES.wrapping_mul(query.0 as u64);
-        Self::lanes(((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH)
+        let matches = ((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH;
+        if W::EXPIRY_BITS == 0 {
+            return Self::lanes(matches);
+        }
+        Self::lanes(matches & (!self.lanes_of(query.0).0 | lowest))
+    }
+
+    /// The lanes whose expiry bits hold the code of this epoch.
+    const fn lanes_of(self, epoch: u32) -> Lanes<W> {
+        Self::zero_lanes(
+            (self.0 ^ Self::ONES.wrapping_mul((epoch & Slot::<W>::EXPIRY) as u64)) & Self::EXPIRY,
+        )
+    }
+
+    /// The bucket without the entries that expire in this epoch. Universal slots stay.
+    ///
+    /// n = 4, a = 3, epoch 13: of `0x8000_0000_74fd_74fc`, the entry `0x74fd` goes.
+    #[inline]
+    pub(super) const fn without_expired(self, epoch: u32) -> Self {
+        if W::EXPIRY_BITS == 0 {
+            return self;
+        }
+        let universal = Self::zero_lanes(self.0 ^ Self::HIGH).0;
+        let expired = self.lanes_of(epoch).0 & !universal;
+        Self::new(self.0 & !Self::whole_lanes(expired >> (W::BITS - 1)))
     }
 
     /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
@@ -305,10 +390,11 @@ impl<W: Width> Bucket<W> {
         without_tail.0 & !self.empty_lanes().0 | self.0 & !Self::LANES
     }
 
-    /// The lowest set bit of each lane, for a plain bucket.
+    /// The lowest set bit of each lane above its expiry bits, for a plain bucket.
     pub(super) const fn lowest_set_bits(self) -> u64 {
+        let entries = self.0 & !Self::EXPIRY;
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
-        self.0 & !((self.0 | Self::HIGH).wrapping_sub(Self::ONES))
+        entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES))
     }
 
     /// The bits that end the tails of this length in all lanes.
@@ -388,8 +474,8 @@ impl<W: Width> Bucket<W> {
 
     /// The two buckets that this one becomes when the filter doubles.
     ///
-    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it. Void entries
-    /// and universal slots have no such bit and go to both.
+    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it, and its expiry
+    /// stays. Void entries and universal slots have no such bit and go to both.
     ///
     /// | n = 4 | lane 3: void | lane 2: digit | lane 1: first bit 1 | lane 0: first bit 0 |
     /// |---|---|---|---|---|
@@ -401,7 +487,8 @@ impl<W: Width> Bucket<W> {
         let entries = self.0;
         // An entry has a tail if any bit of TAIL_BODY is set; adding TAIL_BODY then carries into TAIL_TOP.
         let decided = ((entries & Self::TAIL_BODY) + Self::TAIL_BODY) & Self::TAIL_TOP;
-        let (mut right, mut decided) = ((decided & entries) >> W::TAIL_BITS, decided >> W::TAIL_BITS);
+        let (mut right, mut decided) =
+            ((decided & entries) >> Self::TAIL_TOP_AT, decided >> Self::TAIL_TOP_AT);
         let digits = self.digit_lanes();
         if digits.any() {
             (right, decided) = (digits.follow(right), digits.follow(decided));
@@ -448,8 +535,13 @@ impl<W: Width> Eight<W> {
     fn matches(&self, query: Slot<W>) -> u16x8 {
         // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
         let ignored = self.entries() ^ self.entries().saturating_sub(u16x8::ONE);
-        let differs = (self.0 ^ u16x8::splat(query.0 as u16)) & !ignored;
-        differs.simd_eq(u16x8::ZERO)
+        let unlike = self.0 ^ u16x8::splat(query.0 as u16);
+        let matches = (unlike & !ignored).simd_eq(u16x8::ZERO);
+        if W::EXPIRY_BITS == 0 {
+            return matches;
+        }
+        let expired = (unlike & u16x8::splat(Bucket::<W>::EXPIRY as u16)).simd_eq(u16x8::ZERO);
+        matches & (!expired | self.universal())
     }
 
     #[inline(always)]

@@ -3,10 +3,13 @@
 use super::bucket::Bucket;
 use super::kind::Kind;
 use super::region::{Inserted, Removed};
-use super::widths::{SlotsPerBucket, Width};
+use super::widths::{AnyWidth, SlotsPerBucket, Width};
 
-/// Room for counts by tail length; the longest tail of format 1.0 has 21 bits.
-pub(crate) const TAIL_LENGTHS: usize = 32;
+/// The epoch of a new forgetting filter, until its first key.
+pub(crate) const FIRST_EPOCH: u64 = 1;
+
+/// Room for counts by tail length; the longest tail has 21 bits.
+pub(crate) const TAIL_LENGTHS: usize = 22;
 
 /// Buckets whose bits are counted side by side.
 const COLUMNS: usize = 4;
@@ -57,9 +60,21 @@ pub(crate) struct Counts {
     pub(crate) saturated: u64,
     /// Entries by the length of their tail.
     pub(crate) by_tail: [u64; TAIL_LENGTHS],
+    /// The epoch of a forgetting filter; 0 in others.
+    pub(crate) epoch: u64,
+    /// The regions, from the first on, that hold no entry which expires in this epoch; 0 in others.
+    pub(crate) swept: u64,
+    /// The bitwise or of what stands behind the counters in a file; not 0 only in a damaged one.
+    pub(crate) beyond: u64,
 }
 
 impl Counts {
+    /// The counters of a new filter.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let epoch = if kind == Kind::Forgetting { FIRST_EPOCH } else { 0 };
+        Self { epoch, ..Self::default() }
+    }
+
     /// The entries now, without universal slots and digits. They may be more than `inserted - removed`, as a doubling
     /// copies void entries and saturated groups stay.
     pub(crate) fn entries(&self) -> u64 {
@@ -87,10 +102,11 @@ impl Counts {
         self.by_tail[0]
     }
 
-    /// Only the counters that no scan can find, `inserted` and `removed`; the others are 0.
+    /// Only what no scan can find: `inserted`, `removed` and the epoch. The other counters are 0, and no region counts as
+    /// swept.
     pub(crate) fn totals(&self) -> Self {
-        let Self { inserted, removed, .. } = *self;
-        Self { inserted, removed, ..Self::default() }
+        let Self { inserted, removed, epoch, .. } = *self;
+        Self { inserted, removed, epoch, ..Self::default() }
     }
 
     /// Whether the counters that a scan can find equal those of `other`.
@@ -99,8 +115,9 @@ impl Counts {
         found(self) == found(other)
     }
 
-    /// Adds the counters that a scan found elsewhere.
+    /// Adds the counters that a scan found elsewhere, and its swept regions.
     pub(crate) fn add_found(&mut self, other: &Self) {
+        self.swept += other.swept;
         self.universal += other.universal;
         self.digits += other.digits;
         self.saturated += other.saturated;
@@ -113,7 +130,7 @@ impl Counts {
     /// that told of it would be refused with the whole file.
     pub(crate) const fn in_a(self, kind: Kind) -> Self {
         match kind {
-            Kind::Set => Self { digits: 0, saturated: 0, ..self },
+            Kind::Set | Kind::Forgetting => Self { digits: 0, saturated: 0, ..self },
             Kind::Counting => self,
         }
     }
@@ -192,6 +209,7 @@ impl Counts {
             digits: self.digits.saturating_add_signed(delta.digits),
             saturated: self.saturated.saturating_add_signed(delta.saturated),
             by_tail,
+            ..*self
         }
     }
 
@@ -222,12 +240,12 @@ impl Counts {
             *shorter = *longer;
         }
         by_tail[0] += 2 * self.void();
-        Self { by_tail, universal: 2 * self.universal, ..*self }
+        Self { by_tail, universal: 2 * self.universal, swept: 2 * self.swept, ..*self }
     }
 
     /// The counters after one halving, which undoes a doubling: tails are one bit longer, up to the longest. Quarantined
     /// buckets may become fewer, to half as many, and digits a few more or fewer.
-    pub(crate) fn halved(&self, width: SlotsPerBucket) -> Self {
+    pub(crate) fn halved(&self, width: AnyWidth) -> Self {
         let longest = width.fresh_tail_bits() as usize;
         let mut by_tail = [0; TAIL_LENGTHS];
         for (tail, count) in self.by_tail.iter().enumerate().take(longest + 1) {
@@ -238,9 +256,9 @@ impl Counts {
 
     /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the
     /// slots it has then, twice as many as now.
-    pub(crate) fn doubled_and_full(&self, width: SlotsPerBucket, slots: u64) -> Self {
+    pub(crate) fn doubled_and_full(&self, width: AnyWidth, slots: u64) -> Self {
         let mut next = self.doubled();
-        let room = (slots as f64 * width.headroom()) as u64;
+        let room = (slots as f64 * width.slots().headroom()) as u64;
         let fresh = room.saturating_sub(next.used());
         next.by_tail[width.fresh_tail_bits() as usize] += fresh;
         next

@@ -85,9 +85,11 @@ pub(crate) const MAX_REGIONS: u64 = 1 << 32;
 
 /// Who hashes the keys of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum HashKind {
     /// The filter, by XXH3-128 with the file's seed. Hash id 1.
     #[default]
+    #[cfg_attr(feature = "serde", serde(rename = "xxh3-128"))]
     Xxh3,
     /// The caller, who passes [`KeyHash`]es; bytes are refused with
     /// [`Error::CallerHashes`](crate::Error::CallerHashes). Hash id 0.
@@ -96,6 +98,7 @@ pub enum HashKind {
 
 /// The seed of a filter's hash. It lets an attacker craft keys that collide, so `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 pub struct Seed(u64);
 
 impl Seed {

@@ -18,6 +18,7 @@ pub struct KeyRules {
 
 /// The letters whose case is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Case {
     /// A to Z.
     Ascii,
@@ -64,6 +65,13 @@ impl KeyRules {
         let all =
             [false, true].into_iter().flat_map(|trim| cases.map(|ignore_case| Self { trim, ignore_case }));
         all.into_iter().find(|rules| rules.encode().as_bytes() == text)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for KeyRules {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.encode())
     }
 }
 

@@ -2,18 +2,21 @@
 
 use std::fmt;
 
-/// The kind of a filter: a set or a counting filter. Fixed when the filter is created, and kept in its file.
+/// The kind of a filter: a set, a counting filter or a forgetting one. Fixed when the filter is created, and kept in its
+/// file.
 ///
 /// | kind | made by | `insert(key)` | `remove(key)` | `merge` |
 /// |---|---|---|---|---|
 /// | [`Set`](Self::Set) | nothing | stores it unless it is found | refused with [`Error::Kind`](crate::Error::Kind) | union |
 /// | [`Counting`](Self::Counting) | [`Options::counting`](crate::Options::counting) | stores one more copy | takes one copy | sum |
+/// | [`Forgetting`](Self::Forgetting) | [`Options::forget_after`](crate::Options::forget_after) | stores it unless it is found | refused | refused |
 ///
-/// On both, an insert returns whether the key was not there before.
+/// On all of them, an insert returns whether the key was not there before.
 ///
 /// In a set, a new key that matches the entry of another one counts as found, and is not stored. If the other key could
 /// be removed, both would be lost. So a set refuses removals, and a counting filter stores every copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Kind {
     /// Holds each key once; nothing is removed. For telling new keys from known ones.
@@ -21,25 +24,28 @@ pub enum Kind {
     Set,
     /// Holds copies of keys, which can be counted and removed.
     Counting,
+    /// Holds each key for some time, and forgets it then. For streams that never end.
+    Forgetting,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Set, Self::Counting];
+    pub(crate) const ALL: [Self; 3] = [Self::Set, Self::Counting, Self::Forgetting];
 
-    /// The copies of a key that the filter holds, where `copies` match it: at most 1 in a set.
+    /// The copies of a key that the filter holds, where `copies` match it: at most 1 unless it counts.
     #[inline(always)]
     pub(crate) const fn capped(self, copies: u32) -> u32 {
         match self {
-            Self::Set if copies > 1 => 1,
+            Self::Set | Self::Forgetting if copies > 1 => 1,
             _ => copies,
         }
     }
 
-    /// The kind's name in version files, jobs and reports: `set` or `counting`.
+    /// The kind's name in version files, jobs and reports: `set`, `counting` or `forgetting`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Set => "set",
             Self::Counting => "counting",
+            Self::Forgetting => "forgetting",
         }
     }
 
@@ -54,6 +60,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Set => "set",
             Self::Counting => "counting filter",
+            Self::Forgetting => "forgetting filter",
         })
     }
 }

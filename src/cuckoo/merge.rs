@@ -51,8 +51,10 @@ pub(crate) fn take_region<W: Width>(
     each_group(from, into, |buckets, id, group: Group<W>| {
         let both = [id, group.entry.other(id)];
         let room = match kind {
-            Kind::Set if covered_or_shortens(buckets, id, group.entry) => return Ok(()),
-            Kind::Set => store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search),
+            Kind::Set | Kind::Forgetting if covered_or_shortens(buckets, id, group.entry) => return Ok(()),
+            Kind::Set | Kind::Forgetting => {
+                store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search)
+            }
             Kind::Counting if is_answered(buckets, both, group.entry) => return Ok(()),
             Kind::Counting => {
                 add_to_another(buckets, id, group, group.lanes())

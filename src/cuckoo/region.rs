@@ -3,41 +3,12 @@
 //! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
 use super::displacement::{displace, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, share};
 use super::widths::Width;
-
-/// The first bucket of a key in its region, and the fingerprint that is stored there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place<W> {
-    pub(crate) first: BucketId,
-    pub(crate) fingerprint: Slot<W>,
-}
-
-impl<W: Width> Place<W> {
-    /// From the low half of a hash, and the fraction that [`KeyHash::region`](super::KeyHash) returns beside the
-    /// region.
-    #[inline]
-    pub(crate) const fn new(local: u64, rem: u64) -> Self {
-        let first = BucketId(local as u16 & ((1 << W::INDEX_BITS) - 1) as u16);
-        Self { first, fingerprint: Slot::fresh(local, rem) }
-    }
-
-    #[inline]
-    pub(crate) fn second(self) -> BucketId {
-        self.fingerprint.other(self.first)
-    }
-
-    /// Both buckets, loaded.
-    #[inline(always)]
-    fn load<B: Buckets<W>>(self, buckets: &mut B) -> Result<[(BucketId, Bucket<W>); 2], B::Error> {
-        let second = self.second();
-        Ok([(self.first, buckets.load(self.first)?), (second, buckets.load(second)?)])
-    }
-}
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

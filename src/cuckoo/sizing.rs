@@ -4,7 +4,7 @@
 
 use super::bucket::BUCKETS_PER_REGION;
 use super::hash::MAX_REGIONS;
-use super::widths::SlotsPerBucket;
+use super::widths::{AnyWidth, SlotsPerBucket};
 
 impl SlotsPerBucket {
     /// The most slots per bucket whose false-positive rate, at full load before any growth, is at most `rate`; `None`
@@ -15,7 +15,7 @@ impl SlotsPerBucket {
 
     /// The expected false-positive rate at full load before any growth, 0 to 1: `2n * 2^-(T + t)`.
     pub fn false_positive_rate(self) -> f64 {
-        f64::from(2 * self.get()) * (-f64::from(self.tag_bits() + self.fresh_tail_bits())).exp2()
+        AnyWidth::from(self).false_positive_rate()
     }
 
     /// rho: the load, as a part of all slots, up to which every region of a filter finds room.
@@ -43,6 +43,14 @@ impl SlotsPerBucket {
         let keys_per_region = f64::from(BUCKETS_PER_REGION * self.get()) * self.headroom();
         let regions = (capacity as f64 / keys_per_region).ceil().max(1.0) as u64;
         (regions <= MAX_REGIONS).then_some(regions)
+    }
+}
+
+impl AnyWidth {
+    /// As [`SlotsPerBucket::false_positive_rate`]. Entries that have expired match nothing, and are not counted out.
+    pub(crate) fn false_positive_rate(self) -> f64 {
+        let compared = self.slots().tag_bits() + self.fresh_tail_bits();
+        f64::from(2 * self.slots().get()) * (-f64::from(compared)).exp2()
     }
 }
 

@@ -34,6 +34,13 @@ pub enum SlotsPerBucket {
     Seven = 7,
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for SlotsPerBucket {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(self.get())
+    }
+}
+
 impl SlotsPerBucket {
     /// All of them, the widest slots first.
     pub const ALL: [Self; 6] = [Self::Two, Self::Three, Self::Four, Self::Five, Self::Six, Self::Seven];
@@ -57,14 +64,76 @@ impl SlotsPerBucket {
         with_width!(self, W => 2 * W::MOST_COPIES)
     }
 
+    /// W - T - 1: the bits of the tail of an entry just stored, in a filter that does not forget.
+    #[cfg(test)]
+    pub(crate) const fn fresh_tail_bits(self) -> u32 {
+        with_width!(self, W => W::TAIL_BITS)
+    }
+
     /// T: the bits of a slot that choose the second bucket and never change.
     pub(crate) const fn tag_bits(self) -> u32 {
         with_width!(self, W => W::TAG_BITS)
     }
+}
 
-    /// W - T - 1: the bits of the tail of an entry just stored.
+/// The width of a filter: one of the six of sets and counting filters, or of those of forgetting filters, which are named
+/// after n and a.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnyWidth {
+    Two,
+    Three,
+    Four,
+    Five,
+    Six,
+    Seven,
+    Four2,
+    Four3,
+    Three4,
+    Two4,
+}
+
+impl From<SlotsPerBucket> for AnyWidth {
+    fn from(slots: SlotsPerBucket) -> Self {
+        match slots {
+            SlotsPerBucket::Two => Self::Two,
+            SlotsPerBucket::Three => Self::Three,
+            SlotsPerBucket::Four => Self::Four,
+            SlotsPerBucket::Five => Self::Five,
+            SlotsPerBucket::Six => Self::Six,
+            SlotsPerBucket::Seven => Self::Seven,
+        }
+    }
+}
+
+impl AnyWidth {
+    /// The widths of forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
+    pub(crate) const FORGETTING: [Self; 4] = [Self::Four2, Self::Four3, Self::Three4, Self::Two4];
+
+    /// The width of a forgetting filter with n slots and a bits of expiry; `None` if there is none.
+    pub(crate) fn forgetting(slots: SlotsPerBucket, expiry_bits: u32) -> Option<Self> {
+        let is_it = |width: &Self| width.slots() == slots && width.expiry_bits() == expiry_bits;
+        Self::FORGETTING.into_iter().find(is_it)
+    }
+
+    pub(crate) const fn slots(self) -> SlotsPerBucket {
+        match self {
+            Self::Two | Self::Two4 => SlotsPerBucket::Two,
+            Self::Three | Self::Three4 => SlotsPerBucket::Three,
+            Self::Four | Self::Four2 | Self::Four3 => SlotsPerBucket::Four,
+            Self::Five => SlotsPerBucket::Five,
+            Self::Six => SlotsPerBucket::Six,
+            Self::Seven => SlotsPerBucket::Seven,
+        }
+    }
+
+    /// a: the bits of a slot that say when its entry expires; 0 unless the filter forgets.
+    pub(crate) const fn expiry_bits(self) -> u32 {
+        with_any_width!(self, W => W::EXPIRY_BITS)
+    }
+
+    /// W - a - T - 1: the bits of the tail of an entry just stored.
     pub(crate) const fn fresh_tail_bits(self) -> u32 {
-        with_width!(self, W => W::TAIL_BITS)
+        with_any_width!(self, W => W::TAIL_BITS)
     }
 }
 
@@ -75,6 +144,8 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const SLOTS: u32;
     /// T, the bits of a tag.
     const TAG_BITS: u32;
+    /// a, the lowest bits of a slot, which say when its entry expires; 0 unless the filter forgets.
+    const EXPIRY_BITS: u32 = 0;
     /// W, the bits of a slot.
     const BITS: u32 = 64 / Self::SLOTS;
     /// Buckets of a region, as a power of two.
@@ -83,7 +154,7 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const OFFSETS: &'static [u16];
 
     /// The bits of a fresh tail.
-    const TAIL_BITS: u32 = Self::BITS - Self::TAG_BITS - 1;
+    const TAIL_BITS: u32 = Self::BITS - Self::EXPIRY_BITS - Self::TAG_BITS - 1;
     /// D, the highest digit: a slot is a digit if its tag is 1 to D and all its other bits are 0.
     const HIGHEST_DIGIT: u32 = (1 << (Self::TAG_BITS - 1)) - 1;
     /// The highest count of a group: it fills its bucket, and all its digits are D.
@@ -101,13 +172,14 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
 }
 
 macro_rules! widths {
-    ($($name:ident: $slots:literal, $tag:literal, $offsets:expr;)*) => {
+    ($($name:ident: $slots:literal, $tag:literal, $offsets:expr, $expiry:literal;)*) => {
         $(
             #[derive(Clone, Copy, PartialEq, Eq, Debug)]
             pub(crate) struct $name;
             impl Width for $name {
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
+                const EXPIRY_BITS: u32 = $expiry;
                 const OFFSETS: &'static [u16] = $offsets;
             }
             const _: () = assert!($name::OFFSETS.len() == 1 << $tag && $name::TAIL_BITS >= 2);
@@ -117,12 +189,16 @@ macro_rules! widths {
 }
 
 widths! {
-    Two: 2, 10, &OFFSET_T10;
-    Three: 3, 10, &OFFSET_T10;
-    Four: 4, 6, &OFFSET_T6;
-    Five: 5, 6, &OFFSET_T6;
-    Six: 6, 6, &OFFSET_T6;
-    Seven: 7, 6, &OFFSET_T6;
+    Two: 2, 10, &OFFSET_T10, 0;
+    Three: 3, 10, &OFFSET_T10, 0;
+    Four: 4, 6, &OFFSET_T6, 0;
+    Five: 5, 6, &OFFSET_T6, 0;
+    Six: 6, 6, &OFFSET_T6, 0;
+    Seven: 7, 6, &OFFSET_T6, 0;
+    Four2: 4, 6, &OFFSET_T6, 2;
+    Four3: 4, 6, &OFFSET_T6, 3;
+    Three4: 3, 10, &OFFSET_T10, 4;
+    Two4: 2, 10, &OFFSET_T10, 4;
 }
 
 /// Runs one expression with `$W` bound to the width that a [`SlotsPerBucket`](crate::SlotsPerBucket) names.
@@ -157,3 +233,28 @@ macro_rules! with_width {
     };
 }
 pub(crate) use with_width;
+
+/// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). After `plain` or `forgetting`, only for those widths;
+/// `$else` for the others.
+macro_rules! with_any_width {
+    ($width:expr, $W:ident => $body:expr) => {
+        $crate::cuckoo::with_any_width!($width, $W => $body;
+            Two Three Four Five Six Seven Four2 Four3 Three4 Two4;)
+    };
+    (plain $width:expr, $W:ident => $body:expr, $else:expr) => {
+        $crate::cuckoo::with_any_width!($width, $W => $body; Two Three Four Five Six Seven; _ => $else)
+    };
+    (forgetting $width:expr, $W:ident => $body:expr, $else:expr) => {
+        $crate::cuckoo::with_any_width!($width, $W => $body; Four2 Four3 Three4 Two4; _ => $else)
+    };
+    ($width:expr, $W:ident => $body:expr; $($name:ident)*; $($others:tt)*) => {
+        match $width {
+            $($crate::cuckoo::AnyWidth::$name => {
+                type $W = $crate::cuckoo::$name;
+                $body
+            })*
+            $($others)*
+        }
+    };
+}
+pub(crate) use with_any_width;

@@ -18,7 +18,8 @@ use super::Error;
 /// | [`Busy`](Self::Busy) | try again |
 /// | [`NoRoom`](Self::NoRoom) | let the filter grow, or create a larger one |
 /// | [`NoSpace`](Self::NoSpace) | free room on the disk |
-/// | [`Kind`](Self::Kind) | create a filter of the other kind |
+/// | [`Kind`](Self::Kind) | create a filter of another kind |
+/// | [`Clock`](Self::Clock) | correct the clock, or say that it is right |
 /// | [`Invalid`](Self::Invalid) | change what was asked for |
 /// | [`Replaced`](Self::Replaced) | open it again |
 /// | [`Uncommitted`](Self::Uncommitted) | commit before closing |
@@ -48,8 +49,10 @@ pub enum ErrorKind {
     NoRoom,
     /// The file system has too little room.
     NoSpace,
-    /// The filter is a set where a counting one is needed, or the other way around.
+    /// The filter is of another kind than is needed.
     Kind,
+    /// The clock, or the time of a key, cannot be believed.
+    Clock,
     /// An argument, an option or a combination of filters that is not allowed.
     Invalid,
     /// Another file has taken the filter's name.
@@ -82,6 +85,7 @@ impl ErrorKind {
             Self::NoRoom => "no_room",
             Self::NoSpace => "no_space",
             Self::Kind => "kind",
+            Self::Clock => "clock",
             Self::Invalid => "invalid",
             Self::Replaced => "replaced",
             Self::Uncommitted => "uncommitted",
@@ -120,6 +124,7 @@ impl Error {
             Self::Full { .. } | Self::Growth { .. } => ErrorKind::NoRoom,
             Self::NoSpace { .. } => ErrorKind::NoSpace,
             Self::Kind { .. } => ErrorKind::Kind,
+            Self::Clock { .. } => ErrorKind::Clock,
             Self::CallerHashes { .. }
             | Self::OtherShard { .. }
             | Self::MountPoint { .. }
@@ -131,7 +136,8 @@ impl Error {
             | Self::Option { .. }
             | Self::Rate { .. }
             | Self::Indivisible { .. }
-            | Self::Unlike { .. } => ErrorKind::Invalid,
+            | Self::Unlike { .. }
+            | Self::Retention { .. } => ErrorKind::Invalid,
             Self::NameTaken { .. } | Self::Replaced { .. } => ErrorKind::Replaced,
             Self::Uncommitted { .. } => ErrorKind::Uncommitted,
             Self::Unknown { .. } => ErrorKind::Unknown,
@@ -172,6 +178,8 @@ impl Error {
             | Self::Full { path, .. }
             | Self::Growth { path, .. }
             | Self::Kind { path, .. }
+            | Self::Retention { path, .. }
+            | Self::Clock { path, .. }
             | Self::KeyRules { path, .. }
             | Self::Uncommitted { path, .. }
             | Self::Poisoned { path, .. }

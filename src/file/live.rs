@@ -20,7 +20,7 @@ use crate::cuckoo::{Counts, RegionId};
 use crate::error::{IoContext, Result};
 use crate::format::{
     Geometry, LIVE, LIVE_COPY, LIVE_COUNTERS, LIVE_EPOCH, LIVE_FLAGS, LIVE_METADATA, LIVE_METADATA_LENGTH,
-    LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, PAGE, RawCounts, STATE_IDLE,
+    LIVE_NOW, LIVE_SEQUENCES, LIVE_STATE, METADATA_LIMIT, PAGE, RawCounts, STATE_IDLE,
 };
 use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
@@ -115,6 +115,8 @@ impl<M: SharedMemory> Live<M> {
         mut write: impl FnMut(RegionId) -> Result<()>,
     ) -> Result<()> {
         self.step(LIVE_EPOCH, next_odd)?;
+        // Before the regions: an entry of the new epoch would look expired in the old one.
+        self.store_now(copy)?;
         for region in regions {
             self.step_sequence(region, next_odd)?;
             write(region)?;
@@ -126,7 +128,7 @@ impl<M: SharedMemory> Live<M> {
 
     /// Runs `redo`, which may change any region. Meanwhile the epoch and all sequences are odd, whatever values a dead
     /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
-    pub(super) fn recover(
+    pub(crate) fn recover(
         &self,
         regions: u64,
         copy: &LiveCopy,
@@ -134,6 +136,7 @@ impl<M: SharedMemory> Live<M> {
     ) -> Result<()> {
         self.step(LIVE_EPOCH, next_odd)?;
         self.step_sequences(regions, next_odd)?;
+        self.store_now(copy)?;
         redo()?;
         self.step_sequences(regions, next_even)?;
         self.reserve_bytes(LIVE_FLAGS..LIVE_FLAGS + 8)?;
@@ -176,8 +179,15 @@ impl<M: SharedMemory> Live<M> {
         M::fence(Ordering::SeqCst);
     }
 
+    fn store_now(&self, copy: &LiveCopy) -> Result<()> {
+        self.reserve_bytes(LIVE_NOW..LIVE_NOW + 8)?;
+        self.memory.set_word(word(LIVE_NOW), now_word(copy.counts.epoch));
+        Ok(())
+    }
+
     /// Stores the copy of commit number, counts and metadata.
     pub(super) fn store_copy(&self, copy: &LiveCopy) -> Result<()> {
+        self.store_now(copy)?;
         self.step(LIVE_COPY, next_odd)?;
         self.reserve_copy(copy)?;
         self.memory.set_word(word(LIVE_COUNTERS), copy.commit);
@@ -214,9 +224,24 @@ const fn sequence_at(region: RegionId) -> u64 {
 }
 
 /// Sets the live area of a copy in memory, all zeros before, to that of an idle file at `commit`.
-pub(crate) fn set_idle(memory: &MapMut, commit: u64) {
+pub(crate) fn set_idle(memory: &MapMut, commit: u64, epoch: u64) {
+    set_now(memory, epoch);
     memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
     memory.set_word(word(LIVE + LIVE_COUNTERS), commit);
+}
+
+/// Sets the epoch of a forgetting filter in a copy of its file in memory.
+pub(crate) fn set_now(memory: &MapMut, epoch: u64) {
+    memory.set_word(word(LIVE + LIVE_NOW), now_word(epoch));
+}
+
+/// The low half of an epoch, and above it its complement: the live area has no checksum, and a wrong epoch would hide
+/// keys. 0 for 0, in a filter that does not forget.
+///
+/// Epoch 3,970 is `0xffff_f07d_0000_0f82`.
+const fn now_word(epoch: u64) -> u64 {
+    let low = epoch as u32;
+    if epoch == 0 { 0 } else { (!low as u64) << 32 | low as u64 }
 }
 
 /// The next odd number. After an odd one, which a dead writer has left, that is two higher.
@@ -263,6 +288,14 @@ pub(crate) trait LiveHead {
     fn needs_recovery(&self) -> bool {
         let is_even = |sequence: u64| sequence.is_multiple_of(2);
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
+    }
+
+    /// The low half of a forgetting filter's epoch, by which lookups judge; `None` if it is damaged.
+    #[inline]
+    fn now(&self) -> Option<u32> {
+        let word = self.live_word(LIVE_NOW);
+        let (low, high) = (word as u32, (word >> 32) as u32);
+        (low == !high).then_some(low)
     }
 
     /// Loads the epoch. Loads that follow in program order happen after this one.
@@ -382,7 +415,7 @@ pub(crate) trait LiveRead: LiveHead {
 /// The first words of a map's live area.
 type Head<'a> = Words<'a, HEAD_WORDS>;
 
-const _: () = assert!(word(LIVE_EPOCH) < HEAD_WORDS);
+const _: () = assert!(word(LIVE_NOW) < HEAD_WORDS);
 
 impl LiveHead for Head<'_> {
     #[inline]

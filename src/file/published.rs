@@ -122,9 +122,13 @@ impl PublishedFile {
         Ok(differs || super::journal::holds_anything(&self.files)?)
     }
 
-    /// Whether the live area names another commit than the superblock. In a file that is not in use, this shows that a
-    /// write was lost.
+    /// Whether the live area names another commit or epoch than the superblock. In a file that is not in use, this shows
+    /// that a write was lost.
     fn live_differs(&self) -> bool {
+        let Superblock { identity, counts, .. } = &self.checkpoint;
+        if identity.forgetting.is_some() && self.pages.map.now() != Some(counts.epoch as u32) {
+            return true;
+        }
         self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 

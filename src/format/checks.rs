@@ -4,18 +4,21 @@
 //! the bytes as read; [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
 
 use std::io;
+use std::mem::offset_of;
 use std::path::Path;
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U32;
 
 use super::layout::{
-    Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, OutOfBounds, SLOT_BYTES,
-    SLOT_CRC_AT, SUPERBLOCK, VERSION,
+    FORGETTING, Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, OutOfBounds,
+    SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, VERSION,
 };
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
-use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, Shard, SlotsPerBucket};
+use crate::cuckoo::{
+    AnyWidth, Counts, FIRST_EPOCH, Forgetting, HashKind, KeyHasher, Kind, MAX_EPOCH, Shard, SlotsPerBucket,
+};
 use crate::error::{Error, Expected, Result};
 
 /// The two slots of a file as read, not yet believed.
@@ -135,12 +138,13 @@ impl<'a> Sealed<'a> {
         if bits != 0 {
             return Err(Error::Features { path: path.to_owned(), bits, access: "reading" });
         }
-        Ok(self.raw.read_only_compatible.get() & !KNOWN_FEATURES)
+        Ok(self.raw.read_only_compatible.get())
     }
 
     /// The two slots of one file describe the same filter, and have different ids.
     fn check_agreement(&self, other: &Self, path: &Path) -> Result<()> {
         let (ours, theirs) = (&self.raw, &other.raw);
+        let forgets = ours.incompatible.get() & FORGETTING != 0;
         // The error shows the first half of the uuid, as a field's value has 64 bits.
         let uuid = u128::from_le_bytes(ours.uuid) as u64;
         // Compares half of the canary instead of the seed, which no message may show.
@@ -151,6 +155,14 @@ impl<'a> Sealed<'a> {
             ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
             ("kind", ours.kind == theirs.kind, ours.kind.get().into()),
             ("n", ours.slots == theirs.slots, ours.slots.get().into()),
+            (
+                "expiry bits",
+                !forgets || ours.expiry_bits == theirs.expiry_bits,
+                ours.expiry_bits.get().into(),
+            ),
+            ("forget after", !forgets || ours.forget_after == theirs.forget_after, ours.forget_after.get()),
+            ("epoch length", !forgets || ours.epoch_length == theirs.epoch_length, ours.epoch_length.get()),
+            ("refresh", !forgets || ours.refresh == theirs.refresh, ours.refresh.get().into()),
             ("g", ours.generation == theirs.generation, ours.generation.get().into()),
             ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
             ("shards", ours.shards == theirs.shards, ours.shards.get()),
@@ -188,8 +200,10 @@ impl<'a> Sealed<'a> {
         let kind = match raw.kind.get() {
             0 => Kind::Set,
             1 => Kind::Counting,
+            2 if raw.incompatible.get() == FORGETTING => Kind::Forgetting,
             found => return Err(field(path, "kind", found.into(), Expected::Between(0, 1))),
         };
+        let forgetting = self.check_forgetting(kind, geometry.width, path)?;
         let growth = match raw.growth.get() {
             0 => Growth::Never,
             1 => Growth::Auto,
@@ -201,7 +215,7 @@ impl<'a> Sealed<'a> {
             }
         }
         let counts = Counts::from(raw.counts);
-        let identity = Identity { uuid: raw.uuid, kind, hasher, geometry };
+        let identity = Identity { uuid: raw.uuid, kind, hasher, geometry, forgetting };
         check_counts(path, &counts, &identity)?;
         let metadata = self.check_rest(path)?;
         Ok(Superblock {
@@ -221,13 +235,56 @@ impl<'a> Sealed<'a> {
         })
     }
 
+    /// The feature belongs to forgetting filters, and to no other kind, in which the fields of forgetting are reserved.
+    fn check_forgetting(&self, kind: Kind, width: AnyWidth, path: &Path) -> Result<Option<Forgetting>> {
+        let raw = &self.raw;
+        let forgets = kind == Kind::Forgetting;
+        if (raw.incompatible.get() == FORGETTING) != forgets {
+            let expected = Expected::Words("the feature of forgetting filters in these alone");
+            return Err(field(path, "incompatible", raw.incompatible.get(), expected));
+        }
+        if !forgets {
+            return Ok(None);
+        }
+        let (after, epoch, refresh) = (raw.forget_after.get(), raw.epoch_length.get(), raw.refresh.get());
+        let forgetting = Forgetting { after, epoch, refresh: refresh == 1 };
+        for (name, found, (low, high)) in [
+            ("expiry bits", width.expiry_bits().into(), (2, 4)),
+            ("refresh", refresh.into(), (0, 1)),
+            ("epoch length", epoch, (1, MAX_EPOCH)),
+        ] {
+            if !(low..=high).contains(&found) {
+                return Err(field(path, name, found, Expected::Between(low, high)));
+            }
+        }
+        if !forgetting.fits(width) {
+            let expected =
+                Expected::Words("from 1 on, and no more than the whole epochs that an entry lives");
+            return Err(field(path, "forget after", after, expected));
+        }
+        Ok(Some(forgetting))
+    }
+
     fn check_geometry(&self, path: &Path) -> Result<Geometry> {
         let raw = &self.raw;
         let slots = SlotsPerBucket::new(raw.slots.get())
             .ok_or_else(|| field(path, "n", raw.slots.get().into(), Expected::Between(2, 7)))?;
         let (base_regions, generation) = (raw.base_regions.get(), raw.generation.get());
         let shard = Shard { of: raw.shards.get(), number: raw.shard.get() };
-        let geometry = Geometry::new(slots, base_regions, generation, shard)
+        let forgets = raw.incompatible.get() & FORGETTING != 0;
+        let width = match raw.expiry_bits.get() {
+            _ if !forgets => AnyWidth::from(slots),
+            0 => AnyWidth::from(slots),
+            bits => AnyWidth::forgetting(slots, bits).ok_or_else(|| {
+                field(
+                    path,
+                    "expiry bits",
+                    bits.into(),
+                    Expected::Words("those of a forgetting filter of this n"),
+                )
+            })?,
+        };
+        let geometry = Geometry::new(width, base_regions, generation, shard)
             .map_err(|OutOfBounds { field: name, found, expected }| field(path, name, found, expected))?;
         for (name, found, expected) in [
             ("live", raw.live, LIVE),
@@ -253,9 +310,12 @@ impl<'a> Sealed<'a> {
         let metadata = Metadata::decode(path, self.bytes.get(METADATA_AT..end).unwrap_or_default())?;
         if self.raw.minor.get() <= VERSION.1 {
             let raw = &self.raw;
-            let rests = [size_of::<RawSuperblock>()..METADATA_AT, end..SLOT_CRC_AT];
+            let forgets = raw.incompatible.get() & FORGETTING != 0;
+            let fields =
+                if forgets { size_of::<RawSuperblock>() } else { offset_of!(RawSuperblock, forget_after) };
+            let rests = [fields..METADATA_AT, end..SLOT_CRC_AT];
             let [before, after] = rests.map(|range| self.bytes.get(range).unwrap_or_default());
-            let reserved: [&[u8]; 3] = [&raw.reserved_0, before, after];
+            let reserved: [&[u8]; 4] = [&raw.reserved_0, &raw.reserved_1, before, after];
             // One `or` over all bytes is many times faster than a search, and each opening does this twice.
             let any = |bytes: &&&[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
             let wrong = reserved.iter().filter(any);
@@ -269,26 +329,40 @@ impl<'a> Sealed<'a> {
 
 /// Counters must fit the slots: each entry, digit and universal slot takes one.
 pub(crate) fn check_counts(path: &Path, counts: &Counts, identity: &Identity) -> Result<()> {
-    let Identity { kind, geometry, .. } = *identity;
-    let longest = geometry.slots.fresh_tail_bits() as usize;
-    if let Some(found) = counts.by_tail.iter().skip(longest + 1).find(|count| **count != 0) {
+    let Identity { kind, geometry, forgetting, .. } = *identity;
+    let longest = geometry.width.fresh_tail_bits() as usize;
+    let beyond = counts.by_tail.iter().skip(longest + 1).chain([&counts.beyond]);
+    if let Some(found) = beyond.into_iter().find(|count| **count != 0) {
         return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
     }
     let (used, slots) = (counts.used(), geometry.slots_in_all());
     if used > slots {
         return Err(field(path, "entries", used, Expected::Between(0, slots)));
     }
-    let most = counts.digits / u64::from(geometry.slots.get() - 1);
+    let most = counts.digits / u64::from(geometry.slots().get() - 1);
     if counts.saturated > most {
         return Err(field(path, "saturated groups", counts.saturated, Expected::Between(0, most)));
     }
-    if kind == Kind::Set {
-        let of_copies = [("digits", counts.digits), ("removed", counts.removed)];
-        if let Some((name, found)) = of_copies.into_iter().find(|(_, count)| *count != 0) {
-            return Err(field(path, name, found, Expected::Words("0 in a set")));
+    let (epochs, regions) = match forgetting {
+        Some(forgetting) => ((FIRST_EPOCH, forgetting.last_epoch()), geometry.regions()),
+        None => ((0, 0), 0),
+    };
+    for (name, found, (low, high)) in
+        [("epoch", counts.epoch, epochs), ("swept regions", counts.swept, (0, regions))]
+    {
+        if !(low..=high).contains(&found) {
+            return Err(field(path, name, found, Expected::Between(low, high)));
         }
     }
-    Ok(())
+    let (zero, expected) = match kind {
+        Kind::Set => ([("digits", counts.digits), ("removed", counts.removed)], "0 in a set"),
+        Kind::Forgetting => ([("digits", counts.digits); 2], "0 in a forgetting filter"),
+        Kind::Counting => return Ok(()),
+    };
+    match zero.into_iter().find(|(_, count)| *count != 0) {
+        Some((name, found)) => Err(field(path, name, found, Expected::Words(expected))),
+        None => Ok(()),
+    }
 }
 
 fn field(path: &Path, field: &'static str, found: u64, expected: Expected) -> Error {

@@ -4,15 +4,19 @@
 
 use std::path::Path;
 
-use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, MAX_REGIONS, RegionId, Shard, SlotsPerBucket, Span};
+use crate::cuckoo::{
+    AnyWidth, BUCKETS_PER_REGION, KeyHash, MAX_REGIONS, RegionId, Shard, SlotsPerBucket, Span,
+};
 use crate::error::{Error, Expected, Result};
 
 /// The first bytes of every filter file.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
 /// The version that this build writes.
 pub(crate) const VERSION: (u16, u16) = (1, 0);
-/// The features that this build knows, in each of the three masks: format 1.0 has none.
-pub(super) const KNOWN_FEATURES: u64 = 0;
+/// The incompatible feature of forgetting filters, and of no other: their slots and superblocks are different.
+pub(super) const FORGETTING: u64 = 2;
+/// The features that this build knows in the mask *incompatible*. It knows none in the other two.
+pub(super) const KNOWN_FEATURES: u64 = FORGETTING;
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
@@ -39,6 +43,8 @@ pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
 pub(crate) const LIVE_COPY: u64 = 24;
+/// The epoch of a forgetting filter, by which lookups judge.
+pub(crate) const LIVE_NOW: u64 = 32;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1328;
 pub(crate) const LIVE_METADATA: u64 = 4096;
@@ -57,7 +63,7 @@ const fn align(value: u64, to: u64) -> u64 {
 /// one, so its numbers are always within their bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
-    pub(crate) slots: SlotsPerBucket,
+    pub(crate) width: AnyWidth,
     /// n0, at least 1; `n0 << generation` is at most 2^32, divided by the number of shards.
     pub(crate) base_regions: u64,
     pub(crate) generation: u32,
@@ -78,7 +84,7 @@ impl Geometry {
     /// Checks the numbers in the order of `format-spec/README.md`, section 5.6. No number is shifted before a check has
     /// shown that the shift loses no bit.
     pub(crate) fn new(
-        slots: SlotsPerBucket,
+        width: impl Into<AnyWidth>,
         base_regions: u64,
         generation: u32,
         shard: Shard,
@@ -91,7 +97,11 @@ impl Geometry {
         within("g", generation.into(), (0, (MAX_REGIONS / base_regions).ilog2().into()))?;
         within("shards", shard.of, (1, MAX_REGIONS / (base_regions << generation)))?;
         within("shard", shard.number, (0, shard.of - 1))?;
-        Ok(Self { slots, base_regions, generation, shard, checked: () })
+        Ok(Self { width: width.into(), base_regions, generation, shard, checked: () })
+    }
+
+    pub(crate) const fn slots(self) -> SlotsPerBucket {
+        self.width.slots()
     }
 
     pub(crate) const fn regions(self) -> u64 {
@@ -122,7 +132,7 @@ impl Geometry {
 
     /// All slots of all buckets.
     pub(crate) const fn slots_in_all(self) -> u64 {
-        self.regions() * (BUCKETS_PER_REGION * self.slots.get()) as u64
+        self.regions() * (BUCKETS_PER_REGION * self.slots().get()) as u64
     }
 
     /// Where the checksum table starts.

@@ -38,6 +38,7 @@ impl Sealer {
 
 /// A page of the data section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DamagedPage {
     /// Its number, counted from the first region in pages of 4096 bytes.
     pub page: u64,

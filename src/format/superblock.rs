@@ -7,15 +7,16 @@ use zerocopy::little_endian::{F64, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::{
-    Geometry, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, METADATA_AT, METADATA_LIMIT, SLOT_BYTES,
-    SLOT_CRC_AT, VERSION,
+    FORGETTING, Geometry, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, METADATA_AT, METADATA_LIMIT,
+    SLOT_BYTES, SLOT_CRC_AT, VERSION,
 };
 use super::metadata::Metadata;
-use crate::cuckoo::{Counts, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
-use crate::error::Result;
+use crate::cuckoo::{Counts, Forgetting, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
+use crate::error::{Error, Result};
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Growth {
     /// Never: an insert that finds no room fails with [`Error::Full`](crate::Error::Full).
     Never,
@@ -31,6 +32,18 @@ pub(crate) struct Identity {
     pub(crate) kind: Kind,
     pub(crate) hasher: KeyHasher,
     pub(crate) geometry: Geometry,
+    /// In forgetting filters alone.
+    pub(crate) forgetting: Option<Forgetting>,
+}
+
+impl Identity {
+    /// Fails for a forgetting filter, which `op` cannot handle.
+    pub(crate) fn refuse_forgetting(&self, path: &Path, op: &'static str) -> Result<()> {
+        if self.kind != Kind::Forgetting {
+            return Ok(());
+        }
+        Err(Error::Kind { path: path.to_owned(), found: self.kind, wanted: Kind::Set, op })
+    }
 }
 
 /// The limits and targets given at creation, kept through doublings.
@@ -72,6 +85,9 @@ pub(crate) struct RawCounts {
     digits: U64,
     saturated: U64,
     by_tail: [U64; TAIL_LENGTHS],
+    epoch: U64,
+    swept: U64,
+    reserved: [U64; 8],
 }
 const _: () = assert!(size_of::<RawCounts>() == 296);
 
@@ -84,6 +100,9 @@ impl From<Counts> for RawCounts {
             digits: counts.digits.into(),
             saturated: counts.saturated.into(),
             by_tail: counts.by_tail.map(U64::from),
+            epoch: counts.epoch.into(),
+            swept: counts.swept.into(),
+            reserved: [U64::ZERO; 8],
         }
     }
 }
@@ -97,11 +116,14 @@ impl From<RawCounts> for Counts {
             digits: raw.digits.get(),
             saturated: raw.saturated.get(),
             by_tail: raw.by_tail.map(U64::get),
+            epoch: raw.epoch.get(),
+            swept: raw.swept.get(),
+            beyond: raw.reserved.iter().fold(0, |all, word| all | word.get()),
         }
     }
 }
 
-/// The first 512 bytes of a superblock slot, as they are on the disk.
+/// The first 544 bytes of a superblock slot, as they are on the disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(super) struct RawSuperblock {
@@ -136,9 +158,14 @@ pub(super) struct RawSuperblock {
     pub(super) counts: RawCounts,
     pub(super) metadata_length: U32,
     pub(super) reserved_0: [u8; 4],
+    pub(super) forget_after: U64,
+    pub(super) epoch_length: U64,
+    pub(super) expiry_bits: U32,
+    pub(super) refresh: U32,
+    pub(super) reserved_1: [u8; 8],
 }
 const _: () = {
-    assert!(size_of::<RawSuperblock>() == 512);
+    assert!(size_of::<RawSuperblock>() == 544);
     assert!(std::mem::offset_of!(RawSuperblock, id) == 40);
     assert!(std::mem::offset_of!(RawSuperblock, canary) == 80);
     assert!(std::mem::offset_of!(RawSuperblock, live) == 112);
@@ -155,20 +182,21 @@ pub(crate) const fn kind_code(kind: Kind) -> u32 {
     match kind {
         Kind::Set => 0,
         Kind::Counting => 1,
+        Kind::Forgetting => 2,
     }
 }
 
 impl Superblock {
     /// The bytes of a whole slot, sealed.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        let Identity { uuid, kind, hasher, geometry } = self.identity;
+        let Identity { uuid, kind, hasher, geometry, forgetting } = self.identity;
         let metadata = self.metadata.encode(path)?;
         let raw = RawSuperblock {
             magic: MAGIC,
             major: VERSION.0.into(),
             minor: VERSION.1.into(),
             kind: kind_code(kind).into(),
-            incompatible: U64::ZERO,
+            incompatible: if forgetting.is_some() { FORGETTING } else { 0 }.into(),
             read_only_compatible: U64::ZERO,
             compatible: U64::ZERO,
             id: self.id.into(),
@@ -179,7 +207,7 @@ impl Superblock {
                 HashKind::Xxh3 => 1,
             }
             .into(),
-            slots: geometry.slots.get().into(),
+            slots: geometry.slots().get().into(),
             canary: hasher.canary().into(),
             base_regions: geometry.base_regions.into(),
             generation: geometry.generation.into(),
@@ -203,6 +231,11 @@ impl Superblock {
             counts: self.counts.into(),
             metadata_length: (metadata.len() as u32).into(),
             reserved_0: [0; 4],
+            forget_after: forgetting.map_or(0, |forgetting| forgetting.after).into(),
+            epoch_length: forgetting.map_or(0, |forgetting| forgetting.epoch).into(),
+            expiry_bits: geometry.width.expiry_bits().into(),
+            refresh: u32::from(forgetting.is_some_and(|forgetting| forgetting.refresh)).into(),
+            reserved_1: [0; 8],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

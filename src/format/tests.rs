@@ -10,12 +10,14 @@ use std::path::Path;
 
 use zerocopy::FromBytes;
 
-use super::layout::{KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT};
+use super::layout::{FORGETTING, KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT};
 use super::superblock::RawSuperblock;
 use super::*;
+use crate::cuckoo::forgetting::most_epochs;
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Bucket, Counts, HashKind, KeyHasher, Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place,
-    RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width, with_width,
+    AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, FIRST_EPOCH, Forgetting, HashKind, KeyHasher, Kind,
+    MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width,
+    with_any_width, with_width,
 };
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
@@ -187,6 +189,9 @@ pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
             "saturated" => vec![counts.saturated],
             "universal" => vec![counts.universal],
             "by_tail" => counts.by_tail.to_vec(),
+            "epoch" => vec![counts.epoch],
+            "swept" => vec![counts.swept],
+            "zero" => vec![0; 8],
             other => panic!("the table has a new field: {other}"),
         };
         let value: Vec<u8> = value.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -207,6 +212,7 @@ pub(crate) fn superblock() -> Superblock {
             kind: Kind::Counting,
             hasher: KeyHasher::new(HashKind::Xxh3, 0x4002),
             geometry: Geometry::new(SlotsPerBucket::Four, 3, 2, Shard { of: 7, number: 5 }).unwrap(),
+            forgetting: None,
         },
         policy: Policy {
             growth: Growth::Auto,
@@ -220,6 +226,18 @@ pub(crate) fn superblock() -> Superblock {
         counts: counts(),
         metadata,
     }
+}
+
+/// The same of a forgetting filter.
+fn forgetting_superblock() -> Superblock {
+    let mut superblock = superblock();
+    superblock.identity.kind = Kind::Forgetting;
+    superblock.identity.geometry.width = AnyWidth::Four3;
+    superblock.identity.forgetting = Some(Forgetting { after: 0x5_0000, epoch: 0x1_0001, refresh: true });
+    let Counts { inserted, removed, .. } = counts();
+    superblock.counts =
+        Counts { inserted, removed, epoch: 0x4007, swept: 11, ..Counts::new(Kind::Forgetting) };
+    superblock
 }
 
 fn path() -> &'static Path {
@@ -285,6 +303,7 @@ fn the_constants_are_those_of_the_table() {
         ("metadata limit", number(METADATA_LIMIT as u64)),
         ("slot CRC offset", number(SLOT_CRC_AT as u64)),
         ("live offset", number(LIVE)),
+        ("live now offset", number(LIVE_NOW)),
         ("live counters offset", number(LIVE_COUNTERS)),
         ("live metadata length offset", number(LIVE_METADATA_LENGTH)),
         ("live metadata offset", number(LIVE_METADATA)),
@@ -303,6 +322,10 @@ fn the_constants_are_those_of_the_table() {
         ("hash id XXH3-128", hash_id(HashKind::Xxh3)),
         ("kind set", number(kind_id(Kind::Set).into())),
         ("kind counting", number(kind_id(Kind::Counting).into())),
+        ("kind forgetting", number(kind_id(Kind::Forgetting).into())),
+        ("feature forgetting", number(FORGETTING)),
+        ("first epoch", number(FIRST_EPOCH)),
+        ("max time", number(Forgetting { after: 1, epoch: 1, refresh: false }.last_epoch())),
         ("growth never", growth(Growth::Never)),
         ("growth auto", growth(Growth::Auto)),
         ("magic", hex(&MAGIC)),
@@ -419,11 +442,117 @@ fn a_superblock_is_encoded_as_the_table_says() {
         "metadata" => b"\x06\0\0\0\x03\0\0\0cursor\x01\x02\x03".to_vec(),
         "crc" => u32s(crc),
         "incompatible" | "read_only_compatible" | "compatible" => Vec::new(),
+        "forget_after" | "epoch_length" | "expiry_bits" | "refresh" => Vec::new(),
         reserved if reserved.starts_with("reserved_") => Vec::new(),
         other => panic!("the table has a new field: {other}"),
     });
     let found = check_changed(&superblock, |_| {}).unwrap();
     assert_eq!((found.newest, found.slot, found.other_damaged), (superblock, 0, true));
+}
+
+#[test]
+fn the_fields_of_forgetting_are_encoded_as_the_table_says_and_belong_to_that_kind_alone() {
+    let (forgetting, set) = (forgetting_superblock(), superblock());
+    let found = check_changed(&forgetting, |_| {}).unwrap();
+    assert_eq!(found.newest, forgetting);
+    let bytes = forgetting.encode(path()).unwrap();
+    let rows = parts("5.2", 0, &[]);
+    let at = |field: &str| {
+        let part = rows.iter().find(|part| part.field == field).unwrap();
+        part.offset..part.offset + part.size
+    };
+    let number =
+        |field: &str| bytes[at(field)].iter().rev().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+    let fields = ["incompatible", "kind", "forget_after", "epoch_length", "expiry_bits", "refresh"];
+    assert_eq!(fields.map(number), [2, 2, 0x5_0000, 0x1_0001, 3, 1]);
+    assert_eq!(bytes[at("counts")], counts_by_table(&forgetting.counts));
+    for field in fields {
+        // A forgetting filter without the field.
+        let lacks = check_changed(&forgetting, |slot| slot[at(field)].fill(0));
+        assert_eq!(lacks.is_ok(), field == "refresh", "{field}: {lacks:?}");
+        // Another filter with it.
+        let has = check_changed(&set, |slot| slot[at(field)].copy_from_slice(&bytes[at(field)]));
+        assert!(has.is_err(), "{field}");
+    }
+    for (field, value) in [
+        ("expiry_bits", 4),
+        ("refresh", 2),
+        ("forget_after", 6 * 0x1_0001 + 1),
+        ("epoch_length", 0x5_0000 / 6),
+        ("epoch_length", (1 << 51) + 1),
+        ("incompatible", 3),
+    ] {
+        let wrong = check_changed(&forgetting, |slot| {
+            let at = at(field);
+            let size = at.len();
+            slot[at].copy_from_slice(&u64::to_le_bytes(value)[..size]);
+        });
+        assert!(wrong.is_err(), "{field} {value}");
+    }
+    type Change = fn(&mut Counts);
+    let changes: [(&str, Change); 5] = [
+        ("epoch", |counts| counts.epoch = 0),
+        ("epoch", |counts| counts.epoch = (1 << 53) / 0x1_0001 + 1),
+        ("swept regions", |counts| counts.swept = 13),
+        ("digits", |counts| counts.digits = 1),
+        ("entries by tail length", |counts| counts.by_tail[7] = 1),
+    ];
+    for (field, change) in changes {
+        let mut wrong = forgetting.clone();
+        change(&mut wrong.counts);
+        assert_eq!(field_of(check_changed(&wrong, |_| {})), field);
+    }
+    for (field, change) in [changes[2], ("epoch", |counts: &mut Counts| counts.epoch = 1)] {
+        let mut wrong = set.clone();
+        change(&mut wrong.counts);
+        assert_eq!(field_of(check_changed(&wrong, |_| {})), field);
+    }
+}
+
+#[test]
+fn the_widths_of_forgetting_filters_are_those_of_the_table() {
+    let rows = table("4.10", 0);
+    assert_eq!(rows.len(), AnyWidth::FORGETTING.len());
+    for (row, width) in rows.iter().zip(AnyWidth::FORGETTING) {
+        let (a, most) = (width.expiry_bits(), most_epochs(width.expiry_bits()));
+        let epoch = 8400 / Forgetting::epoch_for(8400, width);
+        let found = [width.slots().get().into(), a.into(), most, width.fresh_tail_bits().into()];
+        let found = found.map(|number: u64| number.to_string());
+        assert_eq!((&row[..4], &row[5]), (&found[..], &format!("1/{epoch}")));
+        let rate: f64 = row[4].parse().unwrap();
+        assert!((rate / width.false_positive_rate() - 1.0).abs() < 0.005, "{row:?}");
+    }
+}
+
+#[test]
+fn the_worked_examples_of_forgetting_come_out() {
+    let rows = table("A.3", 0);
+    let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(b"cuckoo").unwrap();
+    for row in &rows {
+        let width = AnyWidth::forgetting(slots_of(&row[0]), row[1].parse().unwrap()).unwrap();
+        let generation: u32 = row[2].parse().unwrap();
+        assert_eq!(row[3].parse(), Ok(3_u64 << generation));
+        let found = with_any_width!(forgetting width, W => {
+            let place = |regions: u64| Place::<W>::new(hash.local(), hash.region(regions).1);
+            let mut stored = Bucket::<W>::new(0).with(0, place(3).at(3975).fingerprint);
+            for doubling in 1..=generation {
+                let (left, right) = stored.split();
+                stored = if hash.region(3 << doubling).0.0 % 2 == 1 { right } else { left };
+            }
+            let [live, expired] = [3974, 3975].map(|epoch| place(3 << generation).at(epoch).fingerprint);
+            assert!(stored.matches(live).any() && !stored.matches(expired).any(), "{row:?}");
+            [stored.slot(0).0, live.0, expired.0].map(u64::from)
+        }, unreachable!());
+        assert_eq!([4, 5, 6].map(|column| hexadecimal(&row[column])), found, "{row:?}");
+    }
+    assert_eq!(rows.len(), 20);
+    // The example of 4.10.
+    const DAY: u64 = 86_400_000;
+    let epoch = Forgetting::epoch_for(30 * DAY, AnyWidth::Four3);
+    let forgetting = Forgetting { after: 30 * DAY, epoch, refresh: false };
+    assert!(says("so an epoch has 5 days") && epoch == 5 * DAY);
+    assert!(says("in epoch 2, expires in epoch `ceil(43 / 5)` = 9") && forgetting.epoch_of(13 * DAY) == 2);
+    assert_eq!((forgetting.expiry(13 * DAY), 9 % 8, 9 * epoch), (9, 1, 45 * DAY));
 }
 
 #[test]
@@ -447,8 +576,8 @@ fn the_live_area_is_written_as_the_table_says() {
     let rows = parts("5.4", 0, &[("R", regions)]);
     let at = |field: &str| rows.iter().find(|row| row.field == field).unwrap().offset as u64;
     assert_eq!(
-        [at("state"), at("superseded"), at("poisoned"), at("epoch"), at("copy")],
-        [LIVE_STATE, LIVE_FLAGS, LIVE_FLAGS + 4, LIVE_EPOCH, LIVE_COPY]
+        [at("state"), at("superseded"), at("poisoned"), at("epoch"), at("copy"), at("now")],
+        [LIVE_STATE, LIVE_FLAGS, LIVE_FLAGS + 4, LIVE_EPOCH, LIVE_COPY, LIVE_NOW]
     );
     assert_eq!([at("commit"), at("counts")], [LIVE_COUNTERS, LIVE_COUNTERS + 8]);
     assert_eq!([at("metadata_length"), at("metadata")], [LIVE_METADATA_LENGTH, LIVE_METADATA]);
@@ -459,6 +588,7 @@ fn the_live_area_is_written_as_the_table_says() {
     SystemDisk.allocate(&file, geometry.file_length()).unwrap();
     let live = Live::map(&file, path(), geometry).unwrap();
     let metadata = superblock().metadata.encode(path()).unwrap();
+    let counts = || Counts { epoch: 3970, ..counts() };
     let copy = LiveCopy { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
     live.set_superseded(&file, true).unwrap();
     live.apply([RegionId(2)], &copy, |_| Ok(())).unwrap();
@@ -486,6 +616,7 @@ fn the_live_area_is_written_as_the_table_says() {
         }
         "epoch" => vec![epoch],
         "copy" => vec![2],
+        "now" => 0xFFFF_F07D_0000_0F82_u64.to_le_bytes().to_vec(),
         "commit" => vec![0x01, 0x50],
         "counts" => counts_by_table(&counts()),
         "metadata_length" => vec![metadata.len() as u8],
@@ -509,6 +640,37 @@ fn the_live_area_is_written_as_the_table_says() {
     assert_parts(&read(), &rows, |field| expected(field, 7, true, true));
     live.set_superseded(&file, false).unwrap();
     assert_parts(&read(), &rows, |field| expected(field, 9, false, true));
+}
+
+/// A lookup by the sequence of a region judges by the epoch that it loads after that sequence: it must not be older than
+/// the region.
+#[test]
+fn the_epoch_of_a_forgetting_filter_is_stored_before_any_region_is_applied_or_redone() {
+    let geometry = superblock().identity.geometry;
+    let file = tempfile::tempfile().unwrap();
+    SystemDisk.allocate(&file, geometry.file_length()).unwrap();
+    let live = Live::map(&file, path(), geometry).unwrap();
+    let now = || {
+        let mut word = [0; 4];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut word, LIVE + LIVE_NOW).unwrap();
+        u64::from(u32::from_le_bytes(word))
+    };
+    let copy =
+        |epoch| LiveCopy { commit: epoch, counts: Counts { epoch, ..Counts::default() }, metadata: vec![] };
+    let mut regions = 0;
+    live.apply([RegionId(2), RegionId(3)], &copy(7), |_| {
+        regions += 1;
+        assert_eq!(now(), 7);
+        Ok(())
+    })
+    .unwrap();
+    live.recover(geometry.regions(), &copy(9), || {
+        regions += 1;
+        assert_eq!(now(), 9);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(regions, 3);
 }
 
 #[test]
@@ -584,7 +746,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
         ("5.2", 0, "max_rate", format!("; {none} for no limit")),
         ("5.2", 0, "metadata_length", format!("u32, at most {METADATA_LIMIT}")),
         ("5.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} of the slot", SLOT_CRC_AT - 1)),
-        ("5.2", 1, "by_tail", "; 0 beyond W - T - 1".to_owned()),
+        ("5.2", 1, "by_tail", "; 0 beyond W - a - T - 1".to_owned()),
         ("5.3", 0, "zero", "0".to_owned()),
         ("5.4", 0, "superseded", "u32, not 0:".to_owned()),
         ("5.4", 0, "poisoned", "u32, not 0:".to_owned()),
@@ -617,7 +779,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     let growth: Vec<String> =
         growth.map(|(words, growth)| format!("{} {words}", growth_id(growth))).collect();
     assert!(says(&format!("| growth | u32: {} |", growth.join(", "))));
-    let kinds = ["a set", "a counting filter"].into_iter().zip(Kind::ALL);
+    let kinds = ["a set", "a counting filter", "a forgetting filter"].into_iter().zip(Kind::ALL);
     let kinds: Vec<String> = kinds.map(|(words, kind)| format!("{} {words}", kind_id(kind))).collect();
     assert!(says(&format!("| kind | u32: {} (4.4) |", kinds.join(", "))));
     assert!(says(&format!("| bucket | one {}-bit number that holds n slots |", u64::BITS)));
@@ -918,7 +1080,7 @@ fn every_reserved_byte_is_refused_unless_the_minor_version_is_newer() {
 
 #[test]
 fn an_unknown_feature_means_what_its_mask_says() {
-    assert_eq!(KNOWN_FEATURES, 0, "{}", says("Format 1.0 defines no feature bit"));
+    assert!(says("Format 1.0 defines one feature bit, bit 1 of `incompatible`") && KNOWN_FEATURES == 2);
     let masks: Vec<Part> = parts("5.2", 0, &[]);
     let at = |mask: &str| masks.iter().find(|part| part.field == mask).unwrap().offset;
     let rows = table("2.1", 0);
@@ -934,7 +1096,13 @@ fn an_unknown_feature_means_what_its_mask_says() {
             })
         };
         let refused = set("incompatible");
-        assert!(matches!(refused, Err(Error::Features { bits, access: "reading", .. }) if bits == 1 << bit));
+        if 1 << bit == KNOWN_FEATURES {
+            assert_eq!(field_of(refused), "incompatible");
+        } else {
+            assert!(
+                matches!(refused, Err(Error::Features { bits, access: "reading", .. }) if bits == 1 << bit)
+            );
+        }
         assert_eq!(set("read_only_compatible").unwrap().read_only_features, 1 << bit);
         assert_eq!(set("compatible").unwrap().read_only_features, 0);
     }
@@ -1040,7 +1208,7 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
             other.identity.kind = Kind::Set;
             (other.counts.removed, other.counts.digits, other.counts.saturated) = (0, 0, 0);
         }),
-        ("n", |other| other.identity.geometry.slots = SlotsPerBucket::Three),
+        ("n", |other| other.identity.geometry.width = SlotsPerBucket::Three.into()),
         ("n0", |other| other.identity.geometry.base_regions = 4),
         ("g", |other| other.identity.geometry.generation = 1),
         ("shards", |other| other.identity.geometry.shard.of = 8),
@@ -1066,6 +1234,7 @@ fn a_kind_that_is_not_known_is_refused_and_a_set_holds_no_copies() {
     assert_eq!(with(0, &no_copies).unwrap().newest.identity.kind, Kind::Set);
     assert_eq!(with(1, &|_| {}).unwrap().newest.identity.kind, Kind::Counting);
     assert_eq!(with(1, &no_copies).unwrap().newest.identity.kind, Kind::Counting);
+    // 2 needs the feature of forgetting filters.
     for kind in [2, 3, 256, 1 << 31, u32::MAX] {
         assert_eq!(field_of(with(kind, &no_copies)), "kind");
     }

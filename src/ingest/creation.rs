@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
@@ -12,72 +12,27 @@ use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
 pub(super) struct Creation {
     pub(super) path: PathBuf,
     /// The kind, if given; an existing filter must be of this kind.
-    kind: Option<RawKind>,
+    pub(super) kind: Option<Kind>,
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,
     pub(super) slots_per_bucket: Option<Spanned<u32>>,
-    #[serde(default, deserialize_with = "seed")]
     seed: Option<Seed>,
     #[serde(default)]
-    growth: RawGrowth,
+    growth: Growth,
     max_file_size: Option<u64>,
     max_false_positive_rate: Option<f64>,
 }
 
-#[derive(Clone, Copy, Deserialize, Debug)]
-#[serde(rename_all = "lowercase")]
-enum RawKind {
-    Set,
-    Counting,
-}
-
-#[derive(Clone, Copy, Default, Deserialize, Debug)]
-#[serde(rename_all = "lowercase")]
-enum RawGrowth {
-    #[default]
-    Auto,
-    Never,
-}
-
-fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seed>, D::Error> {
-    Ok(Some(Seed::new(u64::deserialize(from)?)))
-}
-
 impl Creation {
-    /// The kind that the job asks for, if any.
-    pub(super) fn kind(&self) -> Option<Kind> {
-        self.kind.map(|kind| match kind {
-            RawKind::Set => Kind::Set,
-            RawKind::Counting => Kind::Counting,
-        })
-    }
-
     /// Adds the options for creating the filter to those for opening it.
-    pub(super) fn apply(&self, mut options: Options) -> Options {
-        options = options.growth(match self.growth {
-            RawGrowth::Auto => Growth::Auto,
-            RawGrowth::Never => Growth::Never,
-        });
-        if let Some(keys) = self.capacity {
-            options = options.capacity(keys);
-        }
-        if let Some(rate) = self.false_positive_rate {
-            options = options.false_positive_rate(rate);
-        }
-        if let Some(slots) =
-            self.slots_per_bucket.as_ref().and_then(|slots| SlotsPerBucket::new(*slots.get_ref()))
-        {
-            options = options.slots_per_bucket(slots);
-        }
-        if let Some(seed) = self.seed {
-            options = options.seed(seed.get());
-        }
-        if let Some(bytes) = self.max_file_size {
-            options = options.max_file_size(bytes);
-        }
-        if let Some(rate) = self.max_false_positive_rate {
-            options = options.max_false_positive_rate(rate);
-        }
-        options
+    pub(super) fn apply(&self, options: Options) -> Options {
+        let options = options.growth(self.growth);
+        let options = self.capacity.into_iter().fold(options, Options::capacity);
+        let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
+        let slots = self.slots_per_bucket.as_ref().and_then(|slots| SlotsPerBucket::new(*slots.get_ref()));
+        let options = slots.into_iter().fold(options, Options::slots_per_bucket);
+        let options = self.seed.map(Seed::get).into_iter().fold(options, Options::seed);
+        let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
+        self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate)
     }
 }

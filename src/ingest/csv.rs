@@ -1,6 +1,6 @@
 //! CSV: the key is one column or several, by name or number. The csv library understands the quoting.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -124,11 +124,27 @@ pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
     one.strip_suffix(b"\r").unwrap_or(one) == other.strip_suffix(b"\r").unwrap_or(other)
 }
 
-impl InputProblem {
-    /// [`OtherHeader`](Self::OtherHeader) if a header has other columns than that of the first input, or in another order.
-    pub fn check_header(first: &Path, known: &[u8], header: &[u8]) -> Option<Self> {
-        let other = || Self::OtherHeader { first: first.to_owned(), header: shown_record(header) };
-        (!is_same_header(known, header)).then(other)
+/// The header of the first of several inputs, which all others must share.
+#[derive(Clone, Default, Debug)]
+pub struct CommonHeader(Option<(PathBuf, Vec<u8>)>);
+
+impl CommonHeader {
+    /// Whether this is the first header. Fails if it has other columns than the first one, or in another order.
+    pub fn admit(&mut self, path: &Path, header: &[u8]) -> Result<bool, Error> {
+        let Some((first, known)) = &self.0 else {
+            self.0 = Some((path.to_owned(), header.to_vec()));
+            return Ok(true);
+        };
+        if is_same_header(known, header) {
+            return Ok(false);
+        }
+        let (first, header) = (first.clone(), shown_record(header));
+        Err(Error::input(path, InputProblem::OtherHeader { first, header }))
+    }
+
+    /// The header without its end of line.
+    pub(super) fn into_header(self) -> Option<Vec<u8>> {
+        self.0.map(|(_, header)| header.strip_suffix(b"\r").map(<[u8]>::to_vec).unwrap_or(header))
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Cursor {
     pub(super) total: Tally,
     /// The hash of the options by which inputs are read.
     pub(super) options: u64,
-    /// The output of each [`Kind`](super::output::Kind).
+    /// The output of each [`OutputKind`](super::job::OutputKind).
     pub(super) outputs: [Option<Written>; 3],
     pub(super) current: Option<Current>,
     pub(super) finished: BTreeMap<InputId, Finished>,

@@ -12,8 +12,9 @@ use super::output::Output;
 use super::plan::{State, Task};
 use super::pump::{Deed, Item, Piece, Pump, Work};
 use super::read::{Read, Reading};
+use super::rules::Format;
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
-use crate::keys::{CommitClock, Feed};
+use crate::keys::{Batch, CommitClock, Feed};
 
 /// Pieces read ahead.
 const AHEAD: usize = 4;
@@ -32,7 +33,7 @@ pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
     watch: &'a mut Watch<'w>,
     entry: String,
-    /// The output of each [`Kind`](super::output::Kind).
+    /// The output of each [`OutputKind`](super::job::OutputKind).
     outputs: [Option<Output>; 3],
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
@@ -166,10 +167,8 @@ impl Work for Engine<'_, '_> {
 
     fn read(&mut self, pieces: &[Piece<Read>]) -> Result<(), Error> {
         let [_, _, Some(rejects)] = &mut self.outputs else { return Ok(()) };
-        pieces
-            .iter()
-            .flat_map(|piece| piece.place.rejects.iter())
-            .try_for_each(|record| rejects.record(record))
+        let all = pieces.iter().flat_map(|piece| &piece.rejects).flat_map(Batch::iter);
+        all.map(|record| ended(self.job, record)).try_for_each(|record| rejects.record(record))
     }
 
     fn is_stopped(&mut self, _: &Destination, _: u64) -> bool {
@@ -178,7 +177,8 @@ impl Work for Engine<'_, '_> {
 
     fn write(&mut self, item: Item<'_>) -> Result<(), Error> {
         let [new, ..] = &mut self.outputs;
-        new.as_mut().map_or(Ok(()), |output| output.record(item.record))
+        let record = if self.job.records { ended(self.job, item.record) } else { item.record };
+        new.as_mut().map_or(Ok(()), |output| output.record(record))
     }
 
     fn refuse(
@@ -202,8 +202,8 @@ impl Work for Engine<'_, '_> {
     }
 
     fn took(&mut self, pieces: &[Piece<Read>], tally: Tally) -> Result<(), Error> {
-        let Some(Piece { place: read, .. }) = pieces.first() else { return Ok(()) };
-        let tally = Tally { keys: tally.keys, new: tally.new, refused: tally.refused, ..read.skipped };
+        let Some(Piece { place: read, skipped, .. }) = pieces.first() else { return Ok(()) };
+        let tally = Tally { keys: tally.keys, new: tally.new, refused: tally.refused, ..*skipped };
         self.tally.add(&tally);
         self.cursor.total.add(&tally);
         self.begin(read.task);
@@ -242,6 +242,12 @@ impl Work for Engine<'_, '_> {
             let _ = (self.watch)(Event::Commit { number, keys });
         }
     }
+}
+
+/// A record as the outputs get it: they end all lines of CSV alike, whether the inputs end theirs with CR LF or LF.
+fn ended<'r>(job: &Job, record: &'r [u8]) -> &'r [u8] {
+    let is_csv = matches!(job.rules.format, Format::Csv { .. });
+    record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record)
 }
 
 impl Task {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::creation::Creation;
-use super::output::Kind;
 use super::rules::{Format, Rules};
 use crate::{KeyRules, Options};
 
@@ -30,15 +29,11 @@ pub struct Job {
     pub(super) every_keys: NonZeroU64,
     /// The time between commits; zero for commits by keys alone.
     pub(super) every: Duration,
-    /// The output of new keys, relative to `base` unless it is absolute.
-    pub(super) new_keys: Option<PathBuf>,
-    /// Whether `new_keys` gets whole records.
+    /// The output of each [`OutputKind`], relative to `base` unless it is absolute. With one of rejects, malformed records
+    /// do not end the run.
+    pub(super) outputs: [Option<PathBuf>; 3],
+    /// Whether the output of new keys gets whole records.
     pub(super) records: bool,
-    /// The output of refused keys, relative to `base` unless it is absolute.
-    pub(super) refused: Option<PathBuf>,
-    /// The output of records without a key, relative to `base` unless it is absolute. With it, malformed records do not
-    /// end the run.
-    pub(super) rejects: Option<PathBuf>,
     pub(super) missing: Missing,
 }
 
@@ -54,10 +49,26 @@ pub(super) enum Missing {
     Fail,
 }
 
+/// What an output of a job gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OutputKind {
+    /// New keys, or their records.
+    New,
+    /// Keys without room.
+    Refused,
+    /// Records without a key.
+    Rejects,
+}
+
+impl OutputKind {
+    /// In the order of the cursor.
+    pub(super) const ALL: [Self; 3] = [Self::New, Self::Refused, Self::Rejects];
+}
+
 impl Job {
     /// Adds the kind and the key rules that the job asks for, if any.
     pub(super) fn asked(&self, options: Options) -> Options {
-        let options = self.creation.kind().into_iter().fold(options, Options::kind);
+        let options = self.creation.kind.into_iter().fold(options, Options::kind);
         if self.rules.key.is_plain() { options } else { options.key_rules(self.rules.key) }
     }
 
@@ -83,13 +94,13 @@ impl Job {
 
     /// The output of keys seen for the first time, or of their records.
     pub fn output(&self) -> Option<PathBuf> {
-        self.new_keys.as_ref().map(|path| self.base.join(path))
+        self.path_of(OutputKind::New)
     }
 
     /// The delimiter of CSV, if an output gets whole records and begins with the header of the inputs; else `None`.
     pub(super) const fn header_delimiter(&self) -> Option<u8> {
         match self.rules.format {
-            Format::Csv { header: true, delimiter, .. } if self.records || self.rejects.is_some() => {
+            Format::Csv { header: true, delimiter, .. } if self.records || self.has_rejects() => {
                 Some(delimiter)
             }
             _ => None,
@@ -97,22 +108,30 @@ impl Job {
     }
 
     /// Whether this output gets whole records, and so the header of the inputs.
-    pub(super) const fn has_records(&self, kind: Kind) -> bool {
+    pub(super) const fn has_records(&self, kind: OutputKind) -> bool {
         match kind {
-            Kind::New => self.records,
-            Kind::Refused => false,
-            Kind::Rejects => true,
+            OutputKind::New => self.records,
+            OutputKind::Refused => false,
+            OutputKind::Rejects => true,
         }
     }
 
     /// The output of keys that the filter has no room for.
     pub fn refused(&self) -> Option<PathBuf> {
-        self.refused.as_ref().map(|path| self.base.join(path))
+        self.path_of(OutputKind::Refused)
     }
 
     /// The output of records without a key.
     pub fn rejects(&self) -> Option<PathBuf> {
-        self.rejects.as_ref().map(|path| self.base.join(path))
+        self.path_of(OutputKind::Rejects)
+    }
+
+    pub(super) fn path_of(&self, kind: OutputKind) -> Option<PathBuf> {
+        self.outputs[kind as usize].as_ref().map(|path| self.base.join(path))
+    }
+
+    pub(super) const fn has_rejects(&self) -> bool {
+        self.outputs[OutputKind::Rejects as usize].is_some()
     }
 
     /// Whether a record that lacks the field goes to the output of new records, as `missing = "keep"` says.
@@ -146,6 +165,8 @@ mod tests {
         assert_eq!(job.rules.max_key_length, LONGEST);
         assert!(job.rules.key.is_plain() && !job.rules.skip_empty);
         assert_eq!(Job::parse(LEAST, "nightly.toml").unwrap().filter(), Path::new("f"));
+        let in_bucket = LEAST.replace("'f'", "'s3://b/f'");
+        assert_eq!(Job::parse(&in_bucket, "jobs/nightly.toml").unwrap().filter(), Path::new("s3://b/f"));
     }
 
     /// The list for suggestions must name the fields of the structures that serde fills.
@@ -185,8 +206,8 @@ mod tests {
         "#;
         Job::parse(text, "j").unwrap();
         let mentioned =
-            |key: &&&str| text.contains(&format!("{key} = ")) || text.contains(&format!("[{key}]"));
-        let known = || known::KNOWN.iter().flat_map(|(_, keys)| keys.iter());
+            |key: &&str| text.contains(&format!("{key} = ")) || text.contains(&format!("[{key}]"));
+        let known = || known::KNOWN.iter().flat_map(|(_, keys)| keys.split(' '));
         assert_eq!(known().filter(mentioned).count(), known().count());
     }
 

@@ -17,29 +17,13 @@ use super::csv;
 use super::cursor::{Cursor, Written};
 use super::error::{Error, OutputProblem};
 use super::inputs::InputId;
-use super::job::Job;
+use super::job::{Job, OutputKind};
 
 /// Bytes gathered before they are written or compressed.
 const BUFFER: usize = 256 * 1024;
 /// Bytes before the committed length whose hash tells whether the file is still the same.
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
-
-/// What a file gets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// New keys, or their records.
-    New,
-    /// Keys without room.
-    Refused,
-    /// Records without a key.
-    Rejects,
-}
-
-impl Kind {
-    /// In the order of the cursor.
-    pub(super) const ALL: [Self; 3] = [Self::New, Self::Refused, Self::Rejects];
-}
 
 /// Where a run begins to write. Finding the place changes nothing.
 pub(super) struct Begin {
@@ -53,19 +37,14 @@ pub(super) struct Begin {
 
 impl Begin {
     /// `None` for a job without an output of this kind.
-    pub(super) fn find(job: &Job, kind: Kind, cursor: &Cursor, anew: bool) -> Result<Option<Self>, Error> {
-        let (name, path) = match kind {
-            Kind::New => (&job.new_keys, job.output()),
-            Kind::Refused => (&job.refused, job.refused()),
-            Kind::Rejects => (&job.rejects, job.rejects()),
-        };
-        let [new, of_refused, rejects] = cursor.outputs;
-        let written = match kind {
-            Kind::New => new,
-            Kind::Refused => of_refused,
-            Kind::Rejects => rejects,
-        };
-        let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
+    pub(super) fn find(
+        job: &Job,
+        kind: OutputKind,
+        cursor: &Cursor,
+        anew: bool,
+    ) -> Result<Option<Self>, Error> {
+        let Some(name) = &job.outputs[kind as usize] else { return Ok(None) };
+        let (path, written) = (job.base.join(name), cursor.outputs[kind as usize]);
         let refused = |problem| Error::output(&path, problem);
         let id = InputId::of(name);
         let metadata = match path.metadata() {
@@ -86,7 +65,6 @@ impl Begin {
         if regular {
             check(&path, found, from, |length| tail(&File::open(&path)?, length))?;
         }
-        let path = path.clone();
         Ok(Some(Self { path, id, regular, separator: job.separator(), from }))
     }
 
@@ -290,7 +268,7 @@ mod tests {
             tail: xxh3_64(COMMITTED),
         };
         let cursor = Cursor { outputs: [Some(output), None, None], ..Cursor::default() };
-        let begin = Begin::find(&job, Kind::New, &cursor, false).unwrap().unwrap();
+        let begin = Begin::find(&job, OutputKind::New, &cursor, false).unwrap().unwrap();
         meanwhile(&path);
         let outcome = Output::open(begin, None).map(drop).map_err(|error| error.to_string());
         (outcome, std::fs::read(&path).ok())
@@ -332,7 +310,7 @@ mod tests {
         let path = dir.path().join("new");
         let text = "[filter]\npath = 'f'\n[output]\nnew_keys = 'new'\n[input]\npaths = ['a']";
         let job = Job::parse(text, dir.path().join("job.toml")).unwrap();
-        let begin = Begin::find(&job, Kind::New, &Cursor::default(), false).unwrap().unwrap();
+        let begin = Begin::find(&job, OutputKind::New, &Cursor::default(), false).unwrap().unwrap();
         std::fs::write(&path, "precious").unwrap();
         let message = Output::open(begin, None).map(drop).unwrap_err().to_string();
         assert!(message.contains("exists already, and this job did not write it"), "{message}");

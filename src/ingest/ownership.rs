@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{Error, OutputProblem};
-use super::job::Job;
+use super::job::{Job, OutputKind};
 use crate::Files;
 use crate::store::Store;
 
@@ -31,8 +31,9 @@ impl Ownership {
     /// All files that a job reads and writes besides its inputs.
     pub(super) fn of(job: &Job) -> Self {
         let mut own = Self::of_filter(job);
-        let files = [Some(job.path.clone()), job.output(), job.refused(), job.rejects()];
-        own.inodes.extend(files.into_iter().flatten().filter_map(|path| inode(&path)));
+        let outputs = OutputKind::ALL.map(|kind| job.path_of(kind));
+        own.inodes.extend(inode(&job.path));
+        own.inodes.extend(outputs.into_iter().flatten().filter_map(|path| inode(&path)));
         own
     }
 
@@ -48,7 +49,7 @@ impl Ownership {
 pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     let own = Ownership::of_filter(job);
     let mut known: Vec<PathBuf> = Vec::new();
-    for path in [job.output(), job.refused(), job.rejects()].into_iter().flatten() {
+    for path in OutputKind::ALL.map(|kind| job.path_of(kind)).into_iter().flatten() {
         if own.has(&path, path.metadata().ok().as_ref()) {
             return Err(Error::output(&path, OutputProblem::Own));
         }

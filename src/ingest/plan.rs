@@ -120,21 +120,15 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
 /// such outputs, or no header, or nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
-    let mut common: Option<(&Task, Vec<u8>)> = None;
+    let mut common = csv::CommonHeader::default();
     for task in tasks.iter().filter(|task| task.state != State::Finished) {
         let header = csv::header(&mut Content::open(&task.input.path, 0)?, delimiter)?;
-        match &common {
-            Some((first, known)) if !header.is_empty() => {
-                if let Some(problem) = InputProblem::check_header(&first.input.path, known, &header) {
-                    return Err(Error::input(&task.input.path, problem));
-                }
-            }
-            // An empty file has no header.
-            None if !header.is_empty() => common = Some((task, header)),
-            _ => {}
+        // An empty file has no header.
+        if !header.is_empty() {
+            common.admit(&task.input.path, &header)?;
         }
     }
-    Ok(common.map(|(_, header)| header.strip_suffix(b"\r").map(<[u8]>::to_vec).unwrap_or(header)))
+    Ok(common.into_header())
 }
 
 fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {

@@ -19,6 +19,8 @@ use std::time::Instant;
 use super::destination::Destination;
 use super::error::Error;
 use super::held::Held;
+use super::lines::{Found, Skip};
+use super::rules::Rules;
 use super::summary::Tally;
 use crate::Batches;
 use crate::keys::{Batch, CommitClock, Feed, Next};
@@ -33,6 +35,10 @@ pub struct Piece<P> {
     pub records: Option<Batch>,
     /// The ascending indices of records without a key that are written like new ones.
     pub keyless: Vec<usize>,
+    /// The records left out, by why they have no key.
+    pub skipped: Tally,
+    /// Those of them that are not blank; `None` to keep none.
+    pub rejects: Option<Batch>,
     /// Whether a commit must follow this piece.
     pub commit: bool,
     /// Where the records come from.
@@ -64,8 +70,36 @@ impl AsRef<[u8]> for Item<'_> {
 
 impl<P> Piece<P> {
     /// A piece of these keys, which are their own records.
-    pub const fn new(keys: Batch, place: P) -> Self {
-        Self { keys, records: None, keyless: Vec::new(), commit: false, place }
+    pub fn new(keys: Batch, place: P) -> Self {
+        let (skipped, rejects) = (Tally::default(), None);
+        Self { keys, records: None, keyless: Vec::new(), skipped, rejects, commit: false, place }
+    }
+
+    /// Adds a record that was found by these rules. One that lacks the field is kept if `keeps` says so; any other one
+    /// without a key is left out. Both are counted. Returns why it has no key.
+    pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
+        let (record, skip) = match found {
+            Found::Key { key, record } => {
+                self.keys.push(&rules.key.normal(key));
+                (record, None)
+            }
+            Found::Skipped { skip, record } => {
+                self.skipped.skip(&skip);
+                if !keeps || skip != Skip::NoField {
+                    // A record that is too long to be kept in memory is empty here.
+                    let rejects = self.rejects.as_mut();
+                    let rejects =
+                        rejects.filter(|_| !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty());
+                    rejects.into_iter().for_each(|rejects| rejects.push(record));
+                    return Some(skip);
+                }
+                self.keyless.push(self.keys.len());
+                self.keys.push(b"");
+                (record, Some(skip))
+            }
+        };
+        self.records.iter_mut().for_each(|records| records.push(record));
+        skip
     }
 
     /// Adds its records to `all`.

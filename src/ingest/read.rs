@@ -13,9 +13,7 @@ use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
 use super::records::StreamRecords;
-use super::rules::Format;
 use super::signature::Signature;
-use super::summary::Tally;
 use crate::keys::{Batch, Sender, Stopped};
 
 /// The most keys in a batch: enough that many share a region, and few enough that a run stops soon.
@@ -27,10 +25,6 @@ const BATCH_BYTES: u64 = 8 << 20;
 pub(super) struct Read {
     /// The index of the task.
     pub(super) task: usize,
-    /// The records without a key in the piece, by their reason.
-    pub(super) skipped: Tally,
-    /// Those of them that the output of rejects gets.
-    pub(super) rejects: Batch,
     /// How far the input is read at the end of the piece.
     pub(super) position: Position,
     /// Bytes of the file read so far; the reader may be ahead of the piece.
@@ -84,53 +78,33 @@ impl Reading {
         }
         let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
         let mut begun = records.offset();
-        let is_csv = matches!(self.job.rules.format, Format::Csv { .. });
-        let new = || Piece::new(Batch::default(), (Tally::default(), Batch::default()));
+        let new = || {
+            let place = Read { task: index, position: task.from, raw: 0, finished: None };
+            let mut piece = Piece::new(Batch::default(), place);
+            piece.records = self.job.records.then(Batch::default);
+            piece.rejects = self.job.has_rejects().then(Batch::default);
+            piece
+        };
         let mut piece = new();
-        piece.records = self.job.records.then(Batch::default);
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
             let found = records.next()?;
             let (is_key, is_end) = (matches!(found, Some(Found::Key { .. })), found.is_none());
-            match found {
-                Some(Found::Key { key, record }) => {
-                    piece.keys.push(&self.job.rules.key.normal(key));
-                    piece.records.iter_mut().for_each(|kept| kept.push(cut(record, is_csv)));
-                }
-                Some(Found::Skipped { skip: Skip::NoField, record }) if self.job.missing == Missing::Keep => {
-                    piece.place.0.skip(&Skip::NoField);
-                    piece.keyless.push(piece.keys.len());
-                    piece.keys.push(b"");
-                    piece.records.iter_mut().for_each(|kept| kept.push(cut(record, is_csv)));
-                }
-                Some(Found::Skipped { skip, record }) => {
-                    let (tally, rejects) = &mut piece.place;
-                    tally.skip(&skip);
-                    // A record that is too long to be kept in memory is empty here.
-                    if self.job.rejects.is_some()
-                        && !matches!(skip, Skip::Blank | Skip::Empty)
-                        && !record.is_empty()
-                    {
-                        rejects.push(cut(record, is_csv));
-                    }
-                    self.check(skip, &records)?;
-                }
-                None => {}
+            let keeps = self.job.missing == Missing::Keep;
+            if let Some(skip) = found.and_then(|found| piece.add(found, &self.job.rules, keeps)) {
+                self.check(skip, &records)?;
             }
             self.taken += u64::from(is_key);
             piece.commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
             let is_full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
             if is_end || piece.commit || is_full || records.offset() - begun >= BATCH_BYTES {
                 begun = records.offset();
-                let Piece { keys, records: kept, keyless, commit, place: (skipped, rejects) } =
-                    std::mem::replace(&mut piece, new());
-                piece.records = kept.as_ref().map(|_| Batch::default());
                 let finished =
                     if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
                 let (raw, position) = (records.content().raw(), records.position());
-                let place = Read { task: index, skipped, rejects, position, raw, finished };
-                to.send(Piece { keys, records: kept, keyless, commit, place })?;
+                piece.place = Read { task: index, position, raw, finished };
+                to.send(std::mem::replace(&mut piece, new()))?;
             }
             if is_end {
                 return Ok(());
@@ -141,7 +115,7 @@ impl Reading {
     /// Fails if a record like this ends the run.
     fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
         match skip {
-            Skip::Malformed(malformed) if self.job.rejects.is_none() => Err(records.malformed(malformed)),
+            Skip::Malformed(malformed) if !self.job.has_rejects() => Err(records.malformed(malformed)),
             Skip::NoField if self.job.missing == Missing::Fail => {
                 let place = records.content().place(records.line());
                 let field = self.job.rules.format.field().unwrap_or_default();
@@ -150,11 +124,6 @@ impl Reading {
             _ => Ok(()),
         }
     }
-}
-
-/// The record of a line. The outputs end all lines of CSV alike, whether the inputs end theirs with CR LF or LF.
-fn cut(record: &[u8], is_csv: bool) -> &[u8] {
-    record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record)
 }
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {

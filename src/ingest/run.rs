@@ -8,8 +8,8 @@ use super::destination::{self, Destination};
 use super::engine::{Engine, Watch};
 use super::error::{Error, InputProblem};
 use super::inputs::{self, Input};
-use super::job::Job;
-use super::output::{Begin, Kind, Output};
+use super::job::{Job, OutputKind};
+use super::output::{Begin, Output};
 use super::ownership;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
@@ -81,18 +81,13 @@ impl<'a> Ingest<'a> {
         let outputs = self.outputs(&cursor)?;
         let tasks = plan::tasks(&self.job.following(rules), &cursor, inputs)?;
         self.check_header(&tasks, &outputs)?;
-        let [output, refused, rejects] = outputs;
+        let [output, refused, rejects] =
+            outputs.map(|begin| begin.map(|begin| (begin.path().to_owned(), begin.length())));
         let planned = |task: Task| {
             let Input { path, length, .. } = task.input;
             PlannedInput { path, length, state: task.state }
         };
-        Ok(Plan {
-            inputs: tasks.into_iter().map(planned).collect(),
-            filter_exists,
-            output: output.and_then(|begin| Some((self.job.output()?, begin.length()))),
-            refused: refused.and_then(|begin| Some((self.job.refused()?, begin.length()))),
-            rejects: rejects.and_then(|begin| Some((self.job.rejects()?, begin.length()))),
-        })
+        Ok(Plan { inputs: tasks.into_iter().map(planned).collect(), filter_exists, output, refused, rejects })
     }
 
     /// Reads all that is new in the inputs, until the end or until `watch` breaks, and commits it.
@@ -139,7 +134,7 @@ impl<'a> Ingest<'a> {
         let _kept_from_others = target.claim(&entry, paths)?;
         // Creates the outputs in any case, so they exist after any run.
         let mut outputs = [None, None, None];
-        for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(Kind::ALL) {
+        for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(OutputKind::ALL) {
             let header = header.clone().filter(|_| job.has_records(kind));
             *output = begin.map(|begin| Output::open(begin, header)).transpose()?.filter(|_| is_writing);
         }
@@ -160,7 +155,9 @@ impl<'a> Ingest<'a> {
     fn check_header(&self, tasks: &[Task], outputs: &[Option<Begin>; 3]) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
         if let (Some(header), Some(delimiter)) = (&header, self.job.header_delimiter()) {
-            for (output, _) in outputs.iter().zip(Kind::ALL).filter(|(_, kind)| self.job.has_records(*kind)) {
+            for (output, _) in
+                outputs.iter().zip(OutputKind::ALL).filter(|(_, kind)| self.job.has_records(*kind))
+            {
                 output.as_ref().map_or(Ok(()), |output| output.check_header(header, delimiter))?;
             }
         }
@@ -170,7 +167,8 @@ impl<'a> Ingest<'a> {
     /// Where the run begins to write its outputs.
     fn outputs(&self, cursor: &Cursor) -> Result<[Option<Begin>; 3], Error> {
         let find = |kind| Begin::find(self.job, kind, cursor, self.new_output);
-        Ok([find(Kind::New)?, find(Kind::Refused)?, find(Kind::Rejects)?])
+        let [new, refused, rejects] = OutputKind::ALL.map(find);
+        Ok([new?, refused?, rejects?])
     }
 
     /// The cursor with which the run begins, and whether the filter has one.

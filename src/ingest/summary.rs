@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::lines::Skip;
 use crate::{Error, Info};
 
-/// Counts of records, by what became of them.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// Counts of records, by what became of them. In JSON, the names of those without a key begin with `skipped_`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
     /// Keys taken.
@@ -17,13 +19,17 @@ pub struct Tally {
     /// Those of the new keys that the filter has no room for. They are in the outputs, and not in the filter.
     pub refused: u64,
     /// Records skipped because their key is empty.
+    #[serde(rename = "skipped_empty")]
     pub empty: u64,
     /// Records skipped because their key is too long.
+    #[serde(rename = "skipped_too_long")]
     pub too_long: u64,
     /// Records that lack the field, or whose field does not hold a single value. They are skipped, unless the job keeps
     /// them.
+    #[serde(rename = "skipped_no_field")]
     pub no_field: u64,
     /// Records skipped because they are malformed. Only a job with an output of rejects skips them.
+    #[serde(rename = "skipped_malformed")]
     pub malformed: u64,
 }
 
@@ -44,7 +50,7 @@ impl Tally {
     }
 
     /// Counts a record without a key.
-    pub(super) const fn skip(&mut self, skip: &Skip) {
+    pub const fn skip(&mut self, skip: &Skip) {
         match skip {
             Skip::Blank | Skip::Empty => self.empty += 1,
             Skip::TooLong => self.too_long += 1,
@@ -53,7 +59,8 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, more: &Self) {
+    /// Adds the counts of further records.
+    pub fn add(&mut self, more: &Self) {
         self.keys += more.keys;
         self.new += more.new;
         self.refused += more.refused;

@@ -1,9 +1,8 @@
 //! The size and rate of a filter, before it is created.
 
 use super::Options;
-use crate::cuckoo::{Kind, SlotsPerBucket};
+use crate::cuckoo::{Kind, Retention, SlotsPerBucket};
 use crate::error::Result;
-use crate::format::Geometry;
 
 /// The filter that [`Options`] would create. Nothing is created for it, and no file is looked at.
 ///
@@ -14,6 +13,7 @@ use crate::format::Geometry;
 /// # Ok::<(), gowk::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Plan {
     /// The filter's kind.
@@ -33,6 +33,8 @@ pub struct Plan {
     /// The expected false-positive rate at full load, before any doubling. It follows from the slots per bucket, and is
     /// at most the rate that was asked for.
     pub false_positive_rate: f64,
+    /// When the filter forgets keys; `None` if it never does.
+    pub retention: Option<Retention>,
 }
 
 impl Options {
@@ -40,17 +42,17 @@ impl Options {
     /// would.
     pub fn plan(&self) -> Result<Plan> {
         let geometry = self.geometry()?;
-        let Geometry { slots, .. } = geometry;
         let file_length = geometry.file_length();
         Ok(Plan {
             kind: self.kind.unwrap_or_default(),
-            slots_per_bucket: slots,
+            slots_per_bucket: geometry.slots(),
             regions: geometry.regions(),
             slots: geometry.slots_in_all(),
             file_length,
             capacity: self.capacity,
             bytes_per_key: file_length as f64 / self.capacity as f64,
-            false_positive_rate: slots.false_positive_rate(),
+            false_positive_rate: geometry.width.false_positive_rate(),
+            retention: self.forgetting(geometry.width)?.map(Retention::from),
         })
     }
 }

@@ -48,7 +48,7 @@ fn copy_to_memory(snapshot: &Snapshot<'_>) -> Result<View> {
         (addresses.sum_of(first)..).zip(sums).for_each(|(index, sum)| memory.set_half(index, *sum));
         Ok(())
     })?;
-    live::set_idle(&memory, snapshot.commit());
+    live::set_idle(&memory, snapshot.commit(), snapshot.counts().epoch);
     let superblock = Superblock {
         commit: snapshot.commit(),
         counts: *snapshot.counts(),

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::view::View;
-use crate::cuckoo::{Bucket, BucketId, KeyHash, Place, RegionId, Slot, Width, with_width};
+use crate::cuckoo::{Bucket, BucketId, KeyHash, Place, RegionId, Slot, Width, with_any_width};
 use crate::error::Result;
 use crate::file::LiveHead;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
@@ -59,11 +59,12 @@ impl View {
         let start = self.pages.paging.larger_than_memory.then(Instant::now);
         let epoch = self.pages.map.epoch();
         let mut uncertain = Vec::new();
-        with_width!(self.superblock.identity.geometry.slots, W => {
+        with_any_width!(self.superblock.identity.geometry.width, W => {
+            let Some(now) = self.now::<W>() else { return Ok((0..items.len()).collect()) };
             if self.pages.paging.waited.load(Ordering::Relaxed) {
                 self.ask::<W, T>(items, &hash)?;
             }
-            self.ring::<W, T>(items, hash, found, &mut uncertain)?;
+            self.ring::<W, T>(items, now, hash, found, &mut uncertain)?;
         });
         if let Some(start) = start {
             self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
@@ -79,7 +80,7 @@ impl View {
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
         let addresses = self.pages.addresses;
         for item in items {
-            let underway = self.locate::<W>(hash(item)?);
+            let underway = self.locate::<W>(hash(item)?, 0);
             if self.pages.map.region(underway.region).is_none() {
                 continue;
             }
@@ -95,6 +96,7 @@ impl View {
     fn ring<W: Width, T>(
         &self,
         items: &[T],
+        now: u32,
         hash: impl Fn(&T) -> Result<KeyHash>,
         found: &mut [bool],
         uncertain: &mut Vec<usize>,
@@ -103,12 +105,12 @@ impl View {
         let mut ring = [[Underway::<W>::NOTHING; STEP]; IN_FLIGHT / STEP];
         let mut coming = items.chunks(STEP);
         for place in &mut ring {
-            self.start(coming.next().unwrap_or_default(), &hash, place)?;
+            self.start(coming.next().unwrap_or_default(), now, &hash, place)?;
         }
         for (number, found) in found.chunks_mut(STEP).enumerate() {
             let place = &mut ring[number % (IN_FLIGHT / STEP)];
             let step = *place;
-            self.start(coming.next().unwrap_or_default(), &hash, place)?;
+            self.start(coming.next().unwrap_or_default(), now, &hash, place)?;
             let whole = contents.are_intact();
             for (index, (underway, found)) in (number * STEP..).zip(step.iter().zip(found)) {
                 let buckets = contents.map.region(underway.region);
@@ -128,11 +130,12 @@ impl View {
     fn start<W: Width, T>(
         &self,
         items: &[T],
+        now: u32,
         hash: &impl Fn(&T) -> Result<KeyHash>,
         step: &mut [Underway<W>; STEP],
     ) -> Result<()> {
         for (underway, item) in step.iter_mut().zip(items) {
-            *underway = self.locate(hash(item)?);
+            *underway = self.locate(hash(item)?, now);
         }
         let contents = self.contents();
         for underway in step.iter().take(items.len()) {
@@ -143,10 +146,10 @@ impl View {
     }
 
     #[inline]
-    fn locate<W: Width>(&self, hash: KeyHash) -> Underway<W> {
+    fn locate<W: Width>(&self, hash: KeyHash, now: u32) -> Underway<W> {
         // A key of another shard gets a region number that does not exist; the lookup of that key alone reports it.
         let (region, rem) = self.pages.map.span().region_or_beyond(hash);
-        let place = Place::<W>::new(hash.local(), rem);
+        let place = Place::<W>::new(hash.local(), rem).at(now);
         Underway { region, first: place.first, second: place.second(), query: place.fingerprint }
     }
 

@@ -6,7 +6,9 @@
 
 use super::patience::Patience;
 use super::view::View;
-use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_width};
+use crate::cuckoo::{
+    Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_any_width,
+};
 use crate::error::{Error, Result};
 use crate::file::{LiveHead, LiveRead, Pages};
 use crate::format::{BUCKETS_PER_PAGE, Identity, PageId};
@@ -87,7 +89,7 @@ impl View {
         if self.reader != reader {
             return None;
         }
-        with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.contains())
+        with_any_width!(self.superblock.identity.geometry.width, W => self.glance::<W>(hash)?.contains())
     }
 
     /// Like [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
@@ -96,7 +98,7 @@ impl View {
             return None;
         }
         let count =
-            with_width!(self.superblock.identity.geometry.slots, W => self.glance::<W>(hash)?.count())?;
+            with_any_width!(self.superblock.identity.geometry.width, W => self.glance::<W>(hash)?.count())?;
         Some(self.superblock.identity.kind.capped(count))
     }
 
@@ -112,16 +114,16 @@ impl View {
         let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
         let look = || {
             let both = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
-            (both, self.is_left())
+            (both, self.now::<W>(), self.is_left())
         };
-        let (([first, second], left), epoch) = head.glance(look)?;
+        let (([first, second], now, left), epoch) = head.glance(look)?;
         if left {
             return None;
         }
         if let Some(epoch) = epoch {
             self.note_epoch(epoch);
         }
-        Some(Glance { first, second, query: place.fingerprint, consistent: epoch.is_some() })
+        Some(Glance { first, second, query: place.at(now?).fingerprint, consistent: epoch.is_some() })
     }
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
@@ -130,9 +132,12 @@ impl View {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        let found = with_width!(geometry.slots, W => {
+        let found = with_any_width!(geometry.width, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::contains(&mut VerifiedRegion { pages: self.contents(), region }, place);
+            let look = || {
+                let place = place.at(self.now::<W>().ok_or_else(|| self.no_epoch())?);
+                region::contains(&mut VerifiedRegion { pages: self.contents(), region }, place)
+            };
             self.read_consistent(region, look, |found| matches!(found, Ok(true)))
         })?;
         Some(match found {
@@ -147,11 +152,14 @@ impl View {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
         };
-        with_width!(geometry.slots, W => {
+        with_any_width!(geometry.width, W => {
             let place = Place::<W>::new(hash.local(), rem);
-            let look = || region::count(&mut VerifiedRegion { pages: self.contents(), region }, place);
+            let look = || {
+                let place = place.at(self.now::<W>().ok_or_else(|| self.no_epoch())?);
+                region::count(&mut VerifiedRegion { pages: self.contents(), region }, place)
+            };
             let count = self.read_consistent(region, look, |_| false)?;
-            Some(count.map(|count| kind.capped(count.unwrap_or(geometry.slots.highest_count()))))
+            Some(count.map(|count| kind.capped(count.unwrap_or(geometry.slots().highest_count()))))
         })
     }
 }

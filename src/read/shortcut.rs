@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use super::view::{Shortcut, View};
-use crate::cuckoo::{Bucket, BucketId, Four, HashKind, Key, Place, Slot, SlotsPerBucket};
+use crate::cuckoo::{AnyWidth, Bucket, BucketId, Four, HashKind, Key, Place, Slot};
 use crate::file::LiveHead;
 
 impl View {
@@ -25,7 +25,7 @@ impl View {
         }
         let is_open = of_hashes.load(Ordering::Relaxed) != 0;
         let geometry = self.superblock.identity.geometry;
-        let plain = geometry.slots == SlotsPerBucket::Four && geometry.shard.is_whole();
+        let plain = geometry.width == AnyWidth::Four && geometry.shard.is_whole();
         if !is_open && plain && self.pages.are_intact() {
             if self.hasher().kind == HashKind::Xxh3 {
                 of_keys.store(self.reader, Ordering::SeqCst);

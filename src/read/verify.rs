@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::view::{Source, View};
-use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_width};
+use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_any_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
 use crate::format::{
@@ -12,6 +12,7 @@ use crate::system::on_threads;
 
 /// The findings of [`Reader::verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Report {
     /// Data pages read.
@@ -28,6 +29,7 @@ pub struct Report {
     /// superblock, which shows that a write was lost; or a block of it cannot be read. Readers take the superblock.
     pub live_differs: bool,
     /// The slots in use in each region, without those in damaged pages.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub used_slots: Vec<u32>,
 }
 
@@ -65,7 +67,7 @@ impl Reader {
                 let place = DamagedPage { page: report.pages, region: region.0.into() };
                 if outcome.is_err() {
                     report.damaged.push(place);
-                } else if !with_width!(geometry.slots, W => tally::<W>(page, kind, &mut found)) {
+                } else if !with_any_width!(geometry.width, W => tally::<W>(page, kind, &mut found)) {
                     report.malformed.push(place);
                 }
                 report.pages += 1;
@@ -73,7 +75,7 @@ impl Reader {
             }
             report.used_slots.push((found.used() - used) as u32);
         }
-        report.live_differs = view.outdated().is_some()
+        report.live_differs = view.outdated().is_some_and(|(_, newest)| view.has_other_commit(&newest))
             || view.source().is_some_and(|source| !view.medium(&source).reads_live());
         if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy())
             && before.commit == after.commit
@@ -139,16 +141,23 @@ impl View {
         sum.ok_or_else(|| self.pages.damaged(id))
     }
 
-    /// Whether the live area of an idle file names another commit than `superblock`.
+    /// Whether the live area of an idle file names another commit or epoch than `superblock`.
     pub(super) fn differs_from(&self, superblock: &Superblock) -> bool {
-        let differs = |copy: LiveCopy| copy.commit != superblock.commit;
+        let epoch = superblock.identity.forgetting.map(|_| superblock.counts.epoch as u32);
+        let has_other_epoch = epoch.is_some_and(|epoch| self.pages.map.now() != Some(epoch));
         !self.is_replayed()
             && self.pages.map.is_idle()
-            && LiveRead::live_copy(&self.pages.map).is_some_and(differs)
+            && (has_other_epoch || self.has_other_commit(superblock))
     }
 
-    /// The epoch and the newest superblock of an idle file, if its live area names another commit than that superblock;
-    /// else `None`.
+    /// Whether the live area names another commit than `superblock`, which in an idle file shows that a write was lost.
+    /// Another epoch does not: opening the file for writing stores to its sector, and a power cut may tear that.
+    fn has_other_commit(&self, superblock: &Superblock) -> bool {
+        let differs = |copy: LiveCopy| copy.commit != superblock.commit;
+        LiveRead::live_copy(&self.pages.map).is_some_and(differs)
+    }
+
+    /// The epoch and the newest superblock of an idle file, if its live area differs from that superblock; else `None`.
     pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
         let source = self.source()?;
         // A process that writes a newer superblock changes the epoch before.

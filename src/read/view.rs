@@ -13,13 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::patience::Patience;
-use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId};
-use crate::error::{Error, IoContext, Result};
+use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId, Width};
+use crate::error::{Error, Expected, IoContext, Result};
 use crate::file::{
-    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, journal, judge, needs_no_sync,
-    open_reader,
+    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, journal, judge, live,
+    needs_no_sync, open_reader,
 };
-use crate::format::{BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, Metadata, PageId, Superblock, check_counts};
+use crate::format::{
+    BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, LIVE_NOW, Metadata, PageId, Superblock, check_counts,
+};
 use crate::options::{Options, Verify};
 use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
 
@@ -216,6 +218,7 @@ impl View {
             }
             memory.set_half(addresses.sum_of(id), change.crc);
         }
+        live::set_now(&memory, redo.live_copy(&files.data)?.counts.epoch);
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;
         let pages = self.pages.moved_to(memory, options.verify)?;
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
@@ -325,6 +328,28 @@ impl View {
     #[inline]
     pub(super) fn contents(&self) -> &Pages {
         self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
+    }
+
+    /// The epoch by which a lookup judges, 0 if the filter does not forget; `None` if the live area is damaged there.
+    /// Must be loaded with the buckets: after the apply epoch, or the region's sequence, was found even.
+    #[inline]
+    pub(super) fn now<W: Width>(&self) -> Option<u32> {
+        if W::EXPIRY_BITS == 0 { Some(0) } else { self.now_of_forgetting() }
+    }
+
+    fn now_of_forgetting(&self) -> Option<u32> {
+        if self.outdated_at.is_some_and(|epoch| self.pages.map.is_still(epoch)) {
+            return Some(self.superblock.counts.epoch as u32);
+        }
+        self.contents().map.now()
+    }
+
+    #[cold]
+    pub(super) fn no_epoch(&self) -> Error {
+        let expected =
+            Expected::Words("a number and its complement; open the filter for writing to recover it");
+        let path = self.pages.path().to_path_buf();
+        Error::Field { path, field: "live epoch", found: self.contents().map.live_word(LIVE_NOW), expected }
     }
 
     /// Asks for pages ahead, for a reading of all regions in order that has come to `region`.

@@ -31,7 +31,7 @@ compile_error!(
 const PAGE_BYTES: usize = PAGE as usize;
 /// The number of words of a region, and of those at the start of the live area that every lookup reads.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
-pub(crate) const HEAD_WORDS: usize = 4;
+pub(crate) const HEAD_WORDS: usize = 5;
 
 const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
 

@@ -61,7 +61,7 @@ impl Cut {
     fn geometry(self, of: Geometry, part: u64) -> Option<Geometry> {
         let number = of.shard.number.checked_mul(self.parts)?.checked_add(part)?;
         let shard = Shard { of: of.shard.of.checked_mul(self.parts)?, number };
-        Geometry::new(of.slots, self.regions >> self.generation, self.generation, shard).ok()
+        Geometry::new(of.width, self.regions >> self.generation, self.generation, shard).ok()
     }
 }
 
@@ -69,7 +69,9 @@ impl Reader {
     /// Fails as [`divide_to`](Self::divide_to) would if the filter cannot be divided into `parts` parts.
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
-        Cut::of(self.path(), self.identity()?.geometry, parts).map(drop)
+        let identity = self.identity()?;
+        identity.refuse_forgetting(self.path(), "dividing")?;
+        Cut::of(self.path(), identity.geometry, parts).map(drop)
     }
 
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
@@ -103,6 +105,7 @@ fn divided<P: AsRef<Path>>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Writer>> {
     let (path, geometry) = (snapshot.reader().path(), snapshot.identity().geometry);
+    snapshot.identity().refuse_forgetting(path, "dividing")?;
     let parts = destinations.len() as u64;
     let cut = Cut::of(path, geometry, parts)?;
     let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();
@@ -148,7 +151,7 @@ fn write_part(
     let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::AndGoOn, |write| {
         let mut next = parents.start << cut.doublings;
         snapshot.regions(parents.clone(), &mut |_, words, _| {
-            with_width!(geometry.slots, W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
+            with_width!(geometry.slots(), W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
                 if (first..end).contains(&next) {
                     counts.tally_all::<W>(words);
                     write(RegionId((next - first) as u32), words)?;

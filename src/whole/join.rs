@@ -52,6 +52,7 @@ fn joined(
     destination: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Writer> {
+    parts.iter().try_for_each(|part| part.identity().refuse_forgetting(part.reader().path(), "joining"))?;
     let (geometry, doublings) = joined_geometry(parts, first)?;
     let metadata = joined_metadata(parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
@@ -66,14 +67,14 @@ fn joined(
             let mut next = 0;
             parts.iter().zip(&doublings).try_for_each(|(part, doublings)| {
                 let each = &mut |words: &Region| {
-                    with_width!(geometry.slots, W => counts.tally_all::<W>(words));
+                    with_width!(geometry.slots(), W => counts.tally_all::<W>(words));
                     write(RegionId(next as u32), words)?;
                     next += 1;
                     progress(next, geometry.regions());
                     Ok(())
                 };
                 part.regions(0..part.identity().geometry.regions(), &mut |_, words, _| {
-                    with_width!(geometry.slots, W => each_descendant::<W, _>(words, *doublings, each))
+                    with_width!(geometry.slots(), W => each_descendant::<W, _>(words, *doublings, each))
                 })
             })
         })?;
@@ -103,8 +104,8 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
             Some(Difference::Hash)
         } else if ours.seed != hasher.seed && ours.kind == HashKind::Xxh3 {
             Some(Difference::Seed)
-        } else if found.slots != geometry.slots {
-            Some(Difference::Slots(found.slots.get(), geometry.slots.get()))
+        } else if found.slots() != geometry.slots() {
+            Some(Difference::Slots(found.slots().get(), geometry.slots().get()))
         } else if found.shard.of != geometry.shard.of {
             Some(Difference::Shards(found.shard.of, geometry.shard.of))
         } else if found.shard.number != number {
@@ -136,7 +137,7 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
     // The highest generation of any part, as far as the regions can be halved that often.
     let generation = generation.min(all.trailing_zeros());
     let joined =
-        Geometry::new(geometry.slots, all >> generation, generation, shard).map_err(|_| too_many())?;
+        Geometry::new(geometry.width, all >> generation, generation, shard).map_err(|_| too_many())?;
     Ok((joined, all_doublings))
 }
 

@@ -34,6 +34,7 @@ impl Writer {
     /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
     /// anew each time the filter has to double.
     pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.facts()?.0.refuse_forgetting(self.path(), "merging")?;
         let (file, found, inserted) =
             other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
         self.go_on_in(file, &found, inserted);
@@ -117,8 +118,8 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
         Some(Difference::Hash)
     } else if theirs.hasher.seed != ours.hasher.seed && ours.hasher.kind == HashKind::Xxh3 {
         Some(Difference::Seed)
-    } else if a.slots != b.slots {
-        Some(Difference::Slots(a.slots.get(), b.slots.get()))
+    } else if a.slots() != b.slots() {
+        Some(Difference::Slots(a.slots().get(), b.slots().get()))
     } else if a.shard.of != b.shard.of {
         Some(Difference::Shards(a.shard.of, b.shard.of))
     } else if a.shard.number != b.shard.number {
@@ -170,7 +171,7 @@ impl Pass<'_> {
                 Ok(())
             };
             (0..theirs.min(ours)).try_for_each(|index| {
-                with_width!(self.identity.geometry.slots, W => {
+                with_width!(self.identity.geometry.slots(), W => {
                     self.descend::<W>(theirs.min(ours), index, None, None, &mut state, &mut write)
                 })
             })

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, Search, Width, halve, with_width};
 use crate::error::{Error, Result, ShrinkRefusal};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
-use crate::format::{Geometry, Identity};
+use crate::format::Identity;
 use crate::system::{REGIONS_AHEAD, on_threads};
 use crate::write::{Target, Writer};
 
@@ -25,6 +25,7 @@ impl Writer {
     /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
     pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let (identity, counts, _) = self.facts()?;
+        identity.refuse_forgetting(self.path(), "shrinking")?;
         let path = self.path().to_owned();
         let refused = |reason| Error::Shrink { path, reason };
         let Some(geometry) = identity.geometry.halved() else {
@@ -59,7 +60,7 @@ impl Writer {
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
         let (mut found, mut full) = (Counts::default(), None);
-        let Geometry { slots, .. } = identity.geometry;
+        let slots = identity.geometry.slots();
         let regions = identity.geometry.regions();
         // On one thread each region is written while it is in the cache.
         let piece = if threads == 1 { 1 } else { PIECE };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::inserted::Inserted;
-use super::partition::{Buffers, Manner, Mode, Told};
+use super::partition::{Buffers, Manner, Mode, Told, Until};
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 
 /// Keys of a batch that are partitioned at a time. This bounds the memory.
-const BLOCK: usize = 1 << 22;
+pub(super) const BLOCK: usize = 1 << 22;
 
 /// Keys of an iterator that are hashed at a time, and then inserted or removed.
 const CHUNK: usize = 1 << 20;
@@ -137,19 +137,21 @@ impl Batches for Writer {
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
         let mode = Mode::Insert(self.state()?.transaction.kind(), Told::New);
-        self.take_all(keys, mode, new)
+        let until = self.until_now()?;
+        self.take_all(keys, mode, until, new)
     }
 
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
         let mode = Mode::Insert(self.state()?.transaction.kind(), Told::Seen);
+        let until = self.until_now()?;
         let mut inserted = Inserted::all_new(keys.len());
-        let refused = self.take_all(keys, mode, |index| inserted.set_seen(index))?;
+        let refused = self.take_all(keys, mode, until, |index| inserted.set_seen(index))?;
         Ok(inserted.with_refused(refused))
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
         self.check_removals()?;
-        self.take_all(keys, Mode::Remove, removed).map(drop)
+        self.take_all(keys, Mode::Remove, None, removed).map(drop)
     }
 }
 
@@ -159,6 +161,7 @@ impl Writer {
         &mut self,
         keys: &[K],
         mode: Mode,
+        until: Option<Until<'_>>,
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
         let hasher = self.state()?.transaction.work.identity().hasher;
@@ -171,23 +174,23 @@ impl Writer {
             let indices = (0..keys.len() as u32).collect();
             let done = |index: u32| done(base + index as usize);
             let refuse = |index: u32, error| refused.push((base + index as usize, error));
-            self.take_block(indices, &hash, mode, &mut buffers, done, refuse)?;
+            self.take_block(indices, &hash, (mode, until), &mut buffers, done, refuse)?;
         }
         self.buffers = buffers.kept();
         refused.sort_by_key(|(index, _)| *index);
         Ok(refused)
     }
 
-    fn take_block(
+    pub(super) fn take_block(
         &mut self,
         mut indices: Vec<u32>,
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
-        mode: Mode,
+        (mode, until): (Mode, Option<Until<'_>>),
         buffers: &mut Buffers,
         mut done: impl FnMut(u32),
         mut refuse: impl FnMut(u32, Error),
     ) -> Result<()> {
-        let manner = Manner { mode, max_kicks: self.options.max_kicks, threads: self.options.threads };
+        let manner = Manner { mode, until, max_kicks: self.options.max_kicks, threads: self.options.threads };
         loop {
             self.state()?.transaction.hash_all(&indices, hash, manner, buffers)?;
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
@@ -207,7 +210,11 @@ impl Writer {
         // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
         for index in indices {
             let hash = hash(index)?;
-            let is_new = match self.insert(hash) {
+            let inserted = match until {
+                Some(until) => self.insert_until(hash, until.expiry(index).into()),
+                None => self.insert(hash),
+            };
+            let is_new = match inserted {
                 Ok(is_new) => is_new,
                 Err(error) if error.refuses_one_key() => {
                     refuse(index, error);
@@ -224,6 +231,6 @@ impl Writer {
 }
 
 #[inline]
-fn hash_of<K: Key>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
+pub(super) fn hash_of<K: Key>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
     key.hash(hasher).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
 }

@@ -94,7 +94,7 @@ impl Writer {
         let (identity, policy) = options.design(path)?;
         let empty = |files: &Files, model: Option<&Rights>| {
             let file = UnpublishedFile::create(files, &options.disk, identity, model)?;
-            Ok((file, Counts::default()))
+            Ok((file, Counts::new(identity.kind)))
         };
         if force && files.inode()?.is_some() {
             let fill = |files: &Files, model: &Rights| empty(files, Some(model));
@@ -125,7 +125,7 @@ impl Writer {
         let identity = file.identity;
         events::created(&files.data, identity.geometry.regions());
         let committed =
-            Committed { commit: 0, counts: Counts::default(), metadata: metadata.clone(), identity };
+            Committed { commit: 0, counts: Counts::new(identity.kind), metadata: metadata.clone(), identity };
         let transaction = Transaction::new(Work::Unpublished(Box::new(file), None), counts, metadata);
         let open =
             WriterState { transaction, committed, policy, journal: None, lock: Some(lock), given_up: false };

@@ -10,7 +10,8 @@ use super::scratch::Scratch;
 use super::target::Target;
 use crate::cuckoo::region::Tried;
 use crate::cuckoo::{
-    BucketId, BucketsMut, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, Slot, Width, region,
+    BucketId, BucketsMut, Delta, Inserted, Kept, KeyHash, Kind, Place, RegionId, Search, Slot, Width,
+    forgetting, region,
 };
 use crate::error::Result;
 use crate::file::Overlay;
@@ -143,10 +144,28 @@ impl Told {
 
 /// How to take the keys of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct Manner<'a> {
     pub(crate) mode: Mode,
+    /// For inserts into a forgetting filter.
+    pub(super) until: Option<Until<'a>>,
     pub(super) max_kicks: u32,
     pub(super) threads: usize,
+}
+
+/// The epochs of inserts into a forgetting filter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until<'a> {
+    pub(super) now: u32,
+    pub(super) refresh: bool,
+    /// The epoch in which each key expires, by its index; beyond the end, that is `expiry`.
+    pub(super) each: &'a [u32],
+    pub(super) expiry: u32,
+}
+
+impl Until<'_> {
+    pub(super) fn expiry(&self, index: u32) -> u32 {
+        self.each.get(index as usize).copied().unwrap_or(self.expiry)
+    }
 }
 
 /// The outcome of a batch; keys are given by their indices.
@@ -172,13 +191,28 @@ impl Outcomes {
         &mut self,
         buckets: &mut B,
         items: &[Item],
-        manner: Manner,
+        manner: Manner<'_>,
         (search, done): (&mut Search, &mut Vec<u32>),
         mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
+            if W::EXPIRY_BITS > 0 {
+                let (Some(until), Mode::Insert(_, told)) = (manner.until, manner.mode) else { return Ok(()) };
+                let expiry = (until.expiry(item.index), until.refresh);
+                let place = place.at(until.now);
+                match forgetting::insert(buckets, place, expiry, manner.max_kicks, search, &mut self.delta)? {
+                    Kept::NoRoom => {
+                        self.left.extend(items[number..].iter().map(|item| item.index));
+                        return Ok(());
+                    }
+                    kept if told.tells(kept == Kept::New) => done.push(item.index),
+                    _ => {}
+                }
+                self.changes += 1;
+                continue;
+            }
             let (found, told) = match manner.mode {
                 Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
                     Tried::Stored => {
@@ -247,7 +281,7 @@ pub(super) fn hash_all<W: Width>(
     path: &Path,
     indices: &[u32],
     hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
-    manner: Manner,
+    manner: Manner<'_>,
     buffers: &mut Buffers,
 ) -> Result<()> {
     let division = Division::new(indices.len(), geometry.regions(), manner.threads);
@@ -276,7 +310,7 @@ pub(super) fn hash_all<W: Width>(
 pub(super) fn take_hashed<W: Width>(
     target: Target<'_, &mut Overlay>,
     regions: u64,
-    manner: Manner,
+    manner: Manner<'_>,
     buffers: &mut Buffers,
 ) -> (Outcomes, Result<()>) {
     let Buffers { hashed, parts } = buffers;
@@ -311,7 +345,7 @@ pub(super) fn take_hashed<W: Width>(
 fn take_part<W: Width>(
     target: &mut Target<'_, &mut Overlay>,
     Part { sorted: [items, _], done }: &mut Part,
-    manner: Manner,
+    manner: Manner<'_>,
     outcomes: &mut Outcomes,
 ) -> Result<()> {
     let mut search = Search::new();

@@ -4,7 +4,7 @@
 //! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
 //! negatives, at the price of a higher false-positive rate. `format-spec/README.md`, section 9.
 
-use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_width};
+use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_any_width, with_width};
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile};
 use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
@@ -46,11 +46,11 @@ pub(super) fn find_damage(
     for id in (0..geometry.pages()).map(PageId) {
         let intact = published.read_or_mend(id, &mut page)?;
         let mut on_page = Counts::default();
-        let sound = with_width!(geometry.slots, W => tally::<W>(&page, kind, &mut on_page));
+        let sound = with_any_width!(geometry.width, W => tally::<W>(&page, kind, &mut on_page));
         if !sound || !intact {
             quarantined.push(DamagedPage { page: id.0, region: id.region().0.into() });
             on_page = Counts::default();
-            on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots.get());
+            on_page.universal = u64::from(BUCKETS_PER_PAGE * geometry.slots().get());
         }
         found.add_found(&on_page);
         progress(id.0 + 1, geometry.pages());

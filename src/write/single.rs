@@ -7,7 +7,7 @@
 use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
-use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_width};
+use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_any_width};
 
 /// Evaluates `$change` with the buckets of a region as `$buckets`; `$none` if their pages may not be intact.
 macro_rules! in_region {
@@ -39,8 +39,8 @@ macro_rules! in_region {
 }
 
 impl Transaction {
-    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut; nothing is
-    /// changed then.
+    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
+    /// forgetting filter; nothing is changed then.
     #[inline]
     pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
         match self.try_insert(hash) {
@@ -55,14 +55,22 @@ impl Transaction {
     pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> bool {
         let geometry = self.work.identity().geometry;
         let Some((region, rem)) = geometry.span().region(hash) else { return false };
-        with_width!(geometry.slots, W => self.remove_from(region, Place::<W>::new(hash.local(), rem)))
+        with_any_width!(
+            plain geometry.width,
+            W => self.remove_from(region, Place::<W>::new(hash.local(), rem)),
+            false
+        )
     }
 
     #[inline]
     fn try_insert(&mut self, hash: KeyHash) -> Tried {
         let geometry = self.work.identity().geometry;
         let Some((region, rem)) = geometry.span().region(hash) else { return Tried::Crowded };
-        with_width!(geometry.slots, W => self.insert_into(region, Place::<W>::new(hash.local(), rem)))
+        with_any_width!(
+            plain geometry.width,
+            W => self.insert_into(region, Place::<W>::new(hash.local(), rem)),
+            Tried::Crowded
+        )
     }
 
     #[inline(never)]

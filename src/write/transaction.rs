@@ -4,9 +4,11 @@ use super::partition;
 use super::partition::{Buffers, Manner, Outcomes};
 use super::pending::{BatchTarget, Pending};
 use super::target::Target;
-use crate::cuckoo::{Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_width};
+use crate::cuckoo::{
+    Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_any_width, with_width,
+};
 use crate::error::Result;
-use crate::file::{PublishedFile, UnpublishedFile};
+use crate::file::{Overlay, PublishedFile, UnpublishedFile};
 use crate::format::{Identity, Metadata};
 
 /// The files that a transaction works on, and its changes to them so far.
@@ -35,6 +37,17 @@ impl Work {
         }
     }
 
+    /// The target for many changes.
+    pub(super) fn target_for_batch(&mut self) -> Target<'_, &mut Overlay> {
+        match self {
+            Self::Published(published, pending) => match pending.for_batch(published) {
+                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
+                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
+            },
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
     /// The identity of the file that is being changed.
     #[inline]
     pub(super) fn identity(&self) -> &Identity {
@@ -55,11 +68,11 @@ impl Work {
 pub(super) struct Transaction {
     pub(super) work: Work,
     /// The counters when the transaction began, or when the file was last doubled.
-    counts: Counts,
+    pub(super) counts: Counts,
     /// Their changes since.
     pub(super) delta: Delta,
     pub(super) metadata: Metadata,
-    search: Search,
+    pub(super) search: Search,
 }
 
 impl Transaction {
@@ -81,31 +94,33 @@ impl Transaction {
         (self.counts, self.delta) = (counts, Delta::default());
     }
 
-    fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
+    pub(super) fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
         let target = self.work.target();
         target.identity().geometry.region_of(hash, &target.surroundings().0.data)
     }
 
     pub(super) fn contains(&self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash)?;
-        with_width!(self.work.identity().geometry.slots, W => {
-            region::contains(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
+        with_any_width!(self.work.identity().geometry.width, W => {
+            let place = Place::<W>::new(hash.local(), rem).at(self.counts.epoch as u32);
+            region::contains(&mut self.work.target().region(id), place)
         })
     }
 
     pub(super) fn count(&self, hash: KeyHash) -> Result<u32> {
         let (id, rem) = self.region_of(hash)?;
-        let slots = self.work.identity().geometry.slots;
-        let count = with_width!(slots, W => {
-            region::count(&mut self.work.target().region(id), Place::<W>::new(hash.local(), rem))
+        let width = self.work.identity().geometry.width;
+        let count = with_any_width!(width, W => {
+            let place = Place::<W>::new(hash.local(), rem).at(self.counts.epoch as u32);
+            region::count(&mut self.work.target().region(id), place)
         })?;
-        Ok(self.kind().capped(count.unwrap_or(slots.highest_count())))
+        Ok(self.kind().capped(count.unwrap_or(width.slots().highest_count())))
     }
 
-    /// Inserts a key, as the filter's kind says; returns the region if it has no room.
+    /// Inserts a key into a set or a counting filter; returns the region if it has no room.
     pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<Result<(), RegionId>> {
         let (id, rem) = self.region_of(hash)?;
-        let slots = self.work.identity().geometry.slots;
+        let slots = self.work.identity().geometry.slots();
         Ok(with_width!(slots, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let buckets = &mut self.work.target_mut().region(id);
@@ -120,27 +135,25 @@ impl Transaction {
         &self,
         indices: &[u32],
         hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
-        manner: Manner,
+        manner: Manner<'_>,
         buffers: &mut Buffers,
     ) -> Result<()> {
         let target = self.work.target();
         let (geometry, path) = (target.identity().geometry, &*target.surroundings().0.data);
-        with_width!(geometry.slots, W => {
+        with_any_width!(geometry.width, W => {
             partition::hash_all::<W>(geometry, path, indices, hash, manner, buffers)
         })
     }
 
     /// Inserts or removes the keys that `hash_all` has hashed; after an error, only some of them.
-    pub(super) fn take_hashed(&mut self, manner: Manner, buffers: &mut Buffers) -> (Outcomes, Result<()>) {
+    pub(super) fn take_hashed(
+        &mut self,
+        manner: Manner<'_>,
+        buffers: &mut Buffers,
+    ) -> (Outcomes, Result<()>) {
         let geometry = self.work.identity().geometry;
-        let target = match &mut self.work {
-            Work::Published(published, pending) => match pending.for_batch(published) {
-                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
-                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
-            },
-            Work::Unpublished(file, _) => Target::Unpublished(file),
-        };
-        let (outcomes, outcome) = with_width!(geometry.slots, W => {
+        let target = self.work.target_for_batch();
+        let (outcomes, outcome) = with_any_width!(geometry.width, W => {
             partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
         });
         self.delta.add(&outcomes.delta);
@@ -163,7 +176,7 @@ impl Transaction {
     /// Removes one copy; false if there was none.
     pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash)?;
-        let removed = with_width!(self.work.identity().geometry.slots, W => {
+        let removed = with_width!(self.work.identity().geometry.slots(), W => {
             let place = Place::<W>::new(hash.local(), rem);
             region::remove(&mut self.work.target_mut().region(id), place)?
         });

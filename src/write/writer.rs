@@ -131,7 +131,8 @@ impl Writer {
     /// Inserts the key, and returns whether it was not there before: it is new.
     ///
     /// A set stores the key unless it is found. A new key that matches the entry of another one is found too: that is a
-    /// false positive. A counting filter stores one more copy in any case. A key with more copies than can be counted,
+    /// false positive. A forgetting filter does the same with a key seen now; see
+    /// [`insert_at`](Self::insert_at) for other times, and for the errors of a clock. A counting filter stores one more copy in any case. A key with more copies than can be counted,
     /// some thirty thousand with four slots per bucket, stays for good: further inserts and removals of it change
     /// nothing.
     ///
@@ -149,6 +150,10 @@ impl Writer {
     #[inline(never)]
     fn insert_slowly(&mut self, hash: KeyHash) -> Result<bool> {
         let transaction = &self.state()?.transaction;
+        if transaction.kind() == Kind::Forgetting {
+            let expiry = self.expiry_now()?;
+            return self.insert_until(hash, expiry);
+        }
         let found = transaction.contains(hash)?;
         if found && transaction.kind() == Kind::Set {
             return Ok(false);
@@ -165,7 +170,7 @@ impl Writer {
     /// Removes one copy of the key from a counting filter; returns whether there was one.
     ///
     /// Remove only keys that were inserted: removing any other key can take the entry of a stored key that it matches,
-    /// and that key is lost. Fails with [`Error::Kind`] on a set, and changes nothing then.
+    /// and that key is lost. Fails with [`Error::Kind`] on a filter of another kind, and changes nothing then.
     #[inline]
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
@@ -183,13 +188,14 @@ impl Writer {
     /// once.
     #[inline]
     pub(super) fn check_removals(&self) -> Result<()> {
-        if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.removal_from_set()) }
+        if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.no_removal()) }
     }
 
     #[cold]
-    fn removal_from_set(&self) -> Error {
+    fn no_removal(&self) -> Error {
         let path = self.files.data.clone();
-        Error::Kind { path, found: Kind::Set, wanted: Kind::Counting, op: "removing keys" }
+        let found = self.state().map_or(Kind::Set, |open| open.transaction.kind());
+        Error::Kind { path, found, wanted: Kind::Counting, op: "removing keys" }
     }
 
     /// The metadata as the transaction has it.
@@ -238,7 +244,7 @@ impl Writer {
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic, so nothing changes before its last call.
         let (quarantined, counts) = find_damage(published, &before, progress)?;
-        quarantine(&quarantined, published.checkpoint.identity.geometry.slots, pending.sorted(published));
+        quarantine(&quarantined, published.checkpoint.identity.geometry.slots(), pending.sorted(published));
         let recounted = quarantined.is_empty() && counts != before;
         let (Found { superblock, live }, unwritten) =
             (std::mem::take(&mut published.found), published.other_damaged);
@@ -310,7 +316,10 @@ impl Writer {
     /// [`Error::Poisoned`]. After any other error the commit is not there: the transaction is whole, and may be
     /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
     pub fn commit(&mut self) -> Result<()> {
-        let open = self.take()?;
+        let mut open = self.take()?;
+        if open.is_changed() {
+            open.transaction.sweep_some();
+        }
         let before = open.committed.commit;
         let (open, outcome) = open.commit(&self.files, &self.options);
         match (&open, &outcome) {

@@ -1,4 +1,4 @@
-//! The power is cut, processes die, and the disk fails, under sets and counting filters.
+//! The power is cut, processes die, and the disk fails, under sets, counting filters and forgetting ones.
 //!
 //! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the
 //! tests make the images that a power cut after each operation can leave on the medium. Of the operations not synced
@@ -66,8 +66,8 @@ use script::{ONE_REGION, Run, Script, Start, TWO_REGIONS};
 
 use crate::thorough;
 
-/// Every script runs on both.
-const KINDS: [Kind; 2] = [Kind::Counting, Kind::Set];
+/// Every script runs on all of them. In a forgetting filter, each removal is a day that passes instead.
+const KINDS: [Kind; 3] = [Kind::Counting, Kind::Set, Kind::Forgetting];
 
 /// How many images each power-cut test examines at least, for one kind.
 fn share() -> usize {

@@ -10,6 +10,7 @@
 //! - `edges`: other people's files, and other processes that do the unexpected.
 //! - `filling`: capacity and false-positive rate at every width.
 //! - `followed`: readers of a filter that is replaced as a whole.
+//! - `forgetting`: filters that forget, with a clock.
 //! - `growth`: doublings, and the limits that refuse them.
 //! - `in_memory`: readers of a copy in memory.
 //! - `kept`: which readers a thread keeps mapped.
@@ -33,6 +34,7 @@ mod divided;
 mod edges;
 mod filling;
 mod followed;
+mod forgetting;
 mod growth;
 mod in_memory;
 mod kept;

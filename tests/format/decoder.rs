@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 use gowk::{Error, HashKind, Info, Kind, Lookup, Options, Reader, SlotsPerBucket};
 
@@ -236,6 +237,39 @@ fn fresh_filters_of_each_width_have_the_same_statistics_and_answers() {
         for kind in [Kind::Set, Kind::Counting] {
             compare_fresh(kind, slots, 100_000, 0);
         }
+    }
+}
+
+/// Keys of several ages, some of them forgotten; swept, grown, and with commits in the journal.
+#[test]
+fn forgetting_filters_have_the_same_statistics_and_answers() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    for (rate, within) in [(1e-3, 15), (2e-3, 5), (1e-4, 3), (3e-8, 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let options = Options::new().capacity(20_000).false_positive_rate(rate).refresh(rate < 1e-3);
+        let options = options.forget_after(30 * DAY).forget_within(within * DAY).seed(3);
+        let mut writer = options.open(&path).unwrap();
+        let start = SystemTime::now() - 100 * DAY;
+        for day in 0..90 {
+            let keys: Vec<String> = (0..300).map(|number| key(u64::from(day) * 270 + number)).collect();
+            let times = vec![start + day * DAY; keys.len()];
+            writer.insert_batch_at(&keys, &times).unwrap().inserted.complete().unwrap();
+            match day {
+                20 | 50 => writer.grow().unwrap(),
+                _ => writer.commit().unwrap(),
+            }
+        }
+        writer.close().unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let info = reader.info().unwrap();
+        assert!(info.generation == 2 && info.removed > 9_000, "{info:?}");
+        let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
+        assert_same_statistics(&String::from_utf8(output.stdout).unwrap(), &info, 0);
+        let all = lines((0..27_000).chain(ABSENT));
+        let Some(()) = assert_same_answers(&path, &reader, all.clone()) else { return };
+        let some: Vec<&str> = all.lines().step_by(17).collect();
+        let Some(()) = assert_same_counts(&path, &reader, some.join("\n")) else { return };
     }
 }
 

@@ -4,6 +4,7 @@
 //! 2. Only `src/system/map.rs` has unsafe code; the tool has none.
 //! 3. The name of every file is a word of the two tables of words in `ARCHITECTURE.md`, or a verb of the tool.
 //! 4. No message of the library names an option or a verb of the tool, which a caller of the library may not have.
+//! 5. Every file is compiled: a `mod` in the file above names it.
 //!
 //! Unit tests may use any wing. The compiler ensures that the tool uses the public interface alone, as it is another
 //! package.
@@ -233,6 +234,22 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
         for other in may.iter().filter(|other| *other != PUBLIC) {
             let is_used = seen.contains(&(wing.clone(), other.clone()));
             assert!(is_used, "ARCHITECTURE.md allows `{wing}` to use `{other}`, which it does not");
+        }
+    }
+}
+
+#[test]
+fn every_file_is_named_by_a_mod() {
+    for (root, sources) in [("src", sources()), ("cli/src", sources_of_the_tool())] {
+        for path in
+            sources.keys().filter(|path| !["lib.rs", "main.rs"].map(Path::new).contains(&path.as_path()))
+        {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let above = parent.map_or_else(|| PathBuf::from("lib.rs"), |parent| parent.with_extension("rs"));
+            let is_named =
+                sources.get(&above).is_some_and(|text| bare(text).contains(&format!("mod {name};")));
+            assert!(is_named, "{root}/{}: no `mod {name};` in {root}/{}", path.display(), above.display());
         }
     }
 }

@@ -7,39 +7,15 @@ use toml::de::{DeTable, DeValue};
 use crate::ingest::error::JobProblem;
 
 /// The known keys, by table; the first table has no name.
-pub(super) const KNOWN: [(&str, &[&str]); 5] = [
-    ("", &["name", "filter", "input", "commit", "output"]),
+pub(super) const KNOWN: [(&str, &str); 5] = [
+    ("", "name filter input commit output"),
     (
         "filter",
-        &[
-            "path",
-            "kind",
-            "capacity",
-            "false_positive_rate",
-            "slots_per_bucket",
-            "seed",
-            "growth",
-            "max_file_size",
-            "max_false_positive_rate",
-        ],
+        "path kind capacity false_positive_rate slots_per_bucket seed growth max_file_size max_false_positive_rate",
     ),
-    (
-        "input",
-        &[
-            "paths",
-            "format",
-            "field",
-            "header",
-            "delimiter",
-            "trim",
-            "ignore_case",
-            "skip_empty",
-            "max_key_length",
-            "missing",
-        ],
-    ),
-    ("commit", &["every_keys", "every_seconds"]),
-    ("output", &["new_keys", "records", "refused", "rejects"]),
+    ("input", "paths format field header delimiter trim ignore_case skip_empty max_key_length missing"),
+    ("commit", "every_keys every_seconds"),
+    ("output", "new_keys records refused rejects"),
 ];
 
 /// The first unknown key, in the order of the file, and its place.
@@ -50,7 +26,9 @@ pub(super) fn unknown(job: &DeTable<'_>) -> Option<(JobProblem, Range<usize>)> {
     });
     let all = std::iter::once(("", job)).chain(tables);
     all.flat_map(|(table, keys)| keys.keys().map(move |key| (table, key)))
-        .filter(|(table, key)| of(table).is_some_and(|known| !known.contains(&key.get_ref().as_ref())))
+        .filter(|(table, key)| {
+            of(table).is_some_and(|known| !known.split(' ').any(|known| known == key.get_ref()))
+        })
         .min_by_key(|(_, key)| key.span().start)
         .map(|(table, key)| {
             let (span, key) = (key.span(), key.get_ref().to_string());
@@ -59,13 +37,13 @@ pub(super) fn unknown(job: &DeTable<'_>) -> Option<(JobProblem, Range<usize>)> {
         })
 }
 
-fn of(table: &str) -> Option<&'static [&'static str]> {
+fn of(table: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(name, _)| *name == table).map(|(_, keys)| *keys)
 }
 
 /// The nearest known key: one of the same table, unless one of another table is nearer.
 fn nearest(table: &str, key: &str) -> String {
-    let all = KNOWN.iter().flat_map(|(name, keys)| keys.iter().map(move |known| (*name, *known)));
+    let all = KNOWN.iter().flat_map(|(name, keys)| keys.split(' ').map(move |known| (*name, known)));
     let best = all.min_by_key(|(name, known)| (strsim::damerau_levenshtein(key, known), *name != table));
     match best {
         Some((name, known)) if name == table => format!("`{known}`"),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -47,18 +48,11 @@ struct RawInput {
     delimiter: Option<Spanned<String>>,
     #[serde(default)]
     trim: bool,
-    ignore_case: Option<RawCase>,
+    ignore_case: Option<Case>,
     #[serde(default)]
     skip_empty: bool,
     max_key_length: Option<Spanned<u64>>,
     missing: Option<Spanned<Missing>>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RawCase {
-    Ascii,
-    Unicode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -79,8 +73,7 @@ fn lines() -> Spanned<RawFormat> {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RawField {
-    Name(String),
-    Number(u64),
+    One(RawColumn),
     Several(Vec<RawColumn>),
 }
 
@@ -188,17 +181,20 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     Ok(Job {
         path: path.to_owned(),
         name,
-        filter: base.join(&raw.filter.path),
+        // A store in a bucket lies beside no file.
+        filter: if raw.filter.path.to_str().is_some_and(|path| path.starts_with("s3://")) {
+            raw.filter.path.clone()
+        } else {
+            base.join(&raw.filter.path)
+        },
         base,
         creation: raw.filter,
         patterns: raw.input.paths.get_ref().clone(),
         rules: raw.input.rules()?,
         every_keys,
         every,
-        new_keys: raw.output.new_keys,
+        outputs: [raw.output.new_keys, raw.output.refused, raw.output.rejects],
         records,
-        refused: raw.output.refused,
-        rejects: raw.output.rejects,
         missing,
     })
 }
@@ -228,11 +224,7 @@ impl RawInput {
                 .filter(|length| (1..=LONGEST).contains(length))
                 .ok_or(wrong("max_key_length", given, "from 1 to 16_777_216"))?,
         };
-        let ignore_case = self.ignore_case.map(|case| match case {
-            RawCase::Ascii => Case::Ascii,
-            RawCase::Unicode => Case::Unicode,
-        });
-        let key = KeyRules { trim: self.trim, ignore_case };
+        let key = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
         Ok(Rules { format, key, skip_empty: self.skip_empty, max_key_length })
     }
 
@@ -265,10 +257,8 @@ impl RawInput {
                 "given for this format: the name or number of a CSV column, or a top-level field of JSON",
             )),
             (RawFormat::Jsonl, Some(field)) => match field.get_ref() {
-                RawField::Name(path) => Ok(Format::jsonl(path)),
-                RawField::Number(_) | RawField::Several(_) => {
-                    Err(wrong("field", field, "a name, for format `jsonl`"))
-                }
+                RawField::One(RawColumn::Name(path)) => Ok(Format::jsonl(path)),
+                _ => Err(wrong("field", field, "a name, for format `jsonl`")),
             },
             (RawFormat::Csv, Some(field)) => self.csv(field),
         }
@@ -282,24 +272,21 @@ impl RawInput {
                 _ => return Err(wrong("delimiter", given, "a single byte, as `;` or `\\t`")),
             },
         };
-        let number = |number: u64| {
-            let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-            index.map(Column::Number).ok_or(wrong("field", field, "a name, or a number from 1"))
-        };
         let columns = match field.get_ref() {
-            RawField::Name(name) => vec![Column::Name(name.clone())],
-            RawField::Number(one) => vec![number(*one)?],
+            RawField::One(one) => slice::from_ref(one),
             RawField::Several(all) if all.is_empty() => {
                 return Err(wrong("field", field, "at least one column"));
             }
-            RawField::Several(all) => {
-                let column = |column: &RawColumn| match column {
-                    RawColumn::Name(name) => Ok(Column::Name(name.clone())),
-                    RawColumn::Number(one) => number(*one),
-                };
-                all.iter().map(column).collect::<Result<_, _>>()?
+            RawField::Several(all) => all,
+        };
+        let column = |column: &RawColumn| match column {
+            RawColumn::Name(name) => Ok(Column::Name(name.clone())),
+            RawColumn::Number(number) => {
+                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
+                index.map(Column::Number).ok_or(wrong("field", field, "a name, or a number from 1"))
             }
         };
+        let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
         let is_named = columns.iter().any(|column| matches!(column, Column::Name(_)));
         if is_named && self.header == Some(false) {
             return Err(wrong("field", field, "a number, from 1, where there is no header"));

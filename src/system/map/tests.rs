@@ -33,9 +33,9 @@ fn what_a_store_would_be_killed_for_a_reservation_refuses() {
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
 }
 
+/// A file of so many words, each of them 2, as memory that can be written to and as the map of a filter.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
+fn full_of_twos() -> (MapMut, Map, usize) {
     use crate::cuckoo::{Shard, SlotsPerBucket};
     let geometry = Geometry::new(SlotsPerBucket::Four, 3, 0, Shard::WHOLE).unwrap();
     let file = tempfile::tempfile().unwrap();
@@ -43,7 +43,13 @@ fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
     let memory = MapMut::shared(&file, 0, geometry.file_length()).unwrap();
     let words = (geometry.file_length() / 8) as usize;
     (0..words).for_each(|index| memory.set_word(index, 2));
-    let map = Map::shared(&file, geometry).unwrap();
+    (memory, Map::shared(&file, geometry).unwrap(), words)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
+    let (memory, map, words) = full_of_twos();
     assert!((0..words).all(|index| map.word(index) == 2));
     let buckets = map.region(RegionId(2)).unwrap();
     map.release();
@@ -60,14 +66,7 @@ fn a_released_map_reads_as_zeros_under_an_odd_epoch() {
 #[cfg(target_os = "linux")]
 #[test]
 fn no_word_is_given_up_before_the_epoch_is_odd() {
-    use crate::cuckoo::{Shard, SlotsPerBucket};
-    let geometry = Geometry::new(SlotsPerBucket::Four, 3, 0, Shard::WHOLE).unwrap();
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(geometry.file_length()).unwrap();
-    let memory = MapMut::shared(&file, 0, geometry.file_length()).unwrap();
-    let words = (geometry.file_length() / 8) as usize;
-    (0..words).for_each(|index| memory.set_word(index, 2));
-    let map = Map::shared(&file, geometry).unwrap();
+    let (_, map, words) = full_of_twos();
     let epoch = ((LIVE + LIVE_EPOCH) / 8) as usize;
     let given_up = std::cell::RefCell::new(Vec::new());
     map.try_release(|| {

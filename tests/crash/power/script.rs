@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gowk::{Error, Kind, Options, SlotsPerBucket, Writer};
+use gowk::{Error, Kind, Options, Seen, SlotsPerBucket, Writer};
 
 use super::history::{Event, FILTER, History, InUse, JOURNAL, Naming};
 use super::image::Image;
 use super::record::{Fault, Limits, Recorder};
-use super::state::{Contents, Opening, State, key, look, open_and_look};
+use super::state::{Contents, Opening, State, Until, key, look, open_and_look};
 
 /// One change inside a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
     Insert(u64),
-    /// A set cannot remove: it inserts the key with the number 10 higher instead.
+    /// A set cannot remove: it inserts the key with the number 10 higher instead. In a forgetting filter a day passes, and
+    /// then that key is inserted and refreshed.
     Remove(u64),
     Set(&'static str, &'static [u8]),
     Unset(&'static str),
@@ -73,8 +75,23 @@ const STALE: (&str, u64) = ("f.gowk-gowk-new-00000000000000ab", 0xab);
 const SEED: u64 = 1;
 const OTHER_SEED: u64 = 2;
 
+/// Keys of a forgetting filter are seen from this day on, and forgotten three days later. The filter's days are in the past,
+/// so that the clock of a program that goes on is right.
+const FIRST_DAY: u64 = 20_000;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A day at noon.
+fn noon(day: u64) -> SystemTime {
+    UNIX_EPOCH + DAY * day as u32 + DAY / 2
+}
+
 fn options(kind: Kind, capacity: u64) -> Options {
-    Options::new().kind(kind).capacity(capacity).slots_per_bucket(SlotsPerBucket::Two).seed(SEED)
+    let options = match kind {
+        // Epochs of a day.
+        Kind::Forgetting => Options::new().forget_after(14 * DAY).refresh(true),
+        kind => Options::new().kind(kind),
+    };
+    options.capacity(capacity).slots_per_bucket(SlotsPerBucket::Two).seed(SEED)
 }
 
 /// A script under way.
@@ -225,6 +242,18 @@ impl Run {
 
 fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<()> {
     match edit {
+        Edit::Insert(number) if next.kind == Kind::Forgetting => {
+            let today = next.time.map_or(FIRST_DAY, |time| time / DAY.as_millis() as u64);
+            // The keys of even numbers were seen twelve days ago, and expire in three days.
+            let seen = if number % 2 == 0 { today - 12 } else { today };
+            let is_new = !next.copies.contains_key(&number);
+            let outcome = writer.insert_at(&key(number), noon(seen))?;
+            assert_eq!(outcome, if is_new { Seen::New } else { Seen::Known });
+            let until = next.until.0.entry(number).or_default();
+            *until = (*until).max(seen + 15);
+            next.copies.insert(number, 1);
+            next.time = Some(next.time.unwrap_or(0).max(seen * DAY.as_millis() as u64));
+        }
         Edit::Insert(number) => {
             let is_new = !next.copies.contains_key(&number);
             assert_eq!(writer.insert(&key(number))?, is_new);
@@ -236,6 +265,17 @@ fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<(
         Edit::Remove(number) if next.kind == Kind::Set => {
             assert!(matches!(writer.remove(&key(number)), Err(Error::Kind { .. })));
             apply(Edit::Insert(number + 10), writer, next)?;
+        }
+        Edit::Remove(number) if next.kind == Kind::Forgetting => {
+            assert!(matches!(writer.remove(&key(number)), Err(Error::Kind { .. })));
+            let today = next.time.map_or(FIRST_DAY, |time| time / DAY.as_millis() as u64) + 1;
+            next.time = Some(today * DAY.as_millis() as u64);
+            let Until(until) = &mut next.until;
+            until.retain(|_, day| *day > today);
+            next.copies.retain(|number, _| until.contains_key(number));
+            // An odd number: that key is seen today, so that the filter comes to this day.
+            apply(Edit::Insert(number | 1), writer, next)?;
+            apply(Edit::Insert((number + 10) & !1), writer, next)?;
         }
         Edit::Remove(number) => {
             assert!(writer.remove(&key(number))?);

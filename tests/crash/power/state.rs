@@ -26,17 +26,38 @@ pub(crate) struct Contents {
     pub(crate) seed: u64,
     pub(crate) commit: u64,
     pub(crate) generation: u32,
-    /// The copies of each key; in a set 1.
+    /// The copies of each key; 1 unless it counts.
     pub(crate) copies: BTreeMap<u64, u32>,
+    /// The time of a forgetting filter.
+    pub(crate) time: Option<u64>,
+    pub(crate) until: Until,
+    /// 0 in a forgetting filter, where a refresh may store an entry beside another one.
     pub(crate) inserted: u64,
     pub(crate) removed: u64,
     pub(crate) metadata: BTreeMap<String, Vec<u8>>,
 }
 
+/// The days on which the keys of a forgetting filter expire. They cannot be read from a file, so all are equal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Until(pub(crate) BTreeMap<u64, u64>);
+
+impl PartialEq for Until {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Until {}
+
 impl Contents {
     fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
         let entries: u32 = copies.values().sum();
-        if info.copies != u64::from(entries) || info.quarantined_buckets != 0 {
+        // A forgetting filter also holds entries that have expired.
+        let forgets = info.kind == Kind::Forgetting;
+        if !forgets && info.copies != u64::from(entries)
+            || info.copies < entries.into()
+            || info.quarantined_buckets != 0
+        {
             return Err(format!("the counters say {} copies, a scan finds {entries}", info.copies));
         }
         Ok(Self {
@@ -45,8 +66,10 @@ impl Contents {
             commit: info.commit,
             generation: info.generation,
             copies,
-            inserted: info.inserted,
-            removed: info.removed,
+            inserted: if forgets { 0 } else { info.inserted },
+            removed: if forgets { 0 } else { info.removed },
+            time: info.time,
+            until: Until::default(),
             metadata: metadata.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect(),
         })
     }

@@ -1,0 +1,253 @@
+//! Forgetting: entries that expire, the epochs that time is divided into, and inserts into a forgetting filter.
+//!
+//! No I/O. The rules are those of `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold the epoch in
+//! which its entry expires, modulo 2^a. An entry of the epoch now has expired; all others live for 1 to 2^a - 1 more
+//! epochs.
+
+use std::fmt;
+
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use super::counts::{Delta, FIRST_EPOCH};
+use super::region::Removed;
+use super::search::Search;
+use super::widths::{AnyWidth, Width};
+
+/// The most epochs that an entry of these expiry bits may live: K = 2^a - 1.
+pub(crate) const fn most_epochs(expiry_bits: u32) -> u64 {
+    (1 << expiry_bits) - 1
+}
+
+/// The latest time, in milliseconds since 1970: 2^53, some 285,000 years.
+const MAX_TIME: u64 = 1 << 53;
+
+/// The longest epoch, in milliseconds.
+pub(crate) const MAX_EPOCH: u64 = MAX_TIME / 4;
+
+/// How long a forgetting filter keeps a key. Times are in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Forgetting {
+    /// A key is kept at least this long.
+    pub(crate) after: u64,
+    /// The length of an epoch, the longest time that a key is kept beyond that. Epoch e begins at e times this length
+    /// since 1970.
+    pub(crate) epoch: u64,
+    /// Whether the time counts from when a key was last seen, and not from when it was first seen.
+    pub(crate) refresh: bool,
+}
+
+impl Forgetting {
+    /// The shortest epoch for that time: an entry made at the end of an epoch still lives for K - 1 whole ones.
+    ///
+    /// 30 days and a = 3: K = 7, so an epoch has 5 days.
+    pub(crate) const fn epoch_for(after: u64, width: AnyWidth) -> u64 {
+        after.div_ceil(most_epochs(width.expiry_bits()) - 1)
+    }
+
+    /// Whether every entry of this width can live long enough.
+    pub(crate) const fn fits(&self, width: AnyWidth) -> bool {
+        let whole = most_epochs(width.expiry_bits()).saturating_sub(1);
+        self.after > 0
+            && self.after <= MAX_TIME
+            && self.epoch <= MAX_EPOCH
+            && self.after <= self.epoch.saturating_mul(whole)
+    }
+
+    pub(crate) fn epoch_of(&self, time: u64) -> u64 {
+        (time / self.epoch).clamp(FIRST_EPOCH, self.last_epoch())
+    }
+
+    pub(crate) const fn last_epoch(&self) -> u64 {
+        MAX_TIME / self.epoch
+    }
+
+    /// The epoch in which a key seen at this time expires.
+    ///
+    /// 30 days in epochs of 5: a key seen on day 13, in epoch 2, expires in epoch 9, which begins on day 45.
+    pub(crate) const fn expiry(&self, time: u64) -> u64 {
+        time.saturating_add(self.after).div_ceil(self.epoch)
+    }
+}
+
+/// When a forgetting filter forgets a key.
+///
+/// `Display` says it in one sentence. With the feature `serde` it is `Serialize`; its times are in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Retention {
+    /// A key is kept at least this long, in milliseconds.
+    pub forget_after: u64,
+    /// It is kept at most this long beyond that, in milliseconds, as long as the filter's time goes on.
+    pub forget_within: u64,
+    /// Whether the time counts from when the key was last inserted, and not from when it was first.
+    pub refresh: bool,
+}
+
+impl From<Forgetting> for Retention {
+    fn from(Forgetting { after, epoch, refresh }: Forgetting) -> Self {
+        Self { forget_after: after, forget_within: epoch, refresh }
+    }
+}
+
+impl fmt::Display for Retention {
+    /// 30 days and a = 3: `forgets keys 30 to 35 days after they were first seen`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.forget_after.saturating_add(self.forget_within);
+        let units = [(86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1000, "seconds")];
+        let fitting = units.into_iter().find(|(unit, _)| self.forget_after >= *unit);
+        let (unit, name) = fitting.unwrap_or((1, "milliseconds"));
+        // One decimal, never rounded to a time that the filter does not keep.
+        let tenths = |tenths: u64| match (tenths / 10, tenths % 10) {
+            (whole, 0) => whole.to_string(),
+            (whole, tenth) => format!("{whole}.{tenth}"),
+        };
+        let of = |millis: u64| millis.saturating_mul(10);
+        let (from, to) = (tenths(of(self.forget_after) / unit), tenths(of(most).div_ceil(unit)));
+        let since = if self.refresh { "last" } else { "first" };
+        write!(f, "forgets keys {from} to {to} {name} after they were {since} seen")
+    }
+}
+
+/// The outcome of [`insert`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// No live entry matched, and one was stored.
+    New,
+    /// A live entry matches. With refresh, it lives long enough now, or one beside it does.
+    Known,
+    /// Nothing was stored, as no room was found.
+    NoRoom,
+}
+
+/// Buckets as they are without the entries that expire in this epoch. Storing a bucket empties their lanes.
+struct Living<'a, W, B> {
+    buckets: &'a mut B,
+    epoch: u32,
+    /// Buckets that held such entries when they were loaded, as they were.
+    before: Vec<(BucketId, Bucket<W>)>,
+    delta: &'a mut Delta,
+}
+
+impl<W: Width, B: Buckets<W>> Buckets<W> for Living<'_, W, B> {
+    type Error = B::Error;
+
+    #[inline]
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, B::Error> {
+        let bucket = self.buckets.load(id)?;
+        let living = bucket.without_expired(self.epoch);
+        if living != bucket && self.before.iter().all(|(before, _)| *before != id) {
+            self.before.push((id, bucket));
+        }
+        Ok(living)
+    }
+}
+
+impl<W: Width, B: BucketsMut<W>> BucketsMut<W> for Living<'_, W, B> {
+    #[inline]
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        if let Some(index) = self.before.iter().position(|(before, _)| *before == id) {
+            let (_, before) = self.before.swap_remove(index);
+            self.delta.forgotten(before, before.without_expired(self.epoch));
+        }
+        self.buckets.store(id, bucket);
+    }
+}
+
+/// Inserts a key that expires in the epoch `expiry`. The fingerprint of `place` has the epoch now.
+///
+/// A live match makes the key known. With `refresh`, a live match of full tail is prolonged if none lives long enough;
+/// if there is only a shorter one, a fresh entry is stored beside it, or it is prolonged if there is no room.
+pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+    (expiry, refresh): (u32, bool),
+    max_kicks: u32,
+    search: &mut Search,
+    delta: &mut Delta,
+) -> Result<Kept, B::Error> {
+    let (query, fresh) = (place.fingerprint, place.fingerprint.with_expiry(expiry));
+    let [first, second] = place.load(buckets)?;
+    if !first.1.either_matches(second.1, query) {
+        let stored = store_fresh(buckets, place, fresh, max_kicks, search, delta)?;
+        return Ok(if stored { Kept::New } else { Kept::NoRoom });
+    }
+    if !refresh || [first.1, second.1].iter().any(|bucket| bucket.has_universal()) {
+        return Ok(Kept::Known);
+    }
+    let left = |slot: Slot<W>| slot.with_expiry(slot.expiry().wrapping_sub(query.expiry())).expiry();
+    // The best match: one that lives long enough, else the one with the longest tail.
+    let mut best: Option<(Option<u32>, BucketId, Bucket<W>)> = None;
+    for (id, bucket) in [first, second] {
+        let matches = bucket.matches(query);
+        for lane in (0..W::SLOTS).filter(|lane| matches.has(*lane)) {
+            let slot = bucket.slot(lane);
+            if left(slot) >= left(fresh) {
+                return Ok(Kept::Known);
+            }
+            if best.as_ref().is_none_or(|(tail, ..)| *tail < slot.tail_length()) {
+                best = Some((slot.tail_length(), id, bucket.with(lane, slot.with_expiry(expiry))));
+            }
+        }
+    }
+    let Some((tail, id, prolonged)) = best else { return Ok(Kept::Known) };
+    if tail == Some(W::TAIL_BITS) || !store_fresh(buckets, place, fresh, max_kicks, search, delta)? {
+        buckets.store(id, prolonged);
+    }
+    Ok(Kept::Known)
+}
+
+/// Stores an entry in a lane that is empty or expired, or that the search frees; false if there is none.
+fn store_fresh<W: Width, B: BucketsMut<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+    fresh: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+    delta: &mut Delta,
+) -> Result<bool, B::Error> {
+    let epoch = place.fingerprint.expiry();
+    let mut living = Living { buckets, epoch, before: Vec::new(), delta };
+    let both @ [(first_id, first), (second_id, second)] = place.load(&mut living)?;
+    let room = match first.first_free(second) {
+        Some((other, lane)) => Some((first_id.or(second_id, other), first.or(second, other), lane)),
+        None if first.has_universal() || second.has_universal() => None,
+        None => search
+            .free_lane(&mut living, &both, &[], &mut { max_kicks })?
+            .and_then(|(id, room)| Some((id, room, room.empty_lanes().first()?))),
+    };
+    let Some((id, bucket, lane)) = room else { return Ok(false) };
+    living.store(id, bucket.with(lane, fresh));
+    living.delta.stored::<W>();
+    Ok(true)
+}
+
+/// The bucket without the entries that expire in one of these epochs, and counts them.
+#[inline]
+pub(crate) fn sweep<W: Width>(
+    bucket: Bucket<W>,
+    epochs: impl IntoIterator<Item = u32>,
+    delta: &mut Delta,
+) -> Bucket<W> {
+    let swept = epochs.into_iter().fold(bucket, Bucket::without_expired);
+    if swept != bucket {
+        delta.forgotten(bucket, swept);
+    }
+    swept
+}
+
+impl Delta {
+    /// Entries expired, and left a bucket.
+    fn forgotten<W: Width>(&mut self, before: Bucket<W>, after: Bucket<W>) {
+        for lane in 0..W::SLOTS {
+            let slot = before.slot(lane);
+            if slot != after.slot(lane)
+                && let Some(tail) = slot.tail_length()
+            {
+                self.removed(Removed::Entry { tail });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
