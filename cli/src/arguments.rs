@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use gowk::ingest::{Item, Piece, Rules};
+use gowk::ingest::{Item, Piece, Rules, Tally};
 use gowk::keys::{Batch, Feed, Next};
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs};
 use super::output::Output;
-use super::paths::is_store;
+use super::paths::{check_outputs, is_store};
 use super::quantity;
-use super::source::{self, AHEAD, Aside, Place, Read, Reading, Skipped, Source};
+use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
 
 /// The first bytes of every filter.
 const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
@@ -104,6 +104,20 @@ pub(super) struct ReadArgs {
 impl ReadArgs {
     pub(super) fn apply(&self, options: Options) -> Options {
         options.sealed(self.sealed)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ClockArgs {
+    /// Believe the clock of this computer, even if a forgetting filter would forget all keys at once, or has come to a later
+    /// time already
+    #[arg(long)]
+    clock_is_right: bool,
+}
+
+impl ClockArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.clock_is_right(self.clock_is_right)
     }
 }
 
@@ -253,6 +267,22 @@ impl KeyArgs {
         Ok(output)
     }
 
+    /// Standard output, or a new file in its place. Fails if an output is a file of one of these filters.
+    pub(super) fn output_of_lookups<'a>(
+        &self,
+        path: Option<&Path>,
+        filters: impl Iterator<Item = &'a Path> + Clone,
+    ) -> Result<Output, Failure> {
+        check_outputs(&[("--output", path), self.rejects()], filters.clone())?;
+        match path {
+            Some(path) => Output::anew(path, self.separator()),
+            None => {
+                let output = Output::standard(self.separator())?;
+                filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output)
+            }
+        }
+    }
+
     /// Opens the file for records without a key, if one is given.
     pub(super) fn aside(&self, prints: bool) -> Result<Aside, Failure> {
         let (option, rejects) = self.rejects();
@@ -269,7 +299,7 @@ impl KeyArgs {
         prints: bool,
         output: &mut Output,
         mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
-    ) -> Result<Skipped, Failure> {
+    ) -> Result<Tally, Failure> {
         let mut aside = self.aside(prints)?;
         let mut feed = self.start(known, file, prints, false)?.feed;
         loop {

@@ -11,9 +11,7 @@ use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
-use super::output::Output;
-use super::paths::check_outputs;
-use super::store::AnyReader;
+use super::window::Window;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
 ///
@@ -96,19 +94,10 @@ impl Check {
         };
         let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
         let options = self.keys.rules.apply(options);
-        let (mut readers, mut rules) = (Vec::new(), None);
-        for file in std::iter::once(&self.file).chain(&self.filter) {
-            let reader = AnyReader::open(file, &options)?;
-            let found = reader.key_rules(file)?;
-            if *rules.get_or_insert(found) != found {
-                let (file, other) = (file.clone(), self.file.clone());
-                return Err(Failure::OtherRules { file, other });
-            }
-            readers.push(reader);
-        }
-        let files = std::iter::once(&self.file).chain(&self.filter).map(PathBuf::as_path);
-        check_outputs(&[("--output", self.output.as_deref()), self.keys.rejects()], files.clone())?;
-        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), files)?;
+        let window = Window::open(std::iter::once(&self.file).chain(&self.filter), &options)?;
+        let rules = window.rules()?;
+        window.check_rules(rules, &self.file)?;
+        let mut output = self.keys.output_of_lookups(self.output.as_deref(), window.files())?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
         let skipped =
@@ -120,7 +109,7 @@ impl Check {
                     keyed = records.iter().copied().filter(Item::has_key).collect();
                     &keyed
                 };
-                let found = look_up(&readers, keys)?;
+                let found = window.known(keys)?;
                 all += keys.len() as u64;
                 if self.mask {
                     let answer = |found: &bool| if *found == self.absent { b"0" } else { b"1" };
@@ -144,33 +133,12 @@ impl Check {
         if self.json {
             let (present, absent) =
                 if self.absent { (all - selected, selected) } else { (selected, all - selected) };
-            output.line(json::line(&json::Checked {
-                keys: all,
-                present,
-                absent,
-                selected,
-                skipped: skipped.all(),
-            }))?;
+            let skipped = skipped.no_field + skipped.malformed;
+            output.line(json::line(&json::Checked { keys: all, present, absent, selected, skipped }))?;
         } else if self.count && !self.quiet {
             output.line(selected)?;
         }
         output.finish()?;
         Ok(if selected > 0 { Outcome::Done } else { Outcome::NotFound })
     }
-}
-
-/// Whether each key is in any of the filters and stores.
-fn look_up(readers: &[AnyReader], keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
-    if let [reader] = readers {
-        return reader.contains_batch(keys);
-    }
-    let mut found = vec![false; keys.len()];
-    for reader in readers {
-        let absent: Vec<usize> = (0..keys.len()).filter(|index| found.get(*index) == Some(&false)).collect();
-        let left: Vec<Item<'_>> = absent.iter().filter_map(|index| keys.get(*index).copied()).collect();
-        for (index, is_there) in absent.iter().zip(reader.contains_batch(&left)?) {
-            found.get_mut(*index).into_iter().for_each(|found| *found = is_there);
-        }
-    }
-    Ok(found)
 }

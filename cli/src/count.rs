@@ -9,8 +9,7 @@ use gowk::Options;
 use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::outcome::Outcome;
-use super::output::{self, Output};
-use super::paths::check_outputs;
+use super::output;
 use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
@@ -47,8 +46,7 @@ impl Count {
         let options = self.keys.rules.apply(self.read.apply(Options::new()));
         let reader = AnyReader::open(&self.file, &options)?;
         let file = std::iter::once(self.file.as_path());
-        check_outputs(&[("--output", self.output.as_deref()), self.keys.rejects()], file.clone())?;
-        let mut output = Output::of_lookups(self.output.as_deref(), self.keys.separator(), file)?;
+        let mut output = self.keys.output_of_lookups(self.output.as_deref(), file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
         let rules = Some(reader.key_rules(&self.file)?);
         self.keys.each_batch(rules, &self.file, false, &mut output, |output, keys| {

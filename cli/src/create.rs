@@ -1,5 +1,6 @@
 //! `gowk create`
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,7 +13,7 @@ use super::failure::Failure;
 use super::field::RuleArgs;
 use super::json;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output::{self, Output};
 use super::quantity;
 
 /// `create` points out a smaller filter whose rate is at most this many times the one asked for.
@@ -22,8 +23,8 @@ const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
 ///
-/// A filter is a set, which stores each key once, for good; or with --counting it stores copies of keys, which can be
-/// counted and removed. The kind cannot be changed later.
+/// A filter is a set, which stores each key once, for good; with --counting it stores copies of keys, which can be counted
+/// and removed; with --forget-after it stores each key for some time. The kind cannot be changed later.
 ///
 /// Prints the size of the file, the slots per bucket and the false-positive rate that they give. It is lower than the
 /// one asked for, as slots come in whole numbers.
@@ -34,6 +35,7 @@ Examples:
   gowk create seen.gowk --capacity 50M --false-positive-rate 0.1% --dry-run
   gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
   gowk create sessions.gowk --capacity 1M --counting
+  gowk create seen.gowk --capacity 50M --forget-after 30d --forget-within 3d --dry-run
   gowk create today.gowk --like seen.gowk
 
 A bucket has 64 bits. False positives when full, and bytes a key in a filter for 50 million keys:
@@ -75,18 +77,11 @@ pub(super) struct Create {
 }
 
 #[derive(Serialize)]
-struct Created {
-    file: String,
+struct Created<'a> {
+    file: Cow<'a, str>,
     created: bool,
-    /// `set` or `counting`.
-    kind: &'static str,
-    capacity: u64,
-    file_length: u64,
-    bytes_per_key: f64,
-    slots_per_bucket: u32,
-    slots: u64,
-    regions: u64,
-    false_positive_rate: f64,
+    #[serde(flatten)]
+    plan: &'a Plan,
     /// A smaller filter whose rate is near the one asked for.
     near: Option<Near>,
 }
@@ -105,13 +100,12 @@ impl Create {
         };
         let options = self.lock.apply(options).force(self.force);
         let plan = options.plan().map_err(|error| refused(&self.file, error))?;
-        let mut output = Output::standard(b'\n')?;
-        if !self.dry_run {
-            self.create(&options)?;
-        }
-        self.tell(&plan, self.near(&plan), &mut output)?;
-        output.flush()?;
-        Ok(Outcome::Done)
+        output::print(|output| {
+            if !self.dry_run {
+                self.create(&options)?;
+            }
+            self.tell(&plan, self.near(&plan), output)
+        })
     }
 
     fn create(&self, options: &Options) -> Result<(), Failure> {
@@ -125,7 +119,8 @@ impl Create {
 
     /// The filter with one more slot per bucket, if its rate is near the one asked for.
     fn near(&self, plan: &Plan) -> Option<Near> {
-        let asked = self.shape.rate()?;
+        // The widths of forgetting filters are few, and the next one differs in other ways too.
+        let asked = self.shape.rate().filter(|_| !self.shape.forgets())?;
         let slots = SlotsPerBucket::new(plan.slots_per_bucket.get() + 1)?;
         let near = Options::new().capacity(plan.capacity).slots_per_bucket(slots).plan().ok()?;
         let Plan { false_positive_rate, bytes_per_key, .. } = near;
@@ -136,22 +131,18 @@ impl Create {
 
     fn tell(&self, plan: &Plan, near: Option<Near>, output: &mut Output) -> Result<(), Failure> {
         let Plan {
-            kind, capacity, file_length, bytes_per_key, slots_per_bucket, false_positive_rate, ..
+            kind,
+            capacity,
+            file_length,
+            bytes_per_key,
+            slots_per_bucket,
+            false_positive_rate,
+            retention,
+            ..
         } = *plan;
         if self.json {
-            return output.line(json::line(&Created {
-                file: self.file.to_string_lossy().into_owned(),
-                created: !self.dry_run,
-                kind: kind.name(),
-                capacity,
-                file_length,
-                bytes_per_key,
-                slots_per_bucket: slots_per_bucket.get(),
-                slots: plan.slots,
-                regions: plan.regions,
-                false_positive_rate,
-                near,
-            }));
+            let (file, created) = (self.file.to_string_lossy(), !self.dry_run);
+            return output.line(json::line(&Created { file, created, plan, near }));
         }
         let (file, keys) = (self.file.display(), quantity::grouped(capacity));
         let would = if self.dry_run { "would be created" } else { "created" };
@@ -162,6 +153,9 @@ impl Create {
             slots_per_bucket.get(),
             quantity::chance(false_positive_rate)
         ))?;
+        if let Some(retention) = retention {
+            output.line(format_args!("{file}: {retention}"))?;
+        }
         let Some(Near { false_positive_rate, bytes_per_key }) = near else { return Ok(()) };
         output.line(format_args!(
             "{file}: with a false-positive rate of {} it would take {bytes_per_key:.2} bytes a key: \

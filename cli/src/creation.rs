@@ -2,19 +2,21 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gowk::store::{Description, Store};
+use gowk::store::Store;
 use gowk::{Error, Info, Options, SlotsPerBucket};
 
 use super::failure::Failure;
-use super::json;
 use super::output;
 use super::quantity;
 
 /// The false-positive rate of a filter that `dedup` creates. A false positive loses a new row; one more byte a key
 /// costs less.
 pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
+/// The same for a forgetting filter, in which 1e-5 would take two more bytes a key.
+pub(super) const FORGETTING_RATE: Option<f64> = Some(1e-4);
 
 #[derive(Args)]
 pub(super) struct Shape {
@@ -23,8 +25,20 @@ pub(super) struct Shape {
     #[arg(long)]
     counting: bool,
 
+    /// Forget each key: keep it at least this long after it was first seen, as in 30d or 12h [default: for good]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration, conflicts_with = "counting")]
+    forget_after: Option<Duration>,
+
+    /// Keep no key this much longer than that; the shorter, the more room a key takes [default: half of it]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration, requires = "forget_after")]
+    forget_within: Option<Duration>,
+
+    /// Keep a key that long after it was last seen, and not after it was first seen
+    #[arg(long, requires = "forget_after")]
+    refresh: bool,
+
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001, and 1e-5 where `dedup` creates the filter]
+    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001; where `dedup` creates the filter 1e-5, or 1e-4 if it forgets]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
@@ -66,32 +80,18 @@ struct Existing {
     max_false_positive_rate: Option<f64>,
 }
 
-impl From<&Info> for Existing {
-    fn from(filter: &Info) -> Self {
-        Self {
-            capacity: filter.capacity,
-            requested_false_positive_rate: filter.requested_false_positive_rate,
-            slots_per_bucket: filter.slots_per_bucket,
-            seed: filter.seed.get(),
-            growth: filter.growth,
-            max_file_size: filter.max_file_size,
-            max_false_positive_rate: filter.max_false_positive_rate,
+macro_rules! existing {
+    ($from:expr) => {
+        Existing {
+            capacity: $from.capacity,
+            requested_false_positive_rate: $from.requested_false_positive_rate,
+            slots_per_bucket: $from.slots_per_bucket,
+            seed: $from.seed.get(),
+            growth: $from.growth,
+            max_file_size: $from.max_file_size,
+            max_false_positive_rate: $from.max_false_positive_rate,
         }
-    }
-}
-
-impl From<&Description> for Existing {
-    fn from(store: &Description) -> Self {
-        Self {
-            capacity: store.capacity,
-            requested_false_positive_rate: store.requested_false_positive_rate,
-            slots_per_bucket: store.slots_per_bucket,
-            seed: store.seed.get(),
-            growth: store.growth,
-            max_file_size: store.max_file_size,
-            max_false_positive_rate: store.max_false_positive_rate,
-        }
-    }
+    };
 }
 
 impl From<Growth> for gowk::Growth {
@@ -115,8 +115,11 @@ fn limit<T: Display>(limit: Option<T>) -> String {
 
 impl Shape {
     /// The names of all these arguments.
-    pub(super) const ARGUMENTS: [&str; 7] = [
+    pub(super) const ARGUMENTS: [&str; 10] = [
         "counting",
+        "forget_after",
+        "forget_within",
+        "refresh",
         "false_positive_rate",
         "slots_per_bucket",
         "seed",
@@ -127,13 +130,13 @@ impl Shape {
 
     /// Notes which of these options have no effect, because the filter exists and was created with others.
     pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
-        self.note(capacity, file, &Existing::from(filter), "; `gowk set` changes growth and limits");
+        self.note(capacity, file, &existing!(filter), "; `gowk set` changes growth and limits");
     }
 
     /// The same for a store. Fails if the store is not of the kind asked for.
     pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
         let opened = Store::open_with(store, &self.of_kind(Options::new()))?;
-        self.note(capacity, store, &Existing::from(opened.description()), "");
+        self.note(capacity, store, &existing!(opened.description()), "");
         Ok(())
     }
 
@@ -156,7 +159,9 @@ impl Shape {
             slots.get().to_string()
         });
         compare("seed", self.seed.map(|seed| seed == filter.seed), &|| "another".to_owned());
-        compare("growth", growth, &|| json::growth(filter.growth).to_owned());
+        compare("growth", growth, &|| {
+            if filter.growth == gowk::Growth::Auto { "auto" } else { "never" }.to_owned()
+        });
         compare("max-file-size", self.max_file_size.map(|asked| Some(asked) == bytes), &|| limit(bytes));
         let asked = self.max_false_positive_rate;
         compare("max-false-positive-rate", asked.map(|asked| Some(asked) == max_rate), &|| limit(max_rate));
@@ -173,9 +178,21 @@ impl Shape {
         self.false_positive_rate
     }
 
-    /// With --counting, asks for a counting filter or store, whether it exists or is created.
+    /// Whether a forgetting filter is asked for.
+    pub(super) fn forgets(&self) -> bool {
+        self.forget_after.is_some()
+    }
+
+    /// With --counting or --forget-after, asks for a filter or store of that kind, whether it exists or is created.
     pub(super) fn of_kind(&self, options: Options) -> Options {
-        if self.counting { options.counting() } else { options }
+        let mut options = if self.counting { options.counting() } else { options };
+        if let Some(time) = self.forget_after {
+            options = options.forget_after(time).refresh(self.refresh);
+        }
+        if let Some(time) = self.forget_within {
+            options = options.forget_within(time);
+        }
+        options
     }
 
     pub(super) fn options(&self, capacity: u64) -> Options {
@@ -185,23 +202,13 @@ impl Shape {
     /// Asks for a filter of this shape; `rate` is the false-positive rate if none is given.
     pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
         let growth = self.growth.unwrap_or(Growth::Auto).into();
-        let mut options = self.of_kind(options).capacity(capacity).growth(growth);
-        if let Some(rate) = self.false_positive_rate.or(rate.filter(|_| self.slots_per_bucket.is_none())) {
-            options = options.false_positive_rate(rate);
-        }
-        if let Some(slots) = self.slots_per_bucket {
-            options = options.slots_per_bucket(slots);
-        }
-        if let Some(seed) = self.seed {
-            options = options.seed(seed);
-        }
-        if let Some(bytes) = self.max_file_size {
-            options = options.max_file_size(bytes);
-        }
-        if let Some(rate) = self.max_false_positive_rate {
-            options = options.max_false_positive_rate(rate);
-        }
-        options
+        let options = self.of_kind(options).capacity(capacity).growth(growth);
+        let rate = self.false_positive_rate.or(rate.filter(|_| self.slots_per_bucket.is_none()));
+        let options = rate.into_iter().fold(options, Options::false_positive_rate);
+        let options = self.slots_per_bucket.into_iter().fold(options, Options::slots_per_bucket);
+        let options = self.seed.into_iter().fold(options, Options::seed);
+        let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
+        self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate)
     }
 }
 

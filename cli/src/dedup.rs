@@ -6,12 +6,13 @@ use clap::Args;
 use gowk::Options;
 use gowk::ingest::Deed;
 
-use super::arguments::ThreadArgs;
-use super::creation::{DEDUP_RATE, Shape, refused};
+use super::arguments::{ClockArgs, ThreadArgs};
+use super::creation::{DEDUP_RATE, FORGETTING_RATE, Shape, refused};
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
 use super::output::Output;
+use super::paths::is_same;
 use super::quantity;
 use super::window::Window;
 
@@ -20,10 +21,11 @@ use super::window::Window;
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
 /// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the rate of a
 /// filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter stores every
-/// occurrence, and each key is printed once all the same.
+/// occurrence, and each key is printed once all the same. A forgetting filter (--forget-after) prints a key again once it has
+/// forgotten it; it does not forget by itself, but by the clock of each run.
 ///
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
-/// --counting on a set, or a lower false-positive rate than the filter's, is an error.
+/// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an error.
 ///
 /// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
 /// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
@@ -53,6 +55,7 @@ Examples:
   gowk dedup seen.gowk --json-field id < events.jsonl > new.jsonl
   find . -type f -print0 | gowk dedup files.gowk -0 | xargs -0 process
   gowk dedup 2026-05.gowk --filter 2026-04.gowk < urls.txt         what came in neither month
+  gowk dedup seen.gowk --forget-after 30d < events.txt             what did not come in the last 30 days
   gowk dedup reports.gowk --counting < reports.txt                 `gowk count` tells how often each came
 
 Without --trim a CR before the newline belongs to its key, and so does a byte order mark, but for CSV and JSON.")]
@@ -70,6 +73,9 @@ pub(super) struct Dedup {
 
     #[command(flatten)]
     threads: ThreadArgs,
+
+    #[command(flatten)]
+    clock: ClockArgs,
 
     #[command(flatten)]
     intake: IntakeArgs,
@@ -93,13 +99,21 @@ impl Dedup {
         if self.output.is_none() {
             Output::check_kept()?;
         }
-        let window = Window::open(&self.filter, &self.file, &self.intake.window_options())?;
+        if let Some(file) = self.filter.iter().find(|file| is_same(file, &self.file)) {
+            return Err(Failure::WindowOfItself { file: file.clone() });
+        }
+        let window = Window::open(&self.filter, &self.intake.window_options())?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
             // On an existing filter, asking for a lower rate than its own is an error.
-            let rate = DEDUP_RATE.filter(|_| !file.exists());
+            let rate = if shape.forgets() { FORGETTING_RATE } else { DEDUP_RATE };
+            let rate = rate.filter(|_| !file.exists());
             let options = shape.apply(options, self.capacity.unwrap_or(1_000_000), rate);
-            let writer = self.threads.apply(options).open(file).map_err(|error| refused(file, error))?;
+            let writer = self
+                .clock
+                .apply(self.threads.apply(options))
+                .open(file)
+                .map_err(|error| refused(file, error))?;
             shape.note_ignored(self.capacity, file, &writer.info()?);
             Ok(writer)
         };

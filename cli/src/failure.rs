@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use gowk::keys::Foreign;
 use gowk::{Error, GrowthRefusal, Kind};
 
+use super::quantity;
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{}", WithRemedy(.0))]
@@ -229,9 +231,23 @@ impl fmt::Display for WithRemedy<'_> {
             ),
             Error::Kind { path, found, wanted, op } => write!(
                 f,
-                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {} `--counting`",
+                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {}",
                 path.display(),
-                if *wanted == Kind::Counting { "with" } else { "without" }
+                match (found, wanted) {
+                    (_, Kind::Counting) => "with `--counting`",
+                    (_, Kind::Forgetting) => "with `--forget-after`",
+                    (Kind::Forgetting, _) => "without `--forget-after`",
+                    _ => "without `--counting`",
+                }
+            ),
+            Error::Clock { clock, filter, path } => write!(
+                f,
+                "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right",
+                path.display(),
+                quantity::time_of(*clock),
+                if clock < filter { "before" } else { "long after" },
+                quantity::time_of(*filter),
+                if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
             ),
             Error::Damaged { path, region, page } => write!(
                 f,

@@ -175,10 +175,7 @@ impl Print {
 }
 
 fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)> {
-    let made_for = match info.requested_false_positive_rate {
-        Some(rate) => format!("{} keys at a false-positive rate of {rate}", grouped(info.capacity)),
-        None => format!("{} keys", grouped(info.capacity)),
-    };
+    let made_for = made_for(info.capacity, info.requested_false_positive_rate);
     let counting = info.kind == Kind::Counting;
     let (keys, stored) = if counting {
         let (inserted, removed) = (grouped(info.inserted), grouped(info.removed));
@@ -203,7 +200,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
     let time = |time: Option<SystemTime>| time.map_or_else(|| "not known".to_owned(), quantity::time);
     let mut facts = vec![
         ("path", file.display().to_string()),
-        ("format", json::version(info.format)),
+        ("format", format!("{}.{}", info.format.0, info.format.1)),
         ("uuid", json::uuid(info.uuid)),
         ("kind", kind(info.kind).to_owned()),
         ("keys are taken", key_rules(info)),
@@ -227,10 +224,22 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
     if counting {
         facts.push(("saturated entries", saturated));
     }
+    if let Some(retention) = info.retention {
+        let time = info.time.map_or_else(|| "none yet".to_owned(), quantity::time_of);
+        facts.insert(4, ("retention", retention.to_string()));
+        facts.insert(5, ("filter's time", time));
+        facts.push(("forgotten entries", grouped(info.removed)));
+    }
     if info.shards > 1 {
         facts.insert(6, ("shard", format!("{} of {}, counted from 0", info.shard, info.shards)));
     }
     facts
+}
+
+/// What a filter or store was created for.
+pub(super) fn made_for(capacity: u64, rate: Option<f64>) -> String {
+    let rate = rate.map(|rate| format!(" at a false-positive rate of {rate}")).unwrap_or_default();
+    format!("{} keys{rate}", grouped(capacity))
 }
 
 /// Below this load, the file's bits per key show how empty the filter is, and not how much room a key takes.
@@ -260,6 +269,7 @@ pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPer
 pub(super) const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Counting => "counting: copies of keys, which can be counted and removed",
+        Kind::Forgetting => "forgetting: each key for some time",
         _ => "set: each key once, for good",
     }
 }

@@ -1,6 +1,5 @@
 //! `gowk ingest`
 
-mod pace;
 mod report;
 
 use std::ops::ControlFlow;
@@ -14,12 +13,12 @@ use super::arguments::LockArgs;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
-use super::output::{self, Output};
+use super::output;
+use super::pace::{self, Pace};
 use super::paths;
 use super::refused::Refusals;
 use super::source::Place;
 use super::stop::Stop;
-use pace::Pace;
 
 /// Run a job: new keys of many files into a filter, each exactly once
 ///
@@ -102,10 +101,10 @@ impl Ingest {
         if is_store {
             self.lock.note_ignored_by_store(job.filter());
         }
-        let pace = Pace::new(self.json);
-        let bar = pace.clone();
-        let options =
-            self.lock.apply(Options::new()).growth_progress(move |done, all| bar.doubling(done, all));
+        let bar = pace::bar(true, false);
+        let options = self.lock.apply(Options::new()).growth_progress(pace::of_growth(&bar));
+        // With --json, standard error reports the commits.
+        let pace = Pace::new(bar, true, !self.json);
         let mut ingest = ingest::Ingest::new(&job)
             .options(options)
             .forget_missing(self.forget_missing)
@@ -119,10 +118,7 @@ impl Ingest {
         }
         if self.dry_run {
             let plan = ingest.plan().map_err(|error| self.failed(error))?;
-            let mut output = Output::standard(b'\n')?;
-            report::plan(&job, &plan, self.json, &mut output)?;
-            output.flush()?;
-            return Ok(Outcome::Done);
+            return output::print(|output| report::plan(&job, &plan, self.json, output));
         }
         self.ingest(&job, is_store, &ingest, pace)
     }
@@ -140,9 +136,9 @@ impl Ingest {
             // Listens only from here on: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
-                Event::Progress(now) => pace.tell(&now),
+                Event::Progress(now) => pace.tell(now.tally.keys, now.bytes, Some(now.of_bytes), || None),
                 Event::Commit { number, keys } if self.json => {
-                    output::event(json::line(&json::Committed { event: "commit", number, keys }));
+                    json::Event::Commit { number, keys }.tell();
                 }
                 Event::Refused { input, number, key, cause } => {
                     let input = input.display().to_string().into();
@@ -161,9 +157,7 @@ impl Ingest {
             self.failed(error)
         })?;
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
-        let mut output = Output::standard(b'\n')?;
-        report::summary(job, &summary, signal, self.json, &mut output)?;
-        output.flush()?;
+        output::print(|output| report::summary(job, &summary, signal, self.json, output))?;
         match (refusals.failure(summary.run.keys, job.refused()), signal) {
             (Some(failure), None) => Err(failure),
             (failure, signal) => {
@@ -182,7 +176,7 @@ impl Ingest {
             ingest::Error::Partly { cause, committed } => self.failed(*cause).partly(committed, None),
             ingest::Error::InDoubt { cause, number, committed, taken } => {
                 if self.json {
-                    output::event(json::line(&json::Committed { event: "unknown", number, keys: taken }));
+                    json::Event::Unknown { number, keys: taken }.tell();
                 }
                 self.failed(*cause).in_doubt(number, committed, taken, HowToGoOn::Again)
             }

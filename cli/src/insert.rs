@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::Options;
 use gowk::ingest::Deed;
 
-use super::arguments::ThreadArgs;
+use super::arguments::{ClockArgs, ThreadArgs};
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
@@ -31,6 +31,9 @@ pub(super) struct Insert {
     threads: ThreadArgs,
 
     #[command(flatten)]
+    clock: ClockArgs,
+
+    #[command(flatten)]
     intake: IntakeArgs,
 
     #[command(flatten)]
@@ -40,7 +43,8 @@ pub(super) struct Insert {
 impl Insert {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let file = &self.file;
-        let filter = |options: Options| Ok(self.threads.apply(options).open_existing(file)?);
+        let filter =
+            |options: Options| Ok(self.clock.apply(self.threads.apply(options)).open_existing(file)?);
         let of_store = |options| Ok(self.threads.apply(options));
         let verb = Verb {
             file,

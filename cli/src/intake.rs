@@ -8,11 +8,12 @@
 //! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was. Keys that other
 //!    processes have committed meanwhile are not printed, and not counted as new.
 
-pub(super) mod loss;
-pub(super) mod pace;
+mod loss;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -27,14 +28,14 @@ use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
+use super::pace::{self, Pace};
 use super::paths::{self, check_outputs};
 use super::quantity;
 use super::refused::Refusals;
-use super::source::{self, AHEAD, Aside, Read};
+use super::source::{self, AHEAD, Aside, Read, Source};
 use super::stop::Stop;
 use super::window::Window;
 use loss::Loss;
-use pace::Pace;
 
 /// The longest time that a key waits for its commit. Keys are counted only with `--commit-every`: a commit writes each
 /// changed page, and a million keys change most pages of a large filter.
@@ -145,15 +146,27 @@ impl IntakeArgs {
         let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
         let aside = self.keys.aside(verb.prints)?;
         let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
-        let pace = Pace::new(bar, &source);
+        let pace = Pace::new(bar, source.bytes.is_some(), false);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
-        let mut feed = source.feed;
+        let Source { mut feed, read, bytes } = source;
         // Listens only from here on: until the filter is open, a signal ends the process, for example while it waits
         // for the lock.
         let stop = Stop::listen(feed.waker())?;
         let loss = Loss::new(is_told && verb.prints, &destination)?;
-        let mut intake =
-            Intake { verb, json: self.json, is_told, output, refusals, aside, pace, stop, loss, new: 0 };
+        let mut intake = Intake {
+            verb,
+            json: self.json,
+            is_told,
+            output,
+            refusals,
+            aside,
+            pace,
+            read,
+            bytes,
+            stop,
+            loss,
+            new: 0,
+        };
         let clock =
             CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
@@ -245,6 +258,9 @@ struct Intake<'a> {
     refusals: Refusals,
     aside: Aside,
     pace: Pace,
+    /// Bytes of the inputs read so far, and all of them if their number is known.
+    read: Arc<AtomicU64>,
+    bytes: Option<u64>,
     stop: Stop,
     loss: Loss,
     /// Keys that were new, or removed.
@@ -272,7 +288,8 @@ impl Work for Intake<'_> {
 
     fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool {
         self.loss.look(destination, self.new);
-        self.pace.tell(taken, || Some(destination.info().ok()?.load).filter(|_| !destination.is_store()));
+        let load = || Some(destination.info().ok()?.load).filter(|_| !destination.is_store());
+        self.pace.tell(taken, self.read.load(Ordering::Relaxed), self.bytes, load);
         self.stop.signal().is_some()
     }
 
@@ -308,8 +325,12 @@ impl Work for Intake<'_> {
 
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
         if self.json {
-            let event = if is_certain { "commit" } else { "unknown" };
-            output::event(json::line(&json::Committed { event, number, keys }));
+            let event = if is_certain {
+                json::Event::Commit { number, keys }
+            } else {
+                json::Event::Unknown { number, keys }
+            };
+            event.tell();
         }
     }
 
@@ -365,25 +386,24 @@ impl Intake<'_> {
         let (seen, seconds, lost) =
             (read.saturating_sub(new), self.pace.elapsed().as_secs_f64(), self.loss.expected());
         if self.json {
-            let (no_field, malformed) = (skipped.no_field, skipped.malformed);
-            let event = "summary";
-            let summary = json::Inserted {
-                event,
+            let Tally { no_field, malformed, .. } = skipped;
+            let expected_lost = lost;
+            return json::Event::Summary {
                 read,
                 new,
                 seen,
                 refused,
                 no_field,
                 malformed,
-                expected_lost: lost,
+                expected_lost,
                 seconds,
-            };
-            return output::event(json::line(&summary));
+            }
+            .tell();
         }
         let (file, rate) = (self.verb.file.display(), self.pace.rate(read));
         let [read, new, seen, refused] = [read, new, seen, refused].map(quantity::grouped);
         let mut counts = format!("read {read}, new {new}, seen {seen}, refused {refused}");
-        if skipped.all() > 0 {
+        if skipped.no_field + skipped.malformed > 0 {
             let [no_field, malformed] = [skipped.no_field, skipped.malformed].map(quantity::grouped);
             counts += &format!(", without a key {no_field}, malformed {malformed}");
         }

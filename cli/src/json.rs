@@ -1,57 +1,47 @@
 //! The objects that `--json` prints: each on one line.
 
-use std::path::Path;
+use std::borrow::Cow;
 
-use gowk::{DamagedPage, Growth, Info, Report};
+use gowk::{Info, Report};
 use serde::Serialize;
 
-/// A commit, as reported on standard error. `event` is `commit`, or `unknown` if it may be durable or not.
+use super::output;
+
+/// Something that happens in a run, as reported on standard error.
 #[derive(Serialize)]
-pub(super) struct Committed {
-    pub(super) event: &'static str,
-    pub(super) number: u64,
-    /// Keys taken from the input so far in this run.
-    pub(super) keys: u64,
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event<'a> {
+    /// A commit. `keys` were taken from the input so far in this run.
+    Commit { number: u64, keys: u64 },
+    /// A commit that may be durable or not.
+    Unknown { number: u64, keys: u64 },
+    /// A key that the filter has no room for. The input is the file, `standard input`, or `arguments`; `number` is the
+    /// key's in it, counted from 1. Invalid UTF-8 in the key is replaced.
+    Refused { input: &'a str, number: u64, key: &'a str, reason: String },
+    /// The number of keys without room in a run that another failure ended.
+    RefusedTotal { keys: u64 },
+    /// The counts of a run, at its end.
+    Summary {
+        /// Keys taken from the input.
+        read: u64,
+        /// The keys that were not there before, including those without room.
+        new: u64,
+        seen: u64,
+        refused: u64,
+        /// Records that lack the field, or whose field holds no single value.
+        no_field: u64,
+        malformed: u64,
+        /// The expected number of new keys that looked like others to the filter, and were not printed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expected_lost: Option<f64>,
+        seconds: f64,
+    },
 }
 
-/// A key that the filter has no room for, as reported on standard error. `event` is `refused`.
-#[derive(Serialize)]
-pub(super) struct Refused<'a> {
-    pub(super) event: &'static str,
-    /// The file, `standard input`, or `arguments`.
-    pub(super) input: &'a str,
-    /// The key's number in the input, counted from 1.
-    pub(super) number: u64,
-    /// The key; invalid UTF-8 in it is replaced.
-    pub(super) key: &'a str,
-    pub(super) reason: String,
-}
-
-/// The number of keys without room in a run that another failure ended. `event` is `refused_total`.
-#[derive(Serialize)]
-pub(super) struct RefusedTotal {
-    pub(super) event: &'static str,
-    pub(super) keys: u64,
-}
-
-/// The counts of a run, at its end. `event` is `summary`.
-#[derive(Serialize)]
-pub(super) struct Inserted {
-    pub(super) event: &'static str,
-    /// Keys taken from the input.
-    pub(super) read: u64,
-    /// The keys that were not there before, including those without room.
-    pub(super) new: u64,
-    pub(super) seen: u64,
-    pub(super) refused: u64,
-    /// Records that lack the field, or whose field holds no single value.
-    pub(super) no_field: u64,
-    /// Malformed records.
-    pub(super) malformed: u64,
-    /// The expected number of new keys that looked like others to the filter, and were not printed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) expected_lost: Option<f64>,
-    pub(super) seconds: f64,
+impl Event<'_> {
+    pub(super) fn tell(&self) {
+        output::event(line(self));
+    }
 }
 
 #[derive(Serialize)]
@@ -65,40 +55,11 @@ pub(super) struct Checked {
 }
 
 #[derive(Serialize)]
-pub(super) struct Verified {
-    file: String,
-    clean: bool,
-    pages: u64,
-    damaged: Vec<Place>,
-    malformed: Vec<Place>,
-    superblock_damaged: bool,
-    counts_differ: bool,
-    live_differs: bool,
-}
-
-#[derive(Serialize)]
-struct Place {
-    page: u64,
-    region: u64,
-}
-
-fn places(pages: &[DamagedPage]) -> Vec<Place> {
-    pages.iter().map(|DamagedPage { page, region }| Place { page: *page, region: *region }).collect()
-}
-
-impl Verified {
-    pub(super) fn new(file: &Path, report: &Report) -> Self {
-        Self {
-            file: file.to_string_lossy().into_owned(),
-            clean: report.is_clean(),
-            pages: report.pages,
-            damaged: places(&report.damaged),
-            malformed: places(&report.malformed),
-            superblock_damaged: report.superblock_damaged,
-            counts_differ: report.counts_differ,
-            live_differs: report.live_differs,
-        }
-    }
+pub(super) struct Verified<'a> {
+    pub(super) file: Cow<'a, str>,
+    pub(super) clean: bool,
+    #[serde(flatten)]
+    pub(super) report: &'a Report,
 }
 
 /// All fields of [`Info`], by their names, and the times of the file.
@@ -115,21 +76,10 @@ pub(super) struct Description {
     pub(super) info: Info,
 }
 
-pub(super) fn version((major, minor): (u16, u16)) -> String {
-    format!("{major}.{minor}")
-}
-
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12, as RFC 9562 writes them.
 pub(super) fn uuid(uuid: [u8; 16]) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(uuid));
     [0..8, 8..12, 12..16, 16..20, 20..32].map(|group| &digits[group]).join("-")
-}
-
-pub(super) fn growth(growth: Growth) -> &'static str {
-    match growth {
-        Growth::Auto => "auto",
-        Growth::Never => "never",
-    }
 }
 
 /// One line of JSON.

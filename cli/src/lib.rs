@@ -24,6 +24,7 @@ mod man;
 mod merge;
 mod outcome;
 mod output;
+mod pace;
 mod paths;
 mod prometheus;
 mod quantity;
@@ -36,6 +37,7 @@ mod shrink;
 mod source;
 mod stop;
 mod store;
+mod sweep;
 mod tips;
 mod verify;
 mod window;
@@ -91,6 +93,7 @@ enum Verb {
     Merge(merge::MergeFilters),
     Grow(grow::Grow),
     Shrink(shrink::Shrink),
+    Sweep(sweep::Sweep),
     Set(set::Set),
     Store(store::Store),
     Completions(completions::Completions),
@@ -115,6 +118,7 @@ impl Verb {
             Self::Merge(verb) => verb.run(),
             Self::Grow(verb) => verb.run(),
             Self::Shrink(verb) => verb.run(),
+            Self::Sweep(verb) => verb.run(),
             Self::Set(verb) => verb.run(),
             Self::Store(verb) => verb.run(),
             Self::Completions(verb) => verb.run(&mut Gowk::command()),

@@ -1,18 +1,21 @@
 //! Writes to standard output, or to a file in its place, and to standard error.
 //!
 //! Verbs that commit keys append to the file: before a commit, its keys must be in the file, under the file's own name.
-//! Verbs that only look up make a new file, which gets its name at the end, when it is whole.
+//! Verbs that only look up make a new file, which gets its name at the end, when it is whole. On Linux it has no name
+//! before, where the file system can do that: a process that is killed leaves nothing.
 
 use std::fmt::Display;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::fs::{AtFlags, CWD, OFlags, fcntl_getfl, linkat};
+use tempfile::{Builder, NamedTempFile, TempPath};
 
 use super::failure::Failure;
+use super::outcome::Outcome;
 use super::paths::own;
 
 /// Bytes of keys gathered before they are written.
@@ -28,48 +31,81 @@ pub(super) struct Output {
     is_file: bool,
     /// Whether the file was empty before; always true for standard output.
     is_new: bool,
-    /// The temporary file that gets its name at the end, if there is one.
+    /// The name that the file gets at the end, if it is a new one.
     unpublished: Option<Unpublished>,
 }
 
-/// A file that has no name of its own yet. It is removed unless it gets one.
+/// The name of a file that does not have it yet.
 struct Unpublished {
-    temporary: PathBuf,
     name: PathBuf,
+    /// The name that the file has until then, if it needs one. It is removed unless the file is published.
+    temporary: Option<TempPath>,
 }
 
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        // Fails harmlessly if the file has got its name.
-        let _ = fs::remove_file(&self.temporary);
+impl Unpublished {
+    /// A new file in the folder of `name`.
+    fn file(name: PathBuf) -> io::Result<(File, Self)> {
+        if let Some(file) = nameless(folder(&name)) {
+            return Ok((file, Self { name, temporary: None }));
+        }
+        let make = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+        let (file, temporary) = Self::temporary(&name, make)?.into_parts();
+        Ok((file, Self { name, temporary: Some(temporary) }))
     }
+
+    /// Makes a file with a temporary name beside `name`.
+    fn temporary<F>(name: &Path, make: impl FnMut(&Path) -> io::Result<F>) -> io::Result<NamedTempFile<F>> {
+        let mut prefix = name.file_name().unwrap_or_default().to_owned();
+        prefix.push("-gowk-output-");
+        Builder::new().prefix(&prefix).make_in(folder(name), make)
+    }
+
+    /// Gives the synced file its name.
+    fn publish(self, file: &File) -> io::Result<()> {
+        let Self { name, temporary } = self;
+        let temporary = match temporary {
+            Some(temporary) => temporary,
+            None => {
+                // A link cannot take the place of another file, and a rename can.
+                let opened = format!("{DESCRIPTORS}/{}", file.as_raw_fd());
+                let link = |path: &Path| linkat(CWD, &*opened, CWD, path, AtFlags::SYMLINK_FOLLOW);
+                Self::temporary(&name, |path| Ok(link(path)?))?.into_temp_path()
+            }
+        };
+        temporary.persist(&name)?;
+        sync_folder(&name)
+    }
+}
+
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// A file without a name; `None` if the system does not make such files, or could not name it later.
+fn nameless(folder: &Path) -> Option<File> {
+    #[cfg(target_os = "linux")]
+    if Path::new(DESCRIPTORS).exists() {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        return rustix::fs::open(folder, flags, 0o666.into()).ok().map(File::from);
+    }
+    let _ = folder;
+    None
 }
 
 impl Output {
-    pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
-        let stream = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Failure::Output)?);
-        let is_file = stream.metadata().map_err(Failure::Output)?.is_file();
+    /// An output that is opened as `stream`, or standard output without a path.
+    fn of(path: Option<&Path>, stream: File, separator: u8) -> io::Result<Self> {
+        let (path, is_file) = (path.map(Path::to_owned), stream.metadata()?.is_file());
         let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: None, stream, separator, is_file, is_new: true, unpublished: None })
+        Ok(Self { path, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
-    /// Standard output, or a file in its place, which [`finish`](Self::finish) gives its name. Fails if standard output is
-    /// a file of one of these filters.
-    pub(super) fn of_lookups<'a>(
-        path: Option<&Path>,
-        separator: u8,
-        filters: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Self, Failure> {
-        let Some(path) = path else {
-            let output = Self::standard(separator)?;
-            return filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output);
-        };
-        Self::anew(path, separator)
+    pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
+        let stream = io::stdout().as_fd().try_clone_to_owned();
+        stream.and_then(|stream| Self::of(None, stream.into(), separator)).map_err(Failure::Output)
     }
 
-    /// A new file, which takes the place of one of this name, if any. A pipe or device of this name is written to
-    /// directly.
-    fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
+    /// A new file, which takes the place of one of this name, if any, in [`finish`](Self::finish). A pipe or device of
+    /// this name is written to directly.
+    pub(super) fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| {
             let path = path.to_owned();
             move |source| Failure::File { path, op, source }
@@ -77,40 +113,24 @@ impl Output {
         // A symbolic link stays, and will lead to the new file.
         let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = name.metadata().ok();
-        let is_file = before.as_ref().is_none_or(fs::Metadata::is_file);
-        if !is_file {
-            let stream = OpenOptions::new().write(true).open(&name).map_err(failed("open"))?;
-            let stream = BufWriter::with_capacity(BUFFER, stream);
-            return Ok(Self {
-                path: Some(path.to_owned()),
-                stream,
-                separator,
-                is_file,
-                is_new: true,
-                unpublished: None,
-            });
+        if before.as_ref().is_some_and(|before| !before.is_file()) {
+            let stream = OpenOptions::new().write(true).open(&name);
+            return stream.and_then(|stream| Self::of(Some(path), stream, separator)).map_err(failed("open"));
         }
-        let mut temporary = name.clone().into_os_string();
-        temporary.push(format!("-gowk-output-{}", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        let stream = OpenOptions::new().write(true).create_new(true).open(&temporary);
-        let stream = stream.map_err(failed("create"))?;
-        let unpublished = Some(Unpublished { temporary, name });
+        let (stream, unpublished) = Unpublished::file(name).map_err(failed("create"))?;
         if let Some(before) = before {
             stream.set_permissions(before.permissions()).map_err(failed("set the mode of"))?;
         }
-        let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new: true, unpublished })
+        let output = Self::of(Some(path), stream, separator).map_err(failed("look at"))?;
+        Ok(Self { unpublished: Some(unpublished), ..output })
     }
 
     /// Writes all buffered bytes. A new file is synced and gets its name.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
-        if let Some(Unpublished { temporary, name }) = &self.unpublished {
-            self.stream.get_ref().sync_all().map_err(self.failed())?;
-            fs::rename(temporary, name).and_then(|()| sync_folder(name)).map_err(self.failed())?;
-        }
-        Ok(())
+        let Some(unpublished) = self.unpublished.take() else { return Ok(()) };
+        let file = self.stream.get_ref();
+        file.sync_all().and_then(|()| unpublished.publish(file)).map_err(self.failed())
     }
 
     /// A file to append keys to; creates it if it does not exist. A crash may have left half a line at its end: such a
@@ -121,13 +141,13 @@ impl Output {
             move |source| Failure::File { path, op, source }
         };
         let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
-        let metadata = stream.metadata().map_err(failed("look at"))?;
-        let (is_file, is_new) = (metadata.is_file(), metadata.len() == 0);
-        if is_file {
+        let is_new = stream.metadata().map_err(failed("look at"))?.len() == 0;
+        let output = Self::of(Some(path), stream, separator).map_err(failed("look at"))?;
+        if output.is_file {
             // The name must be durable before a commit counts on it.
             sync_folder(path).map_err(failed("sync the folder of"))?;
             if last_byte(path).is_some_and(|last| ![separator, b'\n', 0].contains(&last)) {
-                (&stream).write_all(&[separator]).map_err(failed("write"))?;
+                output.stream.get_ref().write_all(&[separator]).map_err(failed("write"))?;
                 let end = if separator == 0 { "NUL" } else { "a newline" };
                 note(format_args!(
                     "{}: did not end with {end}, so its last line may be half of one; it was ended, and new ones follow",
@@ -135,8 +155,7 @@ impl Output {
                 ));
             }
         }
-        let stream = BufWriter::with_capacity(BUFFER, stream);
-        Ok(Self { path: Some(path.to_owned()), stream, separator, is_file, is_new, unpublished: None })
+        Ok(Self { is_new, ..output })
     }
 
     /// `None` for standard output.
@@ -212,9 +231,21 @@ impl Output {
     }
 }
 
+/// The folder of a file.
+pub(super) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Prints what `print` writes to standard output.
+pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<Outcome, Failure> {
+    let mut output = Output::standard(b'\n')?;
+    print(&mut output)?;
+    output.flush()?;
+    Ok(Outcome::Done)
+}
+
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all())
+    File::open(folder(path)).and_then(|folder| folder.sync_all())
 }
 
 /// The last byte of a file; `None` if the file is empty or cannot be read.

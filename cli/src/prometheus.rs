@@ -1,7 +1,8 @@
 //! Descriptions of filters in the text format of Prometheus, version 0.0.4.
 
+use std::borrow::Borrow;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gowk::Info;
 use gowk::store::StoreInfo;
@@ -37,94 +38,73 @@ pub(super) struct Told<'a> {
     pub(super) last_written: Option<SystemTime>,
 }
 
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    value: fn(&Info) -> f64,
-}
+/// Its name, its help, and its value. The names of counters end with `_total`; all others are gauges.
+type Metric<T> = (&'static str, &'static str, fn(&T) -> f64);
 
-const fn gauge(name: &'static str, help: &'static str, value: fn(&Info) -> f64) -> Metric {
-    Metric { name, kind: "gauge", help, value }
-}
-
-const fn counter(name: &'static str, help: &'static str, value: fn(&Info) -> f64) -> Metric {
-    Metric { name, kind: "counter", help, value }
-}
-
-const METRICS: [Metric; 14] = [
-    gauge("gowk_entries", "Slots that hold an entry.", |info| info.entries as f64),
-    gauge("gowk_slots", "Slots of all buckets.", |info| info.slots as f64),
-    gauge("gowk_load_ratio", "Slots in use, divided by all slots.", |info| info.load),
-    gauge("gowk_capacity_keys", "Keys asked for at creation.", |info| info.capacity as f64),
-    gauge(
-        "gowk_expected_false_positive_ratio",
-        "Chance that a key is found that was never inserted.",
-        |info| info.expected_false_positive_rate,
-    ),
-    gauge(
+const OF_FILTERS: [Metric<Info>; 14] = [
+    ("gowk_entries", "Slots that hold an entry.", |info| info.entries as f64),
+    ("gowk_slots", "Slots of all buckets.", |info| info.slots as f64),
+    ("gowk_load_ratio", "Slots in use, divided by all slots.", |info| info.load),
+    ("gowk_capacity_keys", "Keys asked for at creation.", |info| info.capacity as f64),
+    ("gowk_expected_false_positive_ratio", "Chance that a key is found that was never inserted.", |info| {
+        info.expected_false_positive_rate
+    }),
+    (
         "gowk_max_false_positive_ratio",
         "Expected rate beyond which the filter does not double; NaN for no limit.",
         |info| info.max_false_positive_rate.unwrap_or(f64::NAN),
     ),
-    gauge("gowk_file_bytes", "Length of the filter file.", |info| info.file_length as f64),
-    gauge("gowk_max_file_bytes", "Length to which the file may grow; NaN for no limit.", |info| {
+    ("gowk_file_bytes", "Length of the filter file.", |info| info.file_length as f64),
+    ("gowk_max_file_bytes", "Length to which the file may grow; NaN for no limit.", |info| {
         info.max_file_size.map_or(f64::NAN, |bytes| bytes as f64)
     }),
-    gauge("gowk_journal_bytes", "Bytes of commits in the journal.", |info| info.journal_length as f64),
-    gauge("gowk_doublings", "How often the filter has doubled.", |info| f64::from(info.generation)),
-    gauge("gowk_doublings_left", "Doublings left within the limits; 8 stands for 8 or more.", |info| {
+    ("gowk_journal_bytes", "Bytes of commits in the journal.", |info| info.journal_length as f64),
+    ("gowk_doublings", "How often the filter has doubled.", |info| f64::from(info.generation)),
+    ("gowk_doublings_left", "Doublings left within the limits; 8 stands for 8 or more.", |info| {
         info.forecast.len() as f64
     }),
-    gauge("gowk_quarantined_buckets", "Buckets given up by repair.", |info| info.quarantined_buckets as f64),
-    counter("gowk_inserted_total", "Copies ever stored by inserts; in a set, keys.", |info| {
-        info.inserted as f64
+    ("gowk_quarantined_buckets", "Buckets given up by repair.", |info| info.quarantined_buckets as f64),
+    ("gowk_inserted_total", "Copies ever stored by inserts; in a set, keys.", |info| info.inserted as f64),
+    ("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
+];
+
+const OF_STORES: [Metric<StoreInfo>; 3] = [
+    ("gowk_runs", "Runs of a store that are not folded into all shards.", |store| store.runs as f64),
+    ("gowk_run_records", "Records in these runs.", |store| store.pending as f64),
+    ("gowk_run_bytes", "Bytes of these runs.", |store| store.run_bytes as f64),
+];
+
+const OF_VERIFICATIONS: [Metric<Found>; 3] = [
+    ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages as f64),
+    (
+        "gowk_damaged_pages",
+        "Pages that do not match their checksums, or hold what gowk never writes.",
+        |found| found.damaged_pages as f64,
+    ),
+    ("gowk_damaged_files", "Files that are damaged, missing, or not of this filter or store.", |found| {
+        found.damaged_files as f64
     }),
-    counter("gowk_removed_total", "Copies removed.", |info| info.removed as f64),
 ];
 
 /// Prints all metrics of all filters, grouped by name as the format demands.
 pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Failure> {
-    let help = "Whether the filter can be opened. Its pages are not read for this: gowk verify reads them.";
-    head("gowk_opened", "gauge", help, output)?;
-    for Told { file, info, .. } in filters {
-        sample("gowk_opened", file, "", f64::from(u8::from(info.is_some())), output)?;
+    let opened: Metric<bool> = (
+        "gowk_opened",
+        "Whether the filter can be opened. Its pages are not read for this: gowk verify reads them.",
+        |is| f64::from(u8::from(*is)),
+    );
+    print(&[opened], filters.iter().map(|told| (told.file, Some(told.info.is_some()))), output)?;
+    let name = "gowk_filter_info";
+    head(name, "Always 1; its label says whether the filter is a set or counting.", output)?;
+    for (file, info) in filters.iter().filter_map(|told| Some((told.file, told.info.as_ref()?))) {
+        sample(name, file, &format!(",kind=\"{}\"", info.kind.name()), 1.0, output)?;
     }
-    head(
-        "gowk_filter_info",
-        "gauge",
-        "Always 1; its label says whether the filter is a set or counting.",
-        output,
-    )?;
-    for Told { file, info, .. } in filters {
-        let kind = info.as_ref().map(|info| format!(",kind=\"{}\"", info.kind.name()));
-        kind.map_or(Ok(()), |kind| sample("gowk_filter_info", file, &kind, 1.0, output))?;
-    }
-    for Metric { name, kind, help, value } in METRICS {
-        head(name, kind, help, output)?;
-        for Told { file, info, .. } in filters {
-            info.as_ref().map_or(Ok(()), |info| sample(name, file, "", value(info), output))?;
-        }
-    }
-    type OfStore = (&'static str, &'static str, fn(&StoreInfo) -> u64);
-    let metrics: [OfStore; 3] = [
-        ("gowk_runs", "Runs of a store that are not folded into all shards.", |store| store.runs),
-        ("gowk_run_records", "Records in these runs.", |store| store.pending),
-        ("gowk_run_bytes", "Bytes of these runs.", |store| store.run_bytes),
-    ];
-    for (name, help, value) in metrics {
-        head(name, "gauge", help, output)?;
-        for Told { file, store, .. } in filters {
-            store.as_ref().map_or(Ok(()), |store| sample(name, file, "", value(store) as f64, output))?;
-        }
-    }
-    let name = "gowk_last_written_timestamp_seconds";
-    head(name, "gauge", "When the filter was last written to.", output)?;
-    for Told { file, last_written, .. } in filters {
-        let since = last_written.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        since.map_or(Ok(()), |since| sample(name, file, "", since.as_secs_f64().floor(), output))?;
-    }
-    Ok(())
+    print(&OF_FILTERS, filters.iter().map(|told| (told.file, told.info.as_ref())), output)?;
+    print(&OF_STORES, filters.iter().map(|told| (told.file, told.store.as_ref())), output)?;
+    let written: Metric<Duration> =
+        ("gowk_last_written_timestamp_seconds", "When the filter was last written to.", seconds);
+    let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok();
+    print(&[written], filters.iter().map(|told| (told.file, told.last_written.and_then(since))), output)
 }
 
 /// Prints the metrics of verification. A filter or store that cannot be opened is not clean, and has no other metric.
@@ -133,42 +113,40 @@ pub(super) fn tell_verified(
     now: SystemTime,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    head(
-        "gowk_clean",
-        "gauge",
-        "Whether all of the filter was read and is whole; 0 if it cannot be opened.",
-        output,
-    )?;
-    for Verified { file, found } in verified {
-        let clean = found.is_some_and(|found| found.clean);
-        sample("gowk_clean", file, "", f64::from(u8::from(clean)), output)?;
-    }
-    /// A metric: its name, its help, and its value.
-    type Metric = (&'static str, &'static str, fn(Found) -> u64);
-    let metrics: [Metric; 3] = [
-        ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages),
-        (
-            "gowk_damaged_pages",
-            "Pages that do not match their checksums, or hold what gowk never writes.",
-            |found| found.damaged_pages,
-        ),
-        ("gowk_damaged_files", "Files that are damaged, missing, or not of this filter or store.", |found| {
-            found.damaged_files
-        }),
-    ];
-    for (name, help, value) in metrics {
-        head(name, "gauge", help, output)?;
-        for Verified { file, found } in verified {
-            found.map_or(Ok(()), |found| sample(name, file, "", value(found) as f64, output))?;
-        }
-    }
-    let name = "gowk_verified_timestamp_seconds";
-    head(name, "gauge", "When the filter was verified.", output)?;
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64().floor();
-    verified.iter().try_for_each(|Verified { file, .. }| sample(name, file, "", since, output))
+    let clean: Metric<bool> =
+        ("gowk_clean", "Whether all of the filter was read and is whole; 0 if it cannot be opened.", |is| {
+            f64::from(u8::from(*is))
+        });
+    let is_clean = |found: Option<Found>| found.is_some_and(|found| found.clean);
+    print(&[clean], verified.iter().map(|of| (of.file, Some(is_clean(of.found)))), output)?;
+    print(&OF_VERIFICATIONS, verified.iter().map(|of| (of.file, of.found)), output)?;
+    let when: Metric<Duration> =
+        ("gowk_verified_timestamp_seconds", "When the filter was verified.", seconds);
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    print(&[when], verified.iter().map(|of| (of.file, Some(since))), output)
 }
 
-fn head(name: &str, kind: &str, help: &str, output: &mut Output) -> Result<(), Failure> {
+fn seconds(since: &Duration) -> f64 {
+    since.as_secs_f64().floor()
+}
+
+/// Prints metrics of files, each with what the values come from; `None` for a file that has none.
+fn print<'a, T, V: Borrow<T>>(
+    metrics: &[Metric<T>],
+    files: impl Iterator<Item = (&'a Path, Option<V>)> + Clone,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    for (name, help, value) in metrics {
+        head(name, help, output)?;
+        for (file, of) in files.clone().filter_map(|(file, of)| Some((file, of?))) {
+            sample(name, file, "", value(of.borrow()), output)?;
+        }
+    }
+    Ok(())
+}
+
+fn head(name: &str, help: &str, output: &mut Output) -> Result<(), Failure> {
+    let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
     output.line(format_args!("# HELP {name} {help}"))?;
     output.line(format_args!("# TYPE {name} {kind}"))
 }

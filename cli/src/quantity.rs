@@ -67,6 +67,11 @@ pub(super) fn wait(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
+/// A length of time, as in `30d`, `12h` or `1h 30m`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write a time, as in 30d, 12h or 90s"))
+}
+
 pub(super) const FOREVER: &str = "forever";
 
 /// `50,000,000`
@@ -90,6 +95,12 @@ pub(super) fn chance(rate: f64) -> String {
 pub(super) fn time(time: SystemTime) -> String {
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.replace('T', " ").replace('Z', " UTC")
+}
+
+/// A time in milliseconds since 1970, as [`time`] writes it; of the year 9999 at most.
+pub(super) fn time_of(millis: u64) -> String {
+    const LAST: u64 = 253_402_300_799_999;
+    time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(LAST)))
 }
 
 #[cfg(test)]
@@ -127,6 +138,8 @@ mod tests {
         assert!(size("K").is_err() && size("1KK").is_err() && size("16_777_216T").is_err());
         assert_eq!(wait("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(wait(FOREVER), Ok(Duration::MAX));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert!(duration("30").is_err() && duration("").is_err() && duration("-1d").is_err());
         assert!(wait("-1").is_err() && wait("soon").is_err() && wait("NaN").is_err());
     }
 
@@ -149,5 +162,7 @@ mod tests {
         assert_eq!(chance(0.0), "0");
         let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         assert_eq!(time(then), "2001-09-09 01:46:40 UTC");
+        assert_eq!(time_of(1_000_000_000_000), "2001-09-09 01:46:40 UTC");
+        assert_eq!(time_of(u64::MAX), "9999-12-31 23:59:59 UTC");
     }
 }

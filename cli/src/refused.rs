@@ -69,8 +69,7 @@ impl Refusals {
         if self.json {
             let reason = self.in_store(cause).unwrap_or_else(|| cause.to_string());
             let input = &*place.input;
-            let event = json::Refused { event: "refused", input, number: place.number, key: &text, reason };
-            return output::event(json::line(&event));
+            return json::Event::Refused { input, number: place.number, key: &text, reason }.tell();
         }
         let short: String = text.chars().take(SHOWN).collect();
         let cut = if short.len() < text.len() { "..." } else { "" };
@@ -123,8 +122,7 @@ impl Refusals {
             return;
         }
         if self.json {
-            let event = json::RefusedTotal { event: "refused_total", keys: self.count };
-            output::event(json::line(&event));
+            json::Event::RefusedTotal { keys: self.count }.tell();
         } else {
             output::note(format_args!("{}: {} keys found no room", self.file.display(), self.count));
         }

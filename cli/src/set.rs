@@ -10,7 +10,7 @@ use super::creation::{Growth, refused};
 use super::failure::Failure;
 use super::info;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output;
 use super::quantity;
 
 /// Change how far a filter may grow
@@ -65,9 +65,6 @@ impl Set {
         writer.set_limits(limits).map_err(|error| refused(&self.file, error))?;
         let growth = info::growth(&writer.info()?);
         writer.close()?;
-        let mut output = Output::standard(b'\n')?;
-        output.line(format_args!("{}: grows {growth}", self.file.display()))?;
-        output.flush()?;
-        Ok(Outcome::Done)
+        output::print(|output| output.line(format_args!("{}: grows {growth}", self.file.display())))
     }
 }

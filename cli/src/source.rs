@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use gowk::ingest::{Error, Format, Found, Input, InputProblem, Piece, Records, Rules, Skip};
+use gowk::ingest::{CommonHeader, Error, Format, Input, InputProblem, Piece, Records, Rules, Skip, Tally};
 use gowk::keys::{Batch, Feed, Foreign, LONGEST, Sender};
 
 use super::failure::Failure;
@@ -48,18 +48,6 @@ pub(super) struct Read {
     pub(super) lines: Option<Vec<u64>>,
     /// The header of CSV, in the first piece of the first input that has one.
     header: Option<Vec<u8>>,
-    pub(super) skipped: Skipped,
-    /// Records that were skipped, for `--rejects`.
-    rejects: Batch,
-}
-
-/// Records without a key.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Skipped {
-    /// Records that lack the field, or whose field holds no single value.
-    pub(super) no_field: u64,
-    /// Malformed records.
-    pub(super) malformed: u64,
 }
 
 /// The place of a key in the input.
@@ -84,19 +72,7 @@ impl fmt::Display for Place {
 
 impl Read {
     pub(super) fn new(first: Place) -> Self {
-        let (skipped, rejects) = (Skipped::default(), Batch::default());
-        Self { first, lines: None, header: None, skipped, rejects }
-    }
-}
-
-impl Skipped {
-    fn add(&mut self, more: Self) {
-        self.no_field += more.no_field;
-        self.malformed += more.malformed;
-    }
-
-    pub(super) const fn all(self) -> u64 {
-        self.no_field + self.malformed
+        Self { first, lines: None, header: None }
     }
 }
 
@@ -118,12 +94,12 @@ pub(super) struct Aside {
     rejects: Option<Output>,
     /// Whether the header goes to standard output.
     prints: bool,
-    pub(super) skipped: Skipped,
+    pub(super) skipped: Tally,
 }
 
 impl Aside {
     pub(super) fn new(rejects: Option<Output>, prints: bool) -> Self {
-        Self { rejects, prints, skipped: Skipped::default() }
+        Self { rejects, prints, skipped: Tally::default() }
     }
 
     /// Takes note of pieces that were read; records are printed to `output`. Returns the header if it came with these
@@ -134,7 +110,7 @@ impl Aside {
         output: &mut Output,
     ) -> Result<Option<&'a [u8]>, Failure> {
         let mut found = None;
-        for Piece { place: Read { header, skipped, rejects, .. }, .. } in pieces {
+        for Piece { place: Read { header, .. }, skipped, rejects, .. } in pieces {
             if let Some(header) = header {
                 if self.prints {
                     output.header(header)?;
@@ -142,8 +118,8 @@ impl Aside {
                 self.rejects.as_mut().map_or(Ok(()), |rejects| rejects.header(header))?;
                 found = Some(header.as_slice());
             }
-            self.skipped.add(*skipped);
-            if let Some(to) = &mut self.rejects {
+            self.skipped.add(skipped);
+            if let (Some(to), Some(rejects)) = (&mut self.rejects, rejects) {
                 rejects.iter().try_for_each(|record| to.key(record))?;
             }
         }
@@ -186,7 +162,7 @@ impl Reading {
     }
 
     fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
-        let (mut keys, mut skipped, mut header) = (0, Skipped::default(), None);
+        let (mut keys, mut no_field, mut header) = (0, 0, CommonHeader::default());
         for path in &self.inputs {
             if let (Format::Lines(separator), true) = (&self.rules.format, self.rules.key.is_plain()) {
                 if self.lines(path, *separator, to)?.is_none() {
@@ -194,18 +170,18 @@ impl Reading {
                 }
                 continue;
             }
-            let mut one = One { reading: &self, path, keys: 0, skipped: Skipped::default() };
+            let mut one = One { reading: &self, path, keys: 0, skipped: Tally::default() };
             let records = records(path, &self.rules, self.plain, self.read.clone())?;
             if one.read(records, &mut header, to)?.is_none() {
                 return Ok(());
             }
             one.note();
             keys += one.keys;
-            skipped.add(one.skipped);
+            no_field += one.skipped.no_field;
         }
         match (self.rules.format.field(), self.inputs.last()) {
-            (Some(field), Some(path)) if keys == 0 && skipped.no_field > 0 => {
-                let problem = InputProblem::NoField { field, records: skipped.no_field };
+            (Some(field), Some(path)) if keys == 0 && no_field > 0 => {
+                let problem = InputProblem::NoField { field, records: no_field };
                 Err(Error::Input { path: name(path).into(), problem })
             }
             _ => Ok(()),
@@ -258,7 +234,7 @@ struct One<'a> {
     reading: &'a Reading,
     path: &'a Path,
     keys: u64,
-    skipped: Skipped,
+    skipped: Tally,
 }
 
 impl One<'_> {
@@ -270,6 +246,7 @@ impl One<'_> {
         let mut piece = Piece::new(Batch::default(), Read::new(first));
         piece.place.lines = (!is_line).then(Vec::new);
         piece.records = (!is_key || !rules.key.is_plain()).then(Batch::default);
+        piece.rejects = self.reading.rejects.as_ref().map(|_| Batch::default());
         piece
     }
 
@@ -278,12 +255,15 @@ impl One<'_> {
     fn read(
         &mut self,
         mut records: Records,
-        common: &mut Option<(PathBuf, Vec<u8>)>,
+        common: &mut CommonHeader,
         to: &Sender<Piece<Read>, Error>,
     ) -> Result<Option<()>, Error> {
         let limit = if self.reading.steady { STEADY as u64 } else { CHUNK };
         let (mut piece, mut begun) = (self.piece(), records.offset());
-        piece.place.header = records.header().map_or(Ok(None), |header| self.header(header, common))?;
+        let header = records.header().filter(|_| self.reading.writes);
+        if let Some(header) = header {
+            piece.place.header = common.admit(name(self.path).as_ref(), header)?.then(|| header.to_vec());
+        }
         // Whether there is something to send.
         let mut has_any = piece.place.header.is_some();
         loop {
@@ -306,91 +286,43 @@ impl One<'_> {
 
     /// Adds the next record to a piece; false at the end.
     fn next(&mut self, records: &mut Records, piece: &mut Piece<Read>) -> Result<bool, Error> {
-        let (record, skip) = match records.next()? {
-            None => return Ok(false),
-            Some(Found::Key { key, record }) => {
-                self.keys += 1;
-                piece.keys.push(&self.reading.rules.key.normal(key));
-                (record, None)
-            }
-            Some(Found::Skipped { skip: Skip::NoField, record }) if self.reading.missing == Missing::Keep => {
-                self.skipped.no_field += 1;
-                piece.place.skipped.no_field += 1;
-                piece.keyless.push(piece.keys.len());
-                piece.keys.push(b"");
-                (record, None)
-            }
-            Some(Found::Skipped { skip, record }) if !matches!(skip, Skip::Blank | Skip::Empty) => {
-                (record, Some(skip))
-            }
-            Some(_) => return Ok(true),
-        };
+        let Some(found) = records.next()? else { return Ok(false) };
+        let (before, keeps) = (piece.keys.len(), self.reading.missing == Missing::Keep);
+        let skip = piece.add(found, &self.reading.rules, keeps);
+        if piece.keys.len() > before {
+            piece.place.lines.iter_mut().for_each(|lines| lines.push(records.line()));
+        }
         match skip {
-            None => {
-                piece.records.iter_mut().for_each(|records| records.push(record));
-                piece.place.lines.iter_mut().for_each(|lines| lines.push(records.line()));
-            }
+            None => self.keys += 1,
             Some(skip) => {
-                if self.reading.rejects.is_some() {
-                    piece.place.rejects.push(record);
-                }
-                self.skip(skip, records, &mut piece.place.skipped)?;
+                self.skipped.skip(&skip);
+                self.check(skip, records)?;
             }
         }
         Ok(true)
     }
 
-    /// The header if it is the first one, else `None`; fails if it differs from the first one.
-    fn header(
-        &self,
-        header: &[u8],
-        common: &mut Option<(PathBuf, Vec<u8>)>,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        if !self.reading.writes {
-            return Ok(None);
-        }
-        match common {
-            None => *common = Some((name(self.path).into(), header.to_vec())),
-            Some((first, known)) => {
-                return match InputProblem::check_header(first, known, header) {
-                    None => Ok(None),
-                    Some(problem) => Err(Error::Input { path: name(self.path).into(), problem }),
-                };
+    /// Fails if a record like this ends the run.
+    fn check(&self, skip: Skip, records: &Records) -> Result<(), Error> {
+        let Reading { rules, missing, rejects, .. } = self.reading;
+        let problem = match skip {
+            Skip::Malformed(malformed) if rejects.is_none() => return Err(records.malformed(malformed)),
+            Skip::NoField if *missing == Missing::Fail => {
+                let place = format!("{} {}", rules.format.unit(), records.line());
+                InputProblem::NoKey { place, field: rules.format.field().unwrap_or_default() }
             }
-        }
-        Ok(Some(header.to_vec()))
-    }
-
-    fn skip(&mut self, skip: Skip, records: &Records, skipped: &mut Skipped) -> Result<(), Error> {
-        let failed = |problem| Err(Error::Input { path: name(self.path).into(), problem });
-        match skip {
-            Skip::Malformed(malformed) => {
-                if self.reading.rejects.is_none() {
-                    return Err(records.malformed(malformed));
-                }
-                skipped.malformed += 1;
-                self.skipped.malformed += 1;
+            Skip::TooLong => {
+                let (unit, number) = (rules.format.unit(), records.line());
+                InputProblem::KeyTooLong { unit, number, limit: LONGEST }
             }
-            Skip::NoField if self.reading.missing == Missing::Fail => {
-                let place = format!("{} {}", self.reading.rules.format.unit(), records.line());
-                let field = self.reading.rules.format.field().unwrap_or_default();
-                return failed(InputProblem::NoKey { place, field });
-            }
-            Skip::NoField => {
-                skipped.no_field += 1;
-                self.skipped.no_field += 1;
-            }
-            _ => {
-                let (unit, number) = (self.reading.rules.format.unit(), records.line());
-                return failed(InputProblem::KeyTooLong { unit, number, limit: LONGEST });
-            }
-        }
-        Ok(())
+            _ => return Ok(()),
+        };
+        Err(Error::Input { path: name(self.path).into(), problem })
     }
 
     /// Notes how many records had no key.
     fn note(&self) {
-        let (name, Skipped { no_field, malformed }) = (name(self.path), self.skipped);
+        let (name, Tally { no_field, malformed, .. }) = (name(self.path), self.skipped);
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
         if no_field > 0 {
             output::note(format_args!(
@@ -465,17 +397,10 @@ pub(super) fn check_headers<'a>(
     rules: &Rules,
     plain: bool,
 ) -> Result<(), Failure> {
-    let mut common: Option<(PathBuf, Vec<u8>)> = None;
+    let mut common = CommonHeader::default();
     for path in files.filter(|path| path.metadata().is_ok_and(|metadata| metadata.is_file())) {
         let records = records(path, rules, plain, Arc::default())?;
-        let Some(header) = records.header() else { continue };
-        let Some((first, known)) = &common else {
-            common = Some((path.to_owned(), header.to_vec()));
-            continue;
-        };
-        if let Some(problem) = InputProblem::check_header(first, known, header) {
-            return Err(Error::Input { path: path.to_owned(), problem }.into());
-        }
+        records.header().map_or(Ok(true), |header| common.admit(path, header))?;
     }
     Ok(())
 }

@@ -6,55 +6,36 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Names of verbs in other tools, and the names here.
-const VERBS: [(&str, &str); 27] = [
-    ("has", "check"),
-    ("exists", "check"),
-    ("exist", "check"),
-    ("find", "check"),
-    ("get", "check"),
-    ("lookup", "check"),
-    ("query", "check"),
-    ("test", "check"),
-    ("delete", "remove"),
-    ("del", "remove"),
-    ("discard", "remove"),
-    ("new", "create"),
-    ("init", "create"),
-    ("make", "create"),
-    ("put", "insert"),
-    ("push", "insert"),
-    ("append", "insert"),
-    ("uniq", "dedup"),
-    ("unique", "dedup"),
-    ("filter", "dedup"),
-    ("show", "info"),
-    ("describe", "info"),
-    ("status", "info"),
-    ("union", "merge"),
-    ("fsck", "verify"),
-    ("fix", "repair"),
-    ("resize", "grow"),
+/// Verbs, and their names in other tools.
+const VERBS: [(&str, &str); 10] = [
+    ("check", "has exists exist find get lookup query test"),
+    ("remove", "delete del discard"),
+    ("create", "new init make"),
+    ("insert", "put push append"),
+    ("dedup", "uniq unique filter"),
+    ("info", "show describe status"),
+    ("merge", "union"),
+    ("verify", "fsck"),
+    ("repair", "fix"),
+    ("grow", "resize"),
 ];
 
-/// Names of options in other tools, and the names here.
-const OPTIONS: [(&str, &str); 15] = [
-    ("--fpr", "--false-positive-rate"),
-    ("--fp-rate", "--false-positive-rate"),
-    ("--fp", "--false-positive-rate"),
-    ("--error-rate", "--false-positive-rate"),
-    ("--error", "--false-positive-rate"),
-    ("--rate", "--false-positive-rate"),
-    ("--max-fpr", "--max-false-positive-rate"),
-    ("--size", "--capacity"),
-    ("--keys", "--capacity"),
-    ("--file", "--input"),
-    ("--invert-match", "--absent"),
-    ("--null-data", "--null"),
-    ("--zero-terminated", "--null"),
-    ("--timeout", "--wait"),
-    ("--jobs", "--threads"),
+/// Options, and their names in other tools.
+const OPTIONS: [(&str, &str); 8] = [
+    ("--false-positive-rate", "--fpr --fp-rate --fp --error-rate --error --rate"),
+    ("--max-false-positive-rate", "--max-fpr"),
+    ("--capacity", "--size --keys"),
+    ("--input", "--file"),
+    ("--absent", "--invert-match"),
+    ("--null", "--null-data --zero-terminated"),
+    ("--wait", "--timeout"),
+    ("--threads", "--jobs"),
 ];
+
+/// The name here of what another tool calls `other`.
+fn here(names: &'static [(&str, &str)], other: &str) -> Option<&'static str> {
+    names.iter().find(|(_, others)| others.split(' ').any(|name| name == other)).map(|(name, _)| *name)
+}
 
 /// The most letters by which a misspelt word may differ from a verb.
 const NEAR: usize = 2;
@@ -83,8 +64,8 @@ pub(super) fn improved(mut error: clap::Error, arguments: &[OsString], command: 
 
 fn improve_verb(error: &mut clap::Error) {
     let given = text(error, ContextKind::InvalidSubcommand);
-    if let Some((_, verb)) = VERBS.iter().find(|(other, _)| *other == given) {
-        let verbs = ContextValue::Strings(vec![(*verb).to_owned()]);
+    if let Some(verb) = here(&VERBS, &given) {
+        let verbs = ContextValue::Strings(vec![verb.to_owned()]);
         error.insert(ContextKind::SuggestedSubcommand, verbs);
         return;
     }
@@ -115,7 +96,7 @@ fn improve_option(error: &mut clap::Error, arguments: &[OsString], command: &Com
     let inner = words.get(1).and_then(|second| verb.find_subcommand(second));
     let verb = inner.unwrap_or(verb);
     let has = |name: &str| verb.get_arguments().any(|known| known.get_long() == name.strip_prefix("--"));
-    if let Some((_, name)) = OPTIONS.iter().find(|(other, name)| *other == option && has(name)) {
+    if let Some(name) = here(&OPTIONS, &option).filter(|name| has(name)) {
         return set(error, format!("it is `{name}` here"));
     }
     // If one argument holds several short options, the parser names one of them; the whole argument may be a key.

@@ -87,7 +87,8 @@ impl Verify {
         let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
         drop(bar);
         if self.json {
-            output.line(json::line(&json::Verified::new(file, &report)))?;
+            let (file, clean) = (file.to_string_lossy(), report.is_clean());
+            output.line(json::line(&json::Verified { file, clean, report: &report }))?;
         } else if !self.prometheus {
             print(file, &report, output)?;
         }
@@ -99,31 +100,30 @@ impl Verify {
 
 fn print(file: &Path, report: &Report, output: &mut Output) -> Result<(), Failure> {
     let file = file.display();
-    for DamagedPage { page, region } in &report.damaged {
-        output.line(format_args!("{file}: page {page} (region {region}) does not match its checksum"))?;
+    let damaged = report.damaged.iter().map(|page| (page, "does not match its checksum"));
+    let malformed =
+        report.malformed.iter().map(|page| (page, "matches its checksum, but holds what gowk never writes"));
+    for (DamagedPage { page, region }, problem) in damaged.chain(malformed) {
+        output.line(format_args!("{file}: page {page} (region {region}) {problem}"))?;
     }
-    for DamagedPage { page, region } in &report.malformed {
-        output.line(format_args!(
-            "{file}: page {page} (region {region}) matches its checksum, but holds what gowk never writes"
-        ))?;
-    }
-    if report.superblock_damaged {
-        output.line(format_args!(
-            "{file}: one of the two superblocks is damaged; the other one serves. \
-             Next: `gowk repair` writes it anew"
-        ))?;
-    }
-    if report.counts_differ {
-        output.line(format_args!(
-            "{file}: the entries found are not those counted; lookups are right, but `gowk info` is not. \
-             Next: `gowk repair` counts anew"
-        ))?;
-    }
-    if report.live_differs {
-        output.line(format_args!(
-            "{file}: its live area cannot be read, or is not that of its last commit although no writer has the file: \
-             a write was lost, and changes of pages may be too. Next: `gowk repair` writes it anew"
-        ))?;
+    let others = [
+        (
+            report.superblock_damaged,
+            "one of the two superblocks is damaged; the other one serves. Next: `gowk repair` writes it anew",
+        ),
+        (
+            report.counts_differ,
+            "the entries found are not those counted; lookups are right, but `gowk info` is not. Next: `gowk repair` \
+             counts anew",
+        ),
+        (
+            report.live_differs,
+            "its live area cannot be read, or is not that of its last commit although no writer has the file: a write was \
+             lost, and changes of pages may be too. Next: `gowk repair` writes it anew",
+        ),
+    ];
+    for (_, problem) in others.iter().filter(|(is_so, _)| *is_so) {
+        output.line(format_args!("{file}: {problem}"))?;
     }
     let bad = report.damaged.len() + report.malformed.len();
     if bad > 0 {

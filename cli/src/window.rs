@@ -1,6 +1,6 @@
-//! Further filters and stores that `gowk dedup` looks into: a key that any of them has is not new.
+//! Several filters and stores that `gowk check` and `gowk dedup` look into: a key is known if any of them has it.
 //!
-//! They are only read. Each key goes into the first filter in any case, so a window of several days forgets a key only
+//! They are only read. `dedup` puts each key into a filter of its own in any case, so a window of several days forgets a key only
 //! when it has not come for that many days.
 
 use std::path::{Path, PathBuf};
@@ -9,20 +9,24 @@ use gowk::ingest::Item;
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
-use super::paths::is_same;
 use super::store::AnyReader;
 
 #[derive(Default)]
 pub(super) struct Window(Vec<(PathBuf, AnyReader)>);
 
 impl Window {
-    /// Opens the filters and stores. Fails if one does not exist, or is the filter that the keys go into.
-    pub(super) fn open(files: &[PathBuf], into: &Path, options: &Options) -> Result<Self, Failure> {
-        let open = |file: &PathBuf| match is_same(file, into) {
-            true => Err(Failure::WindowOfItself { file: file.clone() }),
-            false => Ok((file.clone(), AnyReader::open(file, options)?)),
-        };
-        files.iter().map(open).collect::<Result<_, _>>().map(Self)
+    /// Opens the filters and stores. Fails if one does not exist.
+    pub(super) fn open<'a>(
+        files: impl IntoIterator<Item = &'a PathBuf>,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let open = |file: &PathBuf| Ok((file.clone(), AnyReader::open(file, options)?));
+        files.into_iter().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The key rules of the first one.
+    pub(super) fn rules(&self) -> Result<Option<KeyRules>, Failure> {
+        self.0.first().map(|(file, reader)| reader.key_rules(file)).transpose()
     }
 
     /// The filters and stores.
@@ -40,8 +44,9 @@ impl Window {
 
     /// For each key, whether any of the filters and stores has it; empty if there are none.
     pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
-        let mut known = if self.0.is_empty() { Vec::new() } else { vec![false; keys.len()] };
-        for (_, reader) in &self.0 {
+        let Some(((_, first), others)) = self.0.split_first() else { return Ok(Vec::new()) };
+        let mut known = first.contains_batch(keys)?;
+        for (_, reader) in others {
             let left = keys.iter().zip(&mut known).filter(|(_, known)| !**known);
             let (left, places): (Vec<Item<'_>>, Vec<&mut bool>) =
                 left.map(|(key, known)| (*key, known)).unzip();

@@ -1,6 +1,6 @@
 //! Prints the plan of a job, and the summary of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gowk::ingest::{Job, Plan, PlannedInput, State, Summary, Tally};
 use serde::Serialize;
@@ -14,31 +14,15 @@ use crate::quantity::{chance, grouped};
 struct Found {
     /// Records read, including those skipped.
     read: u64,
-    keys: u64,
-    new: u64,
     seen: u64,
-    refused: u64,
     skipped: u64,
-    skipped_empty: u64,
-    skipped_too_long: u64,
-    skipped_no_field: u64,
-    skipped_malformed: u64,
+    #[serde(flatten)]
+    tally: Tally,
 }
 
-impl From<&Tally> for Found {
-    fn from(tally: &Tally) -> Self {
-        Self {
-            read: tally.read(),
-            keys: tally.keys,
-            new: tally.new,
-            seen: tally.seen(),
-            refused: tally.refused,
-            skipped: tally.skipped(),
-            skipped_empty: tally.empty,
-            skipped_too_long: tally.too_long,
-            skipped_no_field: tally.no_field,
-            skipped_malformed: tally.malformed,
-        }
+impl From<Tally> for Found {
+    fn from(tally: Tally) -> Self {
+        Self { read: tally.read(), seen: tally.seen(), skipped: tally.skipped(), tally }
     }
 }
 
@@ -105,7 +89,7 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
     let input = |input: &gowk::ingest::InputSummary| InputDone {
         input: text(&input.path),
         finished: input.finished,
-        found: Found::from(&input.tally),
+        found: input.tally.into(),
     };
     Done {
         job: job.name().to_owned(),
@@ -113,8 +97,8 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
         resume,
         inputs: summary.inputs.iter().map(input).collect(),
         finished_before: summary.finished_before,
-        run: Found::from(&summary.run),
-        total: Found::from(&summary.total),
+        run: summary.run.into(),
+        total: summary.total.into(),
         seconds: summary.duration.as_secs_f64(),
         filter: FilterNow {
             path: text(job.filter()),
@@ -231,17 +215,23 @@ impl From<&PlannedInput> for PlannedLine {
 /// Prints the plan of a run.
 pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     if as_json {
+        let kept = |begin: &Option<(PathBuf, u64)>| {
+            begin.as_ref().map(|(path, length)| (text(path), *length)).unzip()
+        };
+        let (output_path, output_keeps) = kept(&plan.output);
+        let (refused, refused_keeps) = kept(&plan.refused);
+        let (rejects, rejects_keeps) = kept(&plan.rejects);
         let planned = Planned {
             job: job.name().to_owned(),
             filter: text(job.filter()),
             filter_exists: plan.filter_exists,
             inputs: plan.inputs.iter().map(PlannedLine::from).collect(),
-            output: plan.output.as_ref().map(|(path, _)| text(path)),
-            output_keeps: plan.output.as_ref().map(|(_, length)| *length),
-            refused: plan.refused.as_ref().map(|(path, _)| text(path)),
-            refused_keeps: plan.refused.as_ref().map(|(_, length)| *length),
-            rejects: plan.rejects.as_ref().map(|(path, _)| text(path)),
-            rejects_keeps: plan.rejects.as_ref().map(|(_, length)| *length),
+            output: output_path,
+            output_keeps,
+            refused,
+            refused_keeps,
+            rejects,
+            rejects_keeps,
         };
         return output.line(json::line(&planned));
     }

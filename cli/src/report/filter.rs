@@ -41,7 +41,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("kind", info.kind.name().to_owned()),
-        (if info.kind == Kind::Set { "keys" } else { "copies of keys" }, grouped(info.copies)),
+        (if info.kind == Kind::Counting { "copies of keys" } else { "keys" }, grouped(info.copies)),
         ("entries", grouped(info.entries)),
         ("slots in use", percent(info.load)),
         ("false-positive rate", chance(info.expected_false_positive_rate)),

@@ -10,7 +10,7 @@ use gowk::store::{Compacted, Store};
 use super::super::bar::Bar;
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
-use super::super::output::Output;
+use super::super::output;
 
 /// Fold what small commits have brought into the files of the shards
 ///
@@ -47,19 +47,19 @@ impl Compact {
         let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;
         drop(bar);
         let Compacted { version, folded, full, bytes, .. } = told;
-        let mut output = Output::standard(b'\n')?;
-        match version {
-            Some(version) => {
-                output
-                    .line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?;
+        output::print(|output| {
+            match version {
+                Some(version) => output
+                    .line(format_args!("{folded} shards folded, {bytes} bytes written, version {version}"))?,
+                None if full == 0 => output.line("nothing to do")?,
+                None => {}
             }
-            None if full == 0 => output.line("nothing to do")?,
-            None => {}
-        }
-        if full > 0 {
-            output.line(format_args!("{full} shards are full and must not grow: their keys stay in runs"))?;
-        }
-        output.flush()?;
-        Ok(Outcome::Done)
+            if full > 0 {
+                output.line(format_args!(
+                    "{full} shards are full and must not grow: their keys stay in runs"
+                ))?;
+            }
+            Ok(())
+        })
     }
 }

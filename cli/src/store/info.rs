@@ -1,96 +1,41 @@
 //! `gowk info` of a store.
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use gowk::store::{Description, Store, StoreInfo, StoreReader, Version};
+use gowk::store::{Description, Requests, Store, StoreInfo, StoreReader};
 use serde::Serialize;
 
 use super::super::failure::Failure;
-use super::super::info;
+use super::super::info as filter;
 use super::super::json;
 use super::super::output::Output;
 use super::super::quantity::{self, grouped};
 use super::utc;
 
 #[derive(Serialize)]
-struct Facts {
-    file: String,
-    uuid: String,
-    /// `set` or `counting`.
-    kind: &'static str,
-    shards: u32,
+struct Facts<'a> {
+    file: Cow<'a, str>,
+    #[serde(flatten)]
+    description: &'a Description,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<String>,
-    slots_per_bucket: u32,
-    capacity: u64,
-    requested_false_positive_rate: Option<f64>,
-    growth: &'static str,
-    max_file_size: Option<u64>,
-    max_false_positive_rate: Option<f64>,
-    version: u64,
+    #[serde(flatten)]
+    info: &'a StoreInfo,
     time: String,
-    operation: String,
+    operation: &'a str,
     first: u64,
-    files: u64,
-    runs: u64,
-    pending: u64,
-    run_bytes: u64,
-    entries: u64,
-    bytes: u64,
-    bits_per_key: Option<f64>,
-    expected_false_positive_rate: f64,
-    highest_false_positive_rate: f64,
-    tokens: Vec<Last>,
+    tokens: Vec<Last<'a>>,
+    /// What this run has asked a server for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests>,
 }
 
 #[derive(Serialize)]
-struct Last {
-    application: String,
+struct Last<'a> {
+    application: &'a str,
     number: u64,
     version: u64,
-}
-
-impl Facts {
-    fn new(
-        file: &Path,
-        seed: Option<String>,
-        description: &Description,
-        version: &Version,
-        info: &StoreInfo,
-    ) -> Self {
-        let last = version.tokens.iter().map(|(application, done)| Last {
-            application: application.clone(),
-            number: done.number,
-            version: done.version,
-        });
-        Self {
-            file: file.to_string_lossy().into_owned(),
-            uuid: json::uuid(description.uuid),
-            kind: description.kind.name(),
-            shards: description.shards,
-            seed,
-            slots_per_bucket: description.slots_per_bucket.get(),
-            capacity: description.capacity,
-            requested_false_positive_rate: description.requested_false_positive_rate,
-            growth: json::growth(description.growth),
-            max_file_size: description.max_file_size,
-            max_false_positive_rate: description.max_false_positive_rate,
-            version: version.number,
-            time: utc(version.time),
-            operation: version.operation.clone(),
-            first: version.first,
-            files: info.files,
-            runs: info.runs,
-            pending: info.pending,
-            run_bytes: info.run_bytes,
-            entries: info.entries,
-            bytes: info.bytes,
-            bits_per_key: info.bits_per_key,
-            expected_false_positive_rate: info.expected_false_positive_rate,
-            highest_false_positive_rate: info.highest_false_positive_rate,
-            tokens: last.collect(),
-        }
-    }
 }
 
 /// Describes a store by its newest version, without opening a shard's file.
@@ -101,49 +46,50 @@ pub(in super::super) fn print(
     show_seed: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let description = store.description();
+    let (description, info, version) = (store.description(), &reader.info(), reader.version());
+    let (file, time) = (path.to_string_lossy(), utc(version.time));
     let seed = show_seed.then(|| description.seed.get().to_string());
-    let facts = Facts::new(path, seed, description, reader.version(), &reader.info());
+    let last = version.tokens.iter();
+    let tokens =
+        last.map(|(application, done)| Last { application, number: done.number, version: done.version });
+    let tokens: Vec<Last<'_>> = tokens.collect();
     if as_json {
+        let (operation, first, requests) = (&version.operation, version.first, store.requests());
+        let facts = Facts { file, description, seed, info, time, operation, first, tokens, requests };
         output.line(json::line(&facts))?;
     } else {
-        let made_for = match facts.requested_false_positive_rate {
-            Some(rate) => format!("{} keys at a false-positive rate of {rate}", grouped(facts.capacity)),
-            None => format!("{} keys", grouped(facts.capacity)),
-        };
-        let bits = info::bits_per_key_of_store(&reader.info(), description.slots_per_bucket);
+        let made_for = filter::made_for(description.capacity, description.requested_false_positive_rate);
+        let bits = filter::bits_per_key_of_store(info, description.slots_per_bucket);
         let [now, worst] =
-            [facts.expected_false_positive_rate, facts.highest_false_positive_rate].map(quantity::chance);
+            [info.expected_false_positive_rate, info.highest_false_positive_rate].map(quantity::chance);
         let rate = format!("{now} expected now, {worst} in the worst shard");
-        let version = format!("{}, by {}, {}", facts.version, facts.operation.escape_debug(), facts.time);
-        let shards = format!("{}, {} of them with a file", facts.shards, facts.files);
-        let runs = match facts.runs {
+        let made = format!("{}, by {}, {time}", info.version, version.operation.escape_debug());
+        let shards = format!("{}, {} of them with a file", description.shards, info.files);
+        let runs = match info.runs {
             0 => "none".to_owned(),
-            runs => format!(
-                "{runs}, with {} records, {}",
-                grouped(facts.pending),
-                quantity::bytes(facts.run_bytes)
-            ),
+            runs => {
+                format!("{runs}, with {} records, {}", grouped(info.pending), quantity::bytes(info.run_bytes))
+            }
         };
-        let seed = facts.seed.map(|seed| ("seed", seed));
+        let seed = seed.map(|seed| ("seed", seed));
         let words = [
-            ("store", facts.file),
-            ("uuid", facts.uuid),
-            ("kind", info::kind(description.kind).to_owned()),
+            ("store", file.into_owned()),
+            ("uuid", json::uuid(description.uuid)),
+            ("kind", filter::kind(description.kind).to_owned()),
             ("created for", made_for),
-            ("slots per bucket", facts.slots_per_bucket.to_string()),
+            ("slots per bucket", description.slots_per_bucket.get().to_string()),
             ("shards", shards),
             ("runs", runs),
-            ("version", version),
-            ("entries", grouped(facts.entries)),
+            ("version", made),
+            ("entries", grouped(info.entries)),
             ("bits a key", bits),
             ("false-positive rate", rate),
-            ("files", info::sized(facts.bytes)),
+            ("files", filter::sized(info.bytes)),
         ];
         for (name, value) in words.into_iter().chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
-        for Last { application, number, version } in &facts.tokens {
+        for Last { application, number, version } in &tokens {
             let application = application.escape_debug();
             output.line(format_args!("{:<24}{application}:{number} in version {version}", "last token"))?;
         }

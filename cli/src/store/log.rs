@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::failure::Failure;
 use super::super::json;
 use super::super::outcome::Outcome;
-use super::super::output::Output;
+use super::super::output;
 use super::utc;
 
 /// List the versions of a store, the newest first
@@ -66,22 +66,20 @@ impl<'a> From<&'a Version> for Entry<'a> {
 impl Log {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let versions = Store::open(&self.store)?.log()?;
-        let mut output = Output::standard(b'\n')?;
-        for entry in versions.iter().rev().map(Entry::from) {
-            if self.json {
-                output.line(json::line(&entry))?;
-                continue;
-            }
-            let Entry { version, time, operation, files, entries, .. } = &entry;
-            let token = entry.application.zip(entry.token);
-            let token =
-                token.map_or_else(String::new, |(application, number)| format!("  {application}:{number}"));
-            output.line(format_args!(
-                "{version:>6}  {time}  {operation:<8}  {files:>5} files  {entries:>12} entries{}",
-                token.escape_debug()
-            ))?;
-        }
-        output.flush()?;
-        Ok(Outcome::Done)
+        output::print(|output| {
+            versions.iter().rev().map(Entry::from).try_for_each(|entry| {
+                if self.json {
+                    return output.line(json::line(&entry));
+                }
+                let Entry { version, time, operation, files, entries, .. } = &entry;
+                let token = entry.application.zip(entry.token);
+                let token = token
+                    .map_or_else(String::new, |(application, number)| format!("  {application}:{number}"));
+                output.line(format_args!(
+                    "{version:>6}  {time}  {operation:<8}  {files:>5} files  {entries:>12} entries{}",
+                    token.escape_debug()
+                ))
+            })
+        })
     }
 }

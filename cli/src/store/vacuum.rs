@@ -9,7 +9,7 @@ use gowk::store::{Store, Vacuumed};
 
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
-use super::super::output::Output;
+use super::super::output;
 use super::super::quantity;
 
 /// Remove versions of a store that nobody needs any more, and what unfinished updates have left
@@ -51,16 +51,17 @@ impl Vacuum {
         let store = Store::open(&self.store)?;
         let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
         let Vacuumed { version, versions, files, bytes, foreign, .. } = store.vacuum(&vacuum)?;
-        let mut output = Output::standard(b'\n')?;
-        output.line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
-        if let Some(version) = version {
-            output.line(format_args!("version {version} says so"))?;
-        }
-        if foreign > 0 {
-            output.line(format_args!("{foreign} files that are none of the store's were left alone"))?;
-        }
-        output.flush()?;
-        Ok(Outcome::Done)
+        output::print(|output| {
+            output
+                .line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
+            if let Some(version) = version {
+                output.line(format_args!("version {version} says so"))?;
+            }
+            if foreign > 0 {
+                output.line(format_args!("{foreign} files that are none of the store's were left alone"))?;
+            }
+            Ok(())
+        })
     }
 }
 

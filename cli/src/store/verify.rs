@@ -28,9 +28,9 @@ struct Damaged {
     shard: Option<u32>,
     /// The number of damaged pages; `None` if the file cannot be opened, or is not the one that the version names.
     pages: Option<u64>,
-    /// The first damaged page of a run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    page: Option<u64>,
+    /// The damaged pages of a run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged_pages: Vec<u64>,
     problem: String,
 }
 
@@ -51,14 +51,16 @@ pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
                 "{pages} of {} pages are damaged, or its head is; restore the file from a copy of the store",
                 report.pages
             );
-            Some(Damaged { shard, pages: Some(pages), page: None, problem })
+            Some(Damaged { shard, pages: Some(pages), damaged_pages: Vec::new(), problem })
         }
         Err(error) => {
-            let page = match &error {
-                Error::DamagedRun { page, .. } => Some(*page),
-                _ => None,
+            let problem = error.to_string();
+            let damaged_pages = match error {
+                Error::DamagedRun { pages, .. } => pages,
+                _ => Vec::new(),
             };
-            Some(Damaged { shard, pages: page.map(|_| 1), page, problem: error.to_string() })
+            let pages = (!damaged_pages.is_empty()).then_some(damaged_pages.len() as u64);
+            Some(Damaged { shard, pages, damaged_pages, problem })
         }
     });
     let damaged: Vec<Damaged> = damaged.collect();

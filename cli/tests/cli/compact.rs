@@ -201,7 +201,11 @@ fn what_describes_a_store_describes_its_runs() {
     let row = folder.run(&["verify", "s", "--json"], "").text();
     let row: serde_json::Value = serde_json::from_str(&row).unwrap();
     assert_eq!((&row["clean"], &row["files"]), (&false.into(), &4.into()), "{row}");
-    assert_eq!((&row["damaged"][0]["shard"], &row["damaged"][0]["page"]), (&().into(), &2.into()), "{row}");
+    assert_eq!(
+        (&row["damaged"][0]["shard"], &row["damaged"][0]["damaged_pages"]),
+        (&().into(), &[2].into()),
+        "{row}"
+    );
     let metrics = folder.run(&["verify", "s", "--prometheus"], "").text();
     for (name, value) in [("gowk_clean", 0), ("gowk_damaged_pages", 1), ("gowk_damaged_files", 1)] {
         assert!(metrics.contains(&format!("\n{name}{{file=\"s\"}} {value}\n")), "{name}: {metrics}");

@@ -110,6 +110,11 @@ fn the_commands_of_the_pages_run() {
         assert_eq!(status, 0, "{command}: {message}");
     }
     tool(&["check", "live.gowk", "key"]);
+    write(folder, "events.txt", &["a", "b", "a"]);
+    for (command, status, message) in run("docs/forgetting.md", folder) {
+        assert_eq!(status, 0, "{command}: {message}");
+    }
+    assert_eq!(lines_of(folder, "new.txt"), 2);
     for name in ["docs/choosing.md", "docs/performance.md"] {
         assert_eq!(commands(&page(name)), [""; 0], "{name}: nobody runs these");
     }

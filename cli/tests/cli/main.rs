@@ -5,6 +5,7 @@
 //! - `docs`: the pages that users read, and the commands in them.
 //! - `doubt`: after a failed commit, which keys are committed, and which are in doubt.
 //! - `fields`: keys that are fields of records, or trimmed, case-folded lines.
+//! - `forgetting`: filters that forget: what is planned, made, printed and refused.
 //! - `kinds`: what a set and a counting filter each do, and refuse.
 //! - `keys`: what a key is, where keys come from, and which of them each verb prints.
 //! - `kills`: `kill -9` at any moment, and readers beside writers.
@@ -27,6 +28,7 @@ mod compact;
 mod docs;
 mod doubt;
 mod fields;
+mod forgetting;
 mod keys;
 mod kills;
 mod kinds;

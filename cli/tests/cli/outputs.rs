@@ -108,20 +108,17 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
         let mut running = folder.start(&[verb, "f", "-o", "link"]);
         running.give("a\nc\n");
         wait_until(|| {
-            let temporary = fs::read_dir(folder.path("")).unwrap().map(|entry| entry.unwrap());
-            let mut found =
-                temporary.filter(|entry| entry.file_name().to_string_lossy().contains("out-gowk-output-"));
-            found.any(|entry| entry.metadata().is_ok_and(|file| file.len() > 0))
+            let open =
+                fs::read_dir(format!("/proc/{}/fd", running.id())).unwrap().map(|file| file.unwrap().path());
+            let mut nameless = open.filter(|file| {
+                file.read_link().is_ok_and(|file| file.to_string_lossy().ends_with(" (deleted)"))
+            });
+            nameless.any(|file| file.metadata().is_ok_and(|file| file.len() > 0))
         });
         assert_eq!(read(&folder, "out"), "old");
+        // Killed, it leaves nothing.
         running.kill();
-        assert_eq!((read(&folder, "out").as_str(), inode("out")), ("old", before.0));
-        for entry in fs::read_dir(folder.path("")).unwrap() {
-            let path = entry.unwrap().path();
-            if path.to_string_lossy().contains("-gowk-output-") {
-                fs::remove_file(path).unwrap();
-            }
-        }
+        assert_eq!((read(&folder, "out").as_str(), inode("out"), files()), ("old", before.0, before.1));
         // Nor does a failure leave anything.
         let longest = "x".repeat((16 << 20) + 1);
         folder.run(&[verb, "f", "-o", "out"], format!("a\n{longest}\n")).refused(&["line 2 is longer"]);

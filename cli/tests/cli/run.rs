@@ -192,6 +192,10 @@ impl Running {
         Self { child, stdin, stdout, stderr }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn give(&mut self, input: &str) {
         self.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
     }

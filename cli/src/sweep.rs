@@ -1,0 +1,46 @@
+//! `gowk sweep`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gowk::Options;
+
+use super::arguments::{ClockArgs, LockArgs};
+use super::failure::Failure;
+use super::outcome::Outcome;
+use super::output::Output;
+use super::quantity;
+
+/// Make a forgetting filter forget what it need not keep any longer
+///
+/// A forgetting filter has a time of its own, which goes on with the keys that come. Readers judge by it. So a filter that
+/// gets no keys forgets none; this verb brings it to the time of the clock, and empties the room of all keys that it
+/// forgets. A filter that gets keys does the same by and by.
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  gowk sweep seen.gowk && gowk info seen.gowk")]
+pub(super) struct Sweep {
+    /// Filter to sweep
+    file: PathBuf,
+
+    #[command(flatten)]
+    clock: ClockArgs,
+
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+impl Sweep {
+    pub(super) fn run(self) -> Result<Outcome, Failure> {
+        let mut output = Output::standard(b'\n')?;
+        let mut writer = self.clock.apply(self.lock.apply(Options::new())).open_existing(&self.file)?;
+        let forgotten = writer.sweep()?;
+        writer.commit()?;
+        writer.close()?;
+        let (file, forgotten) = (self.file.display(), quantity::grouped(forgotten));
+        output.line(format_args!("{file}: {forgotten} entries forgotten"))?;
+        output.flush()?;
+        Ok(Outcome::Done)
+    }
+}
