@@ -190,7 +190,7 @@ class Reader:
         """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
         with that file; returns whether it did.
 
-        Every batch begins with such a look. Single lookups stay with the old file until one of these. Commits, doublings
+        Every batch begins with such a look, and single lookups look twice a second. Commits, doublings
         and :meth:`copy_to` over the filter are seen at once without it.
         """
     def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:

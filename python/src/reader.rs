@@ -120,7 +120,7 @@ impl Reader {
     ///     Damaged: the lookup touches a damaged page.
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = key.py();
-        let reader = self.reader(py)?;
+        let reader = self.followed(py)?;
         with_key(key, |key| failure::done(py, reader.contains(key)))
     }
 
@@ -157,7 +157,7 @@ impl Reader {
     /// 2
     fn count(&self, key: &Bound<'_, PyAny>) -> PyResult<u64> {
         let py = key.py();
-        let reader = self.reader(py)?;
+        let reader = self.followed(py)?;
         with_key(key, |key| failure::done(py, reader.count(key))).map(u64::from)
     }
 
@@ -176,7 +176,7 @@ impl Reader {
     /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
     /// with that file; returns whether it did.
     ///
-    /// Every batch begins with such a look. Single lookups stay with the old file until one of these. Commits, doublings
+    /// Every batch begins with such a look, and single lookups look twice a second. Commits, doublings
     /// and :meth:`copy_to` over the filter are seen at once without it.
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -406,3 +407,18 @@ def test_a_reader_follows_a_filter_that_takes_the_name() -> None:
     assert "next" in reader
     with pytest.raises(gowk.Exists):
         gowk.Reader("next").copy_to("live")
+
+
+def test_single_lookups_follow_a_filter_that_takes_the_name() -> None:
+    for name, key in [("live", "old"), ("new", "fresh"), ("newer", "fresher")]:
+        with gowk.Writer(name, capacity=100, counting=True) as writer:
+            writer.add(key)
+    reader = gowk.Reader("live")
+    assert "old" in reader
+    for name, is_there in [("new", lambda: "fresh" in reader), ("newer", lambda: reader.count("fresher") == 1)]:
+        os.replace(name, "live")
+        # They look at the name again half a second after the last look.
+        deadline = time.monotonic() + 60
+        while not is_there():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
@@ -26,18 +27,45 @@ pub(super) struct Settings {
     pub(super) wait: f64,
 }
 
+/// How old the last look at the filter's name may be when a single key is looked up, in milliseconds.
+const PERIOD: u64 = 500;
+
 /// The file, opened by one process.
 pub(super) struct Opened {
     reader: gowk::Reader,
     generation: u32,
+    /// When a single lookup last looked at the filter's name.
+    looked: AtomicU64,
     /// The file as a child of a later fork has opened it.
     next: OnceLock<Box<Opened>>,
 }
 
 impl Opened {
     pub(super) fn new(reader: gowk::Reader) -> Self {
-        Self { reader, generation: generation(), next: OnceLock::new() }
+        Self { reader, generation: generation(), looked: AtomicU64::new(now()), next: OnceLock::new() }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn follow(&self, py: Python<'_>) -> PyResult<()> {
+        // If this fails, the next lookup looks again: answers of the old file are out of date by then.
+        failure::done(py, py.detach(|| self.reader.refresh()))?;
+        self.looked.store(now(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Milliseconds since some moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn now() -> u64 {
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
 }
 
 impl Settings {
@@ -85,15 +113,30 @@ impl Reader {
     /// The file as this process has opened it.
     #[inline(always)]
     pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
+        self.opened(py).map(|opened| &opened.reader)
+    }
+
+    /// The same for a lookup of a single key: looks at the filter's name, if nothing has for half a second.
+    #[inline(always)]
+    pub(super) fn followed(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
+        let opened = self.opened(py)?;
+        if now().saturating_sub(opened.looked.load(Ordering::Relaxed)) >= PERIOD {
+            opened.follow(py)?;
+        }
+        Ok(&opened.reader)
+    }
+
+    #[inline(always)]
+    fn opened(&self, py: Python<'_>) -> PyResult<&Opened> {
         match self.opened.get() {
-            Some(opened) if opened.generation == generation() => Ok(&opened.reader),
+            Some(opened) if opened.generation == generation() => Ok(opened),
             opened => self.reopened(py, opened),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a gowk::Reader> {
+    fn reopened<'a>(&'a self, py: Python<'_>, first: Option<&'a Opened>) -> PyResult<&'a Opened> {
         // Two threads may open the file here at once. One of them then drops its reader.
         let mut opened = match first {
             Some(opened) => opened,
@@ -112,6 +155,6 @@ impl Reader {
                 }
             };
         }
-        Ok(&opened.reader)
+        Ok(opened)
     }
 }
