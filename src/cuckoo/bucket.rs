@@ -74,6 +74,24 @@ pub(crate) trait BucketsMut<W>: Buckets<W> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>);
 }
 
+/// Buckets behind dynamic dispatch: what takes long beside a call is compiled once for each width, and not for each kind
+/// of buckets.
+pub(super) struct AnyBuckets<'a, W, E>(pub(super) &'a mut dyn BucketsMut<W, Error = E>);
+
+impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
+    type Error = E;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
+        self.0.load(id)
+    }
+}
+
+impl<W: Width, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
+    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
+        self.0.store(id, bucket);
+    }
+}
+
 impl BucketId {
     /// `other` if `so`, else `self`; without a branch.
     pub(super) const fn or(self, other: Self, so: bool) -> Self {

@@ -6,7 +6,7 @@
 //! way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
 //! there, so each attempt ends. Attempts go deeper and deeper, so that one that moves few groups is found first.
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut};
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups, MOST};
 use super::search::{Kept, Search};
 use super::widths::Width;
@@ -28,20 +28,7 @@ pub(super) const fn effort(max_kicks: u32) -> u32 {
 /// Puts a group into one of the buckets `ids`, both of its pair or one of them. The buckets `given` are stored first,
 /// if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
 #[cold]
-pub(super) fn displace<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
-    search: &mut Search,
-    given: &[(BucketId, Bucket<W>)],
-    ids: &[BucketId],
-    group: Group<W>,
-    kicks: &mut u32,
-) -> Result<bool, B::Error> {
-    displace_any(&mut AnyBuckets(buckets), search, given, ids, group, kicks)
-}
-
-/// Like `displace`, through dynamic dispatch, so that it is compiled once for each width and not for each kind of
-/// buckets. The calls take little time beside the search.
-fn displace_any<W: Width, E>(
+pub(super) fn displace<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     search: &mut Search,
     given: &[(BucketId, Bucket<W>)],
@@ -101,7 +88,8 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
             }
             let mut kicks = CHAIN.min(*self.kicks);
             *self.kicks -= kicks;
-            let room = self.search.free_lane(&mut self.staged, &[(id, bucket)], &self.put, &mut kicks)?;
+            let staged = &mut AnyBuckets(&mut self.staged);
+            let room = self.search.free_lane(staged, &[(id, bucket)], &self.put, &mut kicks)?;
             *self.kicks += kicks;
             let Some((_, left)) = room else { return Ok(false) };
             self.staged.store(id, left);
@@ -163,23 +151,6 @@ fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
         .collect();
     ways.sort_by_key(|set| of(*set));
     ways
-}
-
-/// Buckets behind dynamic dispatch.
-struct AnyBuckets<'a, W, E>(&'a mut dyn BucketsMut<W, Error = E>);
-
-impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
-    type Error = E;
-
-    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
-        self.0.load(id)
-    }
-}
-
-impl<W: Width, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
-    fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
-        self.0.store(id, bucket);
-    }
 }
 
 /// Buckets with changes that are not stored until all of them are known to succeed.

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
 use super::counts::{Delta, FIRST_EPOCH};
 use super::region::Removed;
 use super::search::Search;
@@ -120,19 +120,19 @@ pub(crate) enum Kept {
 }
 
 /// Buckets as they are without the entries that expire in this epoch. Storing a bucket empties their lanes.
-struct Living<'a, W, B> {
-    buckets: &'a mut B,
+struct Living<'a, 'b, W, E> {
+    buckets: &'a mut AnyBuckets<'b, W, E>,
     epoch: u32,
     /// Buckets that held such entries when they were loaded, as they were.
     before: Vec<(BucketId, Bucket<W>)>,
     delta: &'a mut Delta,
 }
 
-impl<W: Width, B: Buckets<W>> Buckets<W> for Living<'_, W, B> {
-    type Error = B::Error;
+impl<W: Width, E> Buckets<W> for Living<'_, '_, W, E> {
+    type Error = E;
 
     #[inline]
-    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, B::Error> {
+    fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
         let bucket = self.buckets.load(id)?;
         let living = bucket.without_expired(self.epoch);
         if living != bucket && self.before.iter().all(|(before, _)| *before != id) {
@@ -142,7 +142,7 @@ impl<W: Width, B: Buckets<W>> Buckets<W> for Living<'_, W, B> {
     }
 }
 
-impl<W: Width, B: BucketsMut<W>> BucketsMut<W> for Living<'_, W, B> {
+impl<W: Width, E> BucketsMut<W> for Living<'_, '_, W, E> {
     #[inline]
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         if let Some(index) = self.before.iter().position(|(before, _)| *before == id) {
@@ -167,6 +167,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
 ) -> Result<Kept, B::Error> {
     let (query, fresh) = (place.fingerprint, place.fingerprint.with_expiry(expiry));
     let [first, second] = place.load(buckets)?;
+    let buckets = &mut AnyBuckets(buckets);
     if !first.1.either_matches(second.1, query) {
         let stored = store_fresh(buckets, place, fresh, max_kicks, search, delta)?;
         return Ok(if stored { Kept::New } else { Kept::NoRoom });
@@ -174,10 +175,24 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     if !refresh || [first.1, second.1].iter().any(|bucket| bucket.has_universal()) {
         return Ok(Kept::Known);
     }
+    prolong(buckets, place, [first, second], fresh, max_kicks, search, delta)
+}
+
+/// Lets a key that matches live as long as a fresh entry would.
+fn prolong<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
+    place: Place<W>,
+    both: [(BucketId, Bucket<W>); 2],
+    fresh: Slot<W>,
+    max_kicks: u32,
+    search: &mut Search,
+    delta: &mut Delta,
+) -> Result<Kept, E> {
+    let query = place.fingerprint;
     let left = |slot: Slot<W>| slot.with_expiry(slot.expiry().wrapping_sub(query.expiry())).expiry();
     // The best match: one that lives long enough, else the one with the longest tail.
     let mut best: Option<(Option<u32>, BucketId, Bucket<W>)> = None;
-    for (id, bucket) in [first, second] {
+    for (id, bucket) in both {
         let matches = bucket.matches(query);
         for lane in (0..W::SLOTS).filter(|lane| matches.has(*lane)) {
             let slot = bucket.slot(lane);
@@ -185,7 +200,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
                 return Ok(Kept::Known);
             }
             if best.as_ref().is_none_or(|(tail, ..)| *tail < slot.tail_length()) {
-                best = Some((slot.tail_length(), id, bucket.with(lane, slot.with_expiry(expiry))));
+                best = Some((slot.tail_length(), id, bucket.with(lane, slot.with_expiry(fresh.expiry()))));
             }
         }
     }
@@ -197,14 +212,14 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
 }
 
 /// Stores an entry in a lane that is empty or expired, or that the search frees; false if there is none.
-fn store_fresh<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn store_fresh<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     place: Place<W>,
     fresh: Slot<W>,
     max_kicks: u32,
     search: &mut Search,
     delta: &mut Delta,
-) -> Result<bool, B::Error> {
+) -> Result<bool, E> {
     let epoch = place.fingerprint.expiry();
     let mut living = Living { buckets, epoch, before: Vec::new(), delta };
     let both @ [(first_id, first), (second_id, second)] = place.load(&mut living)?;
@@ -212,7 +227,7 @@ fn store_fresh<W: Width, B: BucketsMut<W>>(
         Some((other, lane)) => Some((first_id.or(second_id, other), first.or(second, other), lane)),
         None if first.has_universal() || second.has_universal() => None,
         None => search
-            .free_lane(&mut living, &both, &[], &mut { max_kicks })?
+            .free_lane(&mut AnyBuckets(&mut living), &both, &[], &mut { max_kicks })?
             .and_then(|(id, room)| Some((id, room, room.empty_lanes().first()?))),
     };
     let Some((id, bucket, lane)) = room else { return Ok(false) };

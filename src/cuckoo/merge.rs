@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::counts::Counts;
 use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
@@ -201,7 +201,7 @@ fn unite<W: Width>(
     if given.is_empty() {
         return false;
     }
-    let Ok(done) = displace(buckets, search, &given, &both, union, &mut effort(max_kicks));
+    let Ok(done) = displace(&mut AnyBuckets(buckets), search, &given, &both, union, &mut effort(max_kicks));
     done
 }
 
@@ -221,7 +221,7 @@ fn share_entry<W: Width>(
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
         (id, bucket)
     });
-    let Ok(shared) = share(buckets, both, group, None, &mut effort(max_kicks), search);
+    let Ok(shared) = share(&mut AnyBuckets(buckets), both, group, None, &mut effort(max_kicks), search);
     shared.is_some()
 }
 
@@ -260,7 +260,14 @@ pub(super) fn store_group<W: Width>(
             return false;
         }
     }
-    let Ok(done) = displace(buckets, search, &[], &both.map(|(id, _)| id), group, &mut effort(max_kicks));
+    let Ok(done) = displace(
+        &mut AnyBuckets(buckets),
+        search,
+        &[],
+        &both.map(|(id, _)| id),
+        group,
+        &mut effort(max_kicks),
+    );
     done
 }
 

@@ -3,7 +3,7 @@
 //! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
 use super::displacement::{displace, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
@@ -110,7 +110,7 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
     if first.either_matches(second, place.fingerprint) {
-        return insert_copy(buckets, both, place.fingerprint, max_kicks, search);
+        return insert_copy(&mut AnyBuckets(buckets), both, place.fingerprint, max_kicks, search);
     }
     insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
@@ -133,8 +133,8 @@ const fn ids<W: Width>([(one, _), (other, _)]: Both<W>) -> [BucketId; 2] {
 }
 
 /// Stores an entry in the first free lane of either bucket.
-fn store_alone<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn store_alone<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
@@ -155,13 +155,13 @@ fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
 
 /// Inserts a copy of a key that a group matches, if possible as one more copy of that group. A second entry would take
 /// as many lanes now and more for further copies, and the group would match as many keys as before.
-fn insert_copy<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn insert_copy<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
     max_kicks: u32,
     search: &mut Search,
-) -> Result<Inserted<W>, B::Error> {
+) -> Result<Inserted<W>, E> {
     if is_absorbed(both, fingerprint) {
         return Ok(Inserted::Absorbed);
     }
@@ -194,14 +194,14 @@ fn insert_copy<W: Width, B: BucketsMut<W>>(
 }
 
 /// Makes room in a bucket for one more digit of a group that matches, and counts a copy with it.
-fn count_with_room<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn count_with_room<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     (id, bucket): (BucketId, Bucket<W>),
     fingerprint: Slot<W>,
     max_kicks: u32,
     kicks: &mut u32,
     search: &mut Search,
-) -> Result<Option<Inserted<W>>, B::Error> {
+) -> Result<Option<Inserted<W>>, E> {
     let groups = Groups::of(bucket);
     let Some((index, group)) = groups.longest_match(fingerprint) else { return Ok(None) };
     let Some(grown) = group.grown().filter(|grown| grown.lanes().is_some()) else { return Ok(None) };
@@ -219,8 +219,8 @@ fn count_with_room<W: Width, B: BucketsMut<W>>(
 
 /// Counts a copy in a group of a bucket that matches and needs just `digits` more digits for it; of several, the one
 /// with the longest tail.
-fn count_in<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn count_in<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     id: BucketId,
     bucket: Bucket<W>,
     fingerprint: Slot<W>,
@@ -261,6 +261,19 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
     if !search.met_groups {
         return Ok(Inserted::NoPath);
     }
+    insert_among_groups(&mut AnyBuckets(buckets), both, fingerprint, max_kicks, kicks, search)
+}
+
+/// Inserts where no chain frees a lane, as groups of several lanes are in the way.
+#[cold]
+fn insert_among_groups<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+    max_kicks: u32,
+    kicks: &mut u32,
+    search: &mut Search,
+) -> Result<Inserted<W>, E> {
     let alone = Group { entry: fingerprint, copies: 1 };
     if displace(buckets, search, &[], &ids(both), alone, kicks)? {
         return Ok(Inserted::Stored);
@@ -292,8 +305,8 @@ fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group
 
 /// Saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take from
 /// the other first.
-fn saturate<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn saturate<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
@@ -308,8 +321,8 @@ fn saturate<W: Width, B: BucketsMut<W>>(
 }
 
 /// Unites the groups of a bucket that match, if there are several, and counts the copy in the result.
-fn merge<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn merge<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     id: BucketId,
     bucket: Bucket<W>,
     fingerprint: Slot<W>,
@@ -324,13 +337,13 @@ fn merge<W: Width, B: BucketsMut<W>>(
 }
 
 /// Unites the matching groups of both buckets, counts the copy in the result, and finds room for it.
-fn merge_both<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn merge_both<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
     kicks: &mut u32,
     search: &mut Search,
-) -> Result<Option<Inserted<W>>, B::Error> {
+) -> Result<Option<Inserted<W>>, E> {
     let unions = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
     let [Some(first), Some(second)] = unions else { return Ok(None) };
     let union = first.and(second).and(Group { entry: fingerprint, copies: 1 });
@@ -387,22 +400,22 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
 ) -> Result<Option<Removed>, B::Error> {
     match try_remove(buckets, place)? {
         Some(tail) => Ok(Some(Removed::Entry { tail })),
-        None => remove_slowly(buckets, place),
+        None => remove_slowly(&mut AnyBuckets(buckets), place),
     }
 }
 
 /// Like [`remove`], where several entries match, or one that has digits, or none.
 #[inline(never)]
-fn remove_slowly<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn remove_slowly<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     place: Place<W>,
-) -> Result<Option<Removed>, B::Error> {
+) -> Result<Option<Removed>, E> {
     let both = place.load(buckets)?;
     Ok(remove_copy(buckets, both, place.fingerprint))
 }
 
-fn remove_copy<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+fn remove_copy<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
 ) -> Option<Removed> {

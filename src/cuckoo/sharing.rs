@@ -5,7 +5,7 @@
 //! (`format-spec/README.md`, section 4.6). The price: each key is counted with the copies of the other, and the entry
 //! matches more absent keys. So sharing is the last way to find room, and the longest common beginning is tried first.
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::displacement::{Staged, displace};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
@@ -34,22 +34,20 @@ struct Candidate<W> {
 
 /// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others of which one is
 /// in the way. `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
-pub(super) fn share<W: Width, B: BucketsMut<W>>(
-    buckets: &mut B,
+pub(super) fn share<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     own: Group<W>,
     place: Option<Stored>,
     kicks: &mut u32,
     search: &mut Search,
-) -> Result<Option<Shared<W>>, B::Error> {
+) -> Result<Option<Shared<W>>, E> {
     let ids = both.map(|(id, _)| id);
     for candidate in candidates(buckets, both, own, place)? {
         let leaving = || candidate.stored.iter().copied().chain(place.filter(|_| !candidate.with_own));
         let mut staged = Staged { buckets: &mut *buckets, stored: Vec::new() };
         let (mut before, mut given) = ([Bucket::new(0); 3], Vec::new());
-        let mut at: Vec<BucketId> = leaving().map(|(id, _)| id).collect();
-        at.sort_by_key(|id| id.0);
-        at.dedup();
+        let at = distinct(leaving().map(|(id, _)| id).collect());
         for (id, before) in at.into_iter().zip(&mut before) {
             let groups = Groups::of(staged.load(id)?);
             let leaves = |index: usize| leaving().any(|leaving| leaving == (id, index));
@@ -64,8 +62,9 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
         let union = candidate.union;
         let home = candidate.stored.first().map_or(ids[0], |(id, _)| *id);
         let pair = if candidate.with_own { ids } else { [home, union.entry.other(home)] };
-        let done = displace(&mut staged, search, &given, &pair, union, kicks)?
-            && (candidate.with_own || displace(&mut staged, search, &[], &ids, own, kicks)?);
+        let any = &mut AnyBuckets(&mut staged);
+        let done = displace(any, search, &given, &pair, union, kicks)?
+            && (candidate.with_own || displace(any, search, &[], &ids, own, kicks)?);
         if done {
             let alone = |group| Groups::none().and(group).pack();
             let after = [alone(union), if candidate.with_own { None } else { alone(own) }];
@@ -78,14 +77,21 @@ pub(super) fn share<W: Width, B: BucketsMut<W>>(
     Ok(None)
 }
 
+/// Each of these once, ascending.
+fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
+    ids.sort_unstable_by_key(|id| id.0);
+    ids.dedup();
+    ids
+}
+
 /// Pairs of groups that may share an entry, the longest common beginning first: the key's own group with another of its
 /// tag, and any two groups of which one lies in a bucket of the key, or in a bucket that a group there may move to.
-fn candidates<W: Width, B: Buckets<W>>(
-    buckets: &mut B,
+fn candidates<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     own: Group<W>,
     place: Option<Stored>,
-) -> Result<Vec<Candidate<W>>, B::Error> {
+) -> Result<Vec<Candidate<W>>, E> {
     let mut near = both.to_vec();
     for (id, bucket) in both {
         for group in Groups::of(bucket).iter().filter(|group| group.entry.tail_length().is_some()) {

@@ -195,24 +195,13 @@ impl Outcomes {
         (search, done): (&mut Search, &mut Vec<u32>),
         mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
+        // Of the two ways, only one is compiled for each width.
+        if const { W::EXPIRY_BITS > 0 } {
+            return self.take_until(buckets, items, manner, (search, done), ahead);
+        }
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>();
-            if W::EXPIRY_BITS > 0 {
-                let (Some(until), Mode::Insert(_, told)) = (manner.until, manner.mode) else { return Ok(()) };
-                let expiry = (until.expiry(item.index), until.refresh);
-                let place = place.at(until.now);
-                match forgetting::insert(buckets, place, expiry, manner.max_kicks, search, &mut self.delta)? {
-                    Kept::NoRoom => {
-                        self.left.extend(items[number..].iter().map(|item| item.index));
-                        return Ok(());
-                    }
-                    kept if told.tells(kept == Kept::New) => done.push(item.index),
-                    _ => {}
-                }
-                self.changes += 1;
-                continue;
-            }
             let (found, told) = match manner.mode {
                 Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
                     Tried::Stored => {
@@ -250,6 +239,33 @@ impl Outcomes {
             if told.tells(!found) {
                 done.push(item.index);
             }
+        }
+        Ok(())
+    }
+
+    /// The same in a forgetting filter.
+    fn take_until<W: Width, B: BucketsMut<W>>(
+        &mut self,
+        buckets: &mut B,
+        items: &[Item],
+        manner: Manner<'_>,
+        (search, done): (&mut Search, &mut Vec<u32>),
+        mut ahead: impl FnMut(),
+    ) -> Result<(), B::Error> {
+        let (Some(until), Mode::Insert(_, told)) = (manner.until, manner.mode) else { return Ok(()) };
+        for (number, item) in items.iter().enumerate() {
+            ahead();
+            let place = item.place::<W>().at(until.now);
+            let expiry = (until.expiry(item.index), until.refresh);
+            match forgetting::insert(buckets, place, expiry, manner.max_kicks, search, &mut self.delta)? {
+                Kept::NoRoom => {
+                    self.left.extend(items[number..].iter().map(|item| item.index));
+                    return Ok(());
+                }
+                kept if told.tells(kept == Kept::New) => done.push(item.index),
+                _ => {}
+            }
+            self.changes += 1;
         }
         Ok(())
     }

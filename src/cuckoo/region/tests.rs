@@ -910,7 +910,8 @@ fn check_closed_pair<W: Width>() {
     }
     let mut kicks = 1000;
     let alone = Group { entry, copies: 1 };
-    let done = displace(&mut memory, &mut Search::new(), &[], &ids.map(BucketId), alone, &mut kicks);
+    let any = &mut AnyBuckets(&mut memory);
+    let done = displace(any, &mut Search::new(), &[], &ids.map(BucketId), alone, &mut kicks);
     assert_eq!((done, memory.stored.len()), (Ok(false), 0));
     assert!(kicks >= 1000 - 40, "{kicks} of 1000 are left");
 }
