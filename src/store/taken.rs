@@ -46,6 +46,11 @@ impl Taken {
         }
     }
 
+    /// Whether no key has come yet.
+    fn is_empty(&self) -> bool {
+        self.copies.is_empty() && !self.removes && self.full.is_none()
+    }
+
     pub(super) const fn records(&self) -> u64 {
         self.records
     }
@@ -128,6 +133,14 @@ impl Held {
             Self::Rewritten(copy) => return copy.take(hashes, deed),
             Self::Records(taken) => taken,
         };
+        if from.rewrites
+            && taken.is_empty()
+            && let Ok(mut copy) = from.rewritten(taken)
+        {
+            let became = copy.take(hashes, deed);
+            *self = Self::Rewritten(Box::new(copy));
+            return became;
+        }
         let kind = from.base.store().description().kind;
         let (mut done, undo) = match (kind, deed) {
             (Kind::Set | Kind::Forgetting, _) => taken.take_new(from, hashes)?,
