@@ -2,7 +2,9 @@
 
 use crate::cuckoo::Key;
 #[cfg(doc)]
-use crate::{Options, Reader};
+use crate::options::Options;
+#[cfg(doc)]
+use crate::read::Reader;
 
 /// Lookups of keys: in a filter through its [`Reader`], in a store through a [`StoreReader`](crate::store::StoreReader).
 ///
