@@ -109,6 +109,7 @@ mod rules;
 mod run;
 mod signature;
 mod summary;
+mod time;
 
 pub use csv::CommonHeader;
 pub use destination::Destination;
@@ -118,6 +119,6 @@ pub use lines::{Found, Malformed, Skip};
 pub use plan::{Plan, PlannedInput, State};
 pub use pump::{Deed, Item, Piece, Pump, Work};
 pub use records::{Input, Records};
-pub use rules::{Column, Format, JOINT, Rules};
+pub use rules::{Column, Format, JOINT, Rules, TimeField};
 pub use run::Ingest;
 pub use summary::{Event, InputSummary, Progress, Summary, Tally};

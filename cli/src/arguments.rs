@@ -18,7 +18,7 @@ use gowk::keys::{Batch, Feed, Next};
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
-use super::field::{FieldArgs, RuleArgs};
+use super::field::{FieldArgs, RuleArgs, TimeArgs};
 use super::output::Output;
 use super::paths::{check_outputs, is_store};
 use super::quantity;
@@ -200,22 +200,25 @@ impl KeyArgs {
     }
 
     /// The rules for the inputs. Fails if the filter or store has key rules that this build does not know.
-    fn rules(&self, known: Option<KeyRules>, file: &Path) -> Result<Rules, Failure> {
+    fn rules(&self, known: Option<KeyRules>, time: Option<&TimeArgs>, file: &Path) -> Result<Rules, Failure> {
         let mut rules = Rules::new(self.fields.format(self.separator()));
         rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
-        Ok(rules)
+        Ok(match time {
+            Some(time) => time.apply(rules),
+            None => rules,
+        })
     }
 
-    /// Starts to read the keys for a filter or store with these rules. `writes` says whether the verb writes records,
+    /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes` says whether the verb writes records,
     /// and `steady` whether the input alone decides where pieces end.
     pub(super) fn start(
         &self,
-        known: Option<KeyRules>,
+        (known, time): (Option<KeyRules>, Option<&TimeArgs>),
         file: &Path,
         writes: bool,
         steady: bool,
     ) -> Result<Source, Failure> {
-        let rules = self.rules(known, file)?;
+        let rules = self.rules(known, time, file)?;
         if !self.given().is_empty() {
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
             let mut piece = Piece::new(Batch::default(), Read::new(first));
@@ -301,7 +304,7 @@ impl KeyArgs {
         mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<Tally, Failure> {
         let mut aside = self.aside(prints)?;
-        let mut feed = self.start(known, file, prints, false)?.feed;
+        let mut feed = self.start((known, None), file, prints, false)?.feed;
         loop {
             let next = match feed.try_next()? {
                 Some(next) => next,

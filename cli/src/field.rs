@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gowk::ingest::Format;
+use gowk::ingest::{Format, Rules};
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
@@ -42,6 +42,36 @@ pub(super) struct FieldArgs {
     /// error otherwise
     #[arg(long, value_name = "PATH", requires = "records", conflicts_with = "column")]
     pub(super) rejects: Option<PathBuf>,
+}
+
+/// Where a record says when its key was seen.
+#[derive(Args)]
+pub(super) struct TimeArgs {
+    /// Keys were seen at the time in this field of their lines, and not now: for forgetting filters, with --json-field,
+    /// and written like it. A time is RFC 3339, as in 2026-05-03T12:00:00Z, or a number of seconds since 1970, or of
+    /// milliseconds if it is 10^11 or more. A record without one has no key. A key is late if the filter has forgotten
+    /// that time, and early if it is more than five minutes ahead of the clock: both are counted, and neither printed nor
+    /// stored
+    #[arg(long, value_name = "NAME", requires = "json_field", conflicts_with_all = ["csv", "column"])]
+    time_field: Option<String>,
+
+    /// The same for --csv: the column of the time, by its name in the first record, or by its number from 1
+    #[arg(long, value_name = "COLUMN", requires = "csv", conflicts_with_all = ["json_field", "column"])]
+    time_column: Option<String>,
+}
+
+impl TimeArgs {
+    /// Whether records have times.
+    pub(super) const fn is_given(&self) -> bool {
+        self.time_field.is_some() || self.time_column.is_some()
+    }
+
+    /// The rules for records whose times are where the options say, if any are given.
+    pub(super) fn apply(&self, rules: Rules) -> Rules {
+        let field = self.time_field.as_ref().or(self.time_column.as_ref());
+        // clap has checked that the format has fields.
+        field.and_then(|field| rules.clone().with_time(field)).unwrap_or(rules)
+    }
 }
 
 /// The treatment of records without a key.

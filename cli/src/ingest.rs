@@ -39,6 +39,7 @@ A job file:
   paths = [\"urls/*.gz\"]         # files and patterns, read in the order of their names
   format = \"lines\"              # lines | nul | csv | jsonl
   # field = \"url\"               # csv: column name or number, or several in [ ]; jsonl: field, or user.name
+  # time = \"ts\"                 # for a filter that forgets: the field or column that says when the key was seen
   # header = true               # csv with a column number; delimiter = \";\"
   # trim = true                 # white space around keys
   # skip_empty = true

@@ -25,6 +25,7 @@ use gowk::{Batches, Options, Writer};
 use super::arguments::{KeyArgs, LockArgs};
 use super::bar;
 use super::failure::{Failure, HowToGoOn};
+use super::field::TimeArgs;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
@@ -82,6 +83,9 @@ pub(super) struct InsertArgs {
     /// rises from one commit to the next, of an application of this name
     #[arg(long, value_name = "APP:N", help_heading = STORES, value_parser = token)]
     token: Option<Token>,
+
+    #[command(flatten)]
+    time: TimeArgs,
 }
 
 fn token(text: &str) -> Result<Token, String> {
@@ -139,13 +143,18 @@ impl IntakeArgs {
             // A set refuses removals: fail before any key comes.
             destination.remove_batch::<&[u8]>(&[])?;
         }
+        if verb.insert.is_some_and(|insert| insert.time.is_given()) {
+            // Other filters have no use for times: fail before any key comes.
+            destination.insert_each_at::<&[u8]>(&[], &[], |_, _| {})?;
+        }
         let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
         let writes = verb.prints || refused.is_some();
         let refused = refused.map(|path| self.keys.appending(path, "--refused")).transpose()?;
         let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
         let aside = self.keys.aside(verb.prints)?;
-        let source = self.keys.start(rules, verb.file, writes, destination.is_store())?;
+        let time = verb.insert.map(|insert| &insert.time);
+        let source = self.keys.start((rules, time), verb.file, writes, destination.is_store())?;
         let pace = Pace::new(bar, source.bytes.is_some(), false);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
         let Source { mut feed, read, bytes } = source;
@@ -166,6 +175,8 @@ impl IntakeArgs {
             stop,
             loss,
             new: 0,
+            late: 0,
+            early: 0,
         };
         let clock =
             CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
@@ -265,6 +276,9 @@ struct Intake<'a> {
     loss: Loss,
     /// Keys that were new, or removed.
     new: u64,
+    /// Keys that were seen too long ago, or in the future.
+    late: u64,
+    early: u64,
 }
 
 impl Work for Intake<'_> {
@@ -314,6 +328,8 @@ impl Work for Intake<'_> {
 
     fn took(&mut self, _: &[Piece<Read>], tally: Tally) -> Result<(), Failure> {
         self.new += tally.new;
+        self.late += tally.late;
+        self.early += tally.early;
         Ok(())
     }
 
@@ -361,6 +377,7 @@ impl Intake<'_> {
             ));
         }
         self.loss.end(pump.destination(), self.new);
+        self.note_times();
         let closed = pump.into_destination().close().map_err(Failure::from);
         closed.map_err(|failure| failure.partly(taken, None))?;
         if self.is_told {
@@ -383,10 +400,11 @@ impl Intake<'_> {
     /// Prints how many keys were read, new and refused, as an event or as a line for people.
     fn sum_up(&self, read: u64) {
         let (new, refused, skipped) = (self.new, self.refusals.count(), self.aside.skipped);
-        let (seen, seconds, lost) =
-            (read.saturating_sub(new), self.pace.elapsed().as_secs_f64(), self.loss.expected());
+        let (late, early) = (self.late, self.early);
+        let seen = read.saturating_sub(new + late + early);
+        let (seconds, lost) = (self.pace.elapsed().as_secs_f64(), self.loss.expected());
         if self.json {
-            let Tally { no_field, malformed, .. } = skipped;
+            let Tally { no_field, malformed, no_time, .. } = skipped;
             let expected_lost = lost;
             return json::Event::Summary {
                 read,
@@ -395,6 +413,9 @@ impl Intake<'_> {
                 refused,
                 no_field,
                 malformed,
+                no_time,
+                late,
+                early,
                 expected_lost,
                 seconds,
             }
@@ -407,6 +428,10 @@ impl Intake<'_> {
             let [no_field, malformed] = [skipped.no_field, skipped.malformed].map(quantity::grouped);
             counts += &format!(", without a key {no_field}, malformed {malformed}");
         }
+        if skipped.no_time + late + early > 0 {
+            let [no_time, late, early] = [skipped.no_time, late, early].map(quantity::grouped);
+            counts += &format!(", without a time {no_time}, late {late}, early {early}");
+        }
         output::note(format_args!("{file}: {counts}, in {seconds:.1} s ({rate} keys a second)"));
         if let Some(lost) = lost.filter(|lost| *lost >= 0.05) {
             output::note(format_args!(
@@ -416,8 +441,27 @@ impl Intake<'_> {
         }
     }
 
+    /// Notes how many keys were late or early.
+    fn note_times(&self) {
+        let file = self.verb.file.display();
+        let not = if self.verb.prints { "neither printed nor stored" } else { "not stored" };
+        if self.late > 0 {
+            let late = quantity::grouped(self.late);
+            output::note(format_args!(
+                "{file}: {late} late keys were {not}: the filter has forgotten their times"
+            ));
+        }
+        if self.early > 0 {
+            let early = quantity::grouped(self.early);
+            output::note(format_args!(
+                "{file}: {early} early keys were {not}: their times are more than five minutes ahead of the clock"
+            ));
+        }
+    }
+
     fn give_up(mut self, mut pump: Pump, mut cause: Failure) -> Failure {
         self.pace.clear();
+        self.note_times();
         if pump.destination().is_store() {
             self.refusals.tell_total();
             return match pump.in_doubt() {

@@ -31,6 +31,12 @@ pub(super) enum Event<'a> {
         /// Records that lack the field, or whose field holds no single value.
         no_field: u64,
         malformed: u64,
+        /// Records that have a key, but no valid time.
+        no_time: u64,
+        /// Keys that were seen so long ago that the filter has forgotten that time.
+        late: u64,
+        /// Keys that were seen in the future.
+        early: u64,
         /// The expected number of new keys that looked like others to the filter, and were not printed.
         #[serde(skip_serializing_if = "Option::is_none")]
         expected_lost: Option<f64>,

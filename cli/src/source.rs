@@ -162,7 +162,7 @@ impl Reading {
     }
 
     fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
-        let (mut keys, mut no_field, mut header) = (0, 0, CommonHeader::default());
+        let (mut all, mut header) = (Tally::default(), CommonHeader::default());
         for path in &self.inputs {
             if let (Format::Lines(separator), true) = (&self.rules.format, self.rules.key.is_plain()) {
                 if self.lines(path, *separator, to)?.is_none() {
@@ -176,14 +176,11 @@ impl Reading {
                 return Ok(());
             }
             one.note();
-            keys += one.keys;
-            no_field += one.skipped.no_field;
+            all.add(&one.skipped);
+            all.keys += one.keys;
         }
-        match (self.rules.format.field(), self.inputs.last()) {
-            (Some(field), Some(path)) if keys == 0 && no_field > 0 => {
-                let problem = InputProblem::NoField { field, records: no_field };
-                Err(Error::Input { path: name(path).into(), problem })
-            }
+        match (self.rules.none_found(&all), self.inputs.last()) {
+            (Some(problem), Some(path)) => Err(Error::Input { path: name(path).into(), problem }),
             _ => Ok(()),
         }
     }
@@ -307,13 +304,14 @@ impl One<'_> {
         let Reading { rules, missing, rejects, .. } = self.reading;
         let problem = match skip {
             Skip::Malformed(malformed) if rejects.is_none() => return Err(records.malformed(malformed)),
-            Skip::NoField if *missing == Missing::Fail => {
-                let place = format!("{} {}", rules.format.unit(), records.line());
-                InputProblem::NoKey { place, field: rules.format.field().unwrap_or_default() }
-            }
             Skip::TooLong => {
                 let (unit, number) = (rules.format.unit(), records.line());
                 InputProblem::KeyTooLong { unit, number, limit: LONGEST }
+            }
+            skip if *missing == Missing::Fail => {
+                let place = format!("{} {}", rules.format.unit(), records.line());
+                let Some(problem) = rules.missing(&skip, place) else { return Ok(()) };
+                problem
             }
             _ => return Ok(()),
         };
@@ -322,12 +320,15 @@ impl One<'_> {
 
     /// Notes how many records had no key.
     fn note(&self) {
-        let (name, Tally { no_field, malformed, .. }) = (name(self.path), self.skipped);
+        let (name, Tally { no_field, malformed, no_time, .. }) = (name(self.path), self.skipped);
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
         if no_field > 0 {
             output::note(format_args!(
                 "{name}: {no_field} records were {done} that lack the field, or hold no single value in it"
             ));
+        }
+        if no_time > 0 {
+            output::note(format_args!("{name}: {no_time} records were {done} that have no valid time"));
         }
         if let (1.., Some(path)) = (malformed, &self.reading.rejects) {
             output::note(format_args!("{name}: {malformed} malformed records are in {}", path.display()));

@@ -185,16 +185,22 @@ class Tally:
     ``missing = "keep"``."""
     malformed: int
     """Records skipped because they are malformed. Only a job with ``rejects`` skips them."""
+    no_time: int
+    """Records that have a key, but no valid time. They are skipped, unless the job keeps them."""
+    late: int
+    """Those of the keys that were seen so long ago that the filter has forgotten that time."""
+    early: int
+    """Those of the keys that were seen more than five minutes in the future."""
 
     @property
     def seen(self) -> int:
         """Keys that were seen before."""
-        return self.keys - self.new
+        return self.keys - self.new - self.late - self.early
 
     @property
     def read(self) -> int:
         """All records read."""
-        return self.keys + self.empty + self.too_long + self.no_field + self.malformed
+        return self.keys + self.empty + self.too_long + self.no_field + self.malformed + self.no_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -245,6 +245,9 @@ fn tally<'py>(py: Python<'py>, tally: &Tally) -> PyResult<Bound<'py, PyAny>> {
     fields.set_item("too_long", tally.too_long)?;
     fields.set_item("no_field", tally.no_field)?;
     fields.set_item("malformed", tally.malformed)?;
+    fields.set_item("no_time", tally.no_time)?;
+    fields.set_item("late", tally.late)?;
+    fields.set_item("early", tally.early)?;
     info::made(py, "Tally", &fields)
 }
 

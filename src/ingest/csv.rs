@@ -7,7 +7,8 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use super::content::{BYTE_ORDER_MARK, Content, Position};
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Skip};
-use super::rules::{Column, Format, JOINT};
+use super::rules::{Column, Format, JOINT, Rules, TimeField};
+use super::time;
 use crate::keys::LONGEST;
 
 /// The most bytes of a record shown in a message.
@@ -17,6 +18,8 @@ const MOST_FIELDS: usize = 1 << 20;
 
 pub(super) struct Csv {
     columns: Vec<usize>,
+    /// The column of the time.
+    time: Option<usize>,
     record: Record,
     /// The header as it is in the file; `None` if there was none to pass over.
     header: Option<Vec<u8>>,
@@ -25,30 +28,32 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. Looks for the key's columns in the first record, and passes over
+    /// Goes on at `position`, where `content` stands. Looks for the `wanted` columns, those of the key and the time, in the first record, and passes over
     /// that record if it is a header. In the middle of a file with a header, it takes the columns from the beginning of
     /// the file at the path of `content`.
     pub(super) fn new(
-        wanted: &[Column],
+        wanted: &Wanted,
         delimiter: u8,
         header: bool,
         content: &mut Content,
         position: Position,
     ) -> Result<Self, Error> {
+        let Wanted { columns: wanted, is_timed } = wanted;
         let mut record = Record::new(delimiter);
         let is_start = position.base == 0 && position.offset == 0;
-        let (columns, passed) = if is_start && header {
+        let (mut columns, passed) = if is_start && header {
             let any = record.read(content)?;
             (columns(content.path(), &record, any, wanted)?, any.then(|| record.raw().to_vec()))
         } else if header {
-            (check(&mut Content::open(content.path(), 0)?, delimiter, wanted)?, None)
+            (found(&mut Content::open(content.path(), 0)?, delimiter, wanted)?, None)
         } else {
             (wanted.iter().map(Column::number).collect(), None)
         };
         if !is_start {
             record.is_not_first(position.lines);
         }
-        Ok(Self { columns, record, header: passed, key: Vec::new() })
+        let time = if *is_timed { columns.pop() } else { None };
+        Ok(Self { columns, time, record, header: passed, key: Vec::new() })
     }
 
     pub(super) fn next(&mut self, content: &mut Content) -> Result<Option<Found<'_>>, Error> {
@@ -56,21 +61,26 @@ impl Csv {
             return Ok(None);
         }
         let record = self.record.raw();
-        if let [column] = self.columns.as_slice() {
-            let found = self.record.field(*column).map(|key| Found::Key { key, record });
-            return Ok(Some(found.unwrap_or(Found::Skipped { skip: Skip::NoField, record })));
-        }
-        self.key.clear();
-        for (index, column) in self.columns.iter().enumerate() {
-            if index > 0 {
-                self.key.push(JOINT);
+        let skipped = |skip| Ok(Some(Found::Skipped { skip, record }));
+        let key = if let [column] = self.columns.as_slice() {
+            let Some(field) = self.record.field(*column) else { return skipped(Skip::NoField) };
+            field
+        } else {
+            self.key.clear();
+            for (index, column) in self.columns.iter().enumerate() {
+                if index > 0 {
+                    self.key.push(JOINT);
+                }
+                let Some(field) = self.record.field(*column) else { return skipped(Skip::NoField) };
+                self.key.extend_from_slice(field);
             }
-            let Some(field) = self.record.field(*column) else {
-                return Ok(Some(Found::Skipped { skip: Skip::NoField, record }));
-            };
-            self.key.extend_from_slice(field);
+            &self.key
+        };
+        let time = self.time.map(|column| self.record.field(column).and_then(time::parse));
+        match time {
+            Some(None) => skipped(Skip::NoTime),
+            time => Ok(Some(Found::Key { key, record, time: time.flatten() })),
         }
-        Ok(Some(Found::Key { key: &self.key, record }))
     }
 
     /// Lines that have ended.
@@ -86,6 +96,30 @@ impl Csv {
     pub(super) fn header(&self) -> Option<&[u8]> {
         self.header.as_deref()
     }
+}
+
+/// The columns to look for.
+pub(super) struct Wanted {
+    /// Those of the key; the last one is that of the time, if there is one.
+    columns: Vec<Column>,
+    is_timed: bool,
+}
+
+impl Wanted {
+    /// The columns of the key, and that of the time if the rules have one.
+    pub(super) fn of(key: &[Column], rules: &Rules) -> Self {
+        let time = rules.time.iter().filter_map(|time| match time {
+            TimeField::Column(column) => Some(column),
+            TimeField::Path(_) => None,
+        });
+        let columns: Vec<Column> = key.iter().chain(time).cloned().collect();
+        Self { is_timed: columns.len() > key.len(), columns }
+    }
+}
+
+/// Fails if the first record of a file at whose beginning `content` stands lacks a column.
+pub(super) fn check(content: &mut Content, delimiter: u8, wanted: &Wanted) -> Result<(), Error> {
+    found(content, delimiter, &wanted.columns).map(drop)
 }
 
 /// The indices of columns, from the first record. Without a first record any indices do: there are no fields.
@@ -106,7 +140,7 @@ fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result
 }
 
 /// The indices of columns, from the first record of a file at whose beginning `content` stands.
-pub(super) fn check(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
+fn found(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     let mut record = Record::new(delimiter);
     let any = record.read(content)?;
     columns(content.path(), &record, any, wanted)

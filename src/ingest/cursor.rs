@@ -157,14 +157,14 @@ impl Cursor {
             more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
             longest = longest.max(name.as_os_str().len());
         }
-        const CURRENT: usize = 2 + 88;
+        const CURRENT: usize = 2 + 112;
         all.encode().len() + more + CURRENT + longest
     }
 }
 
-const fn numbers(tally: &Tally) -> [u64; 7] {
-    let Tally { keys, new, refused, empty, too_long, no_field, malformed } = *tally;
-    [keys, new, refused, empty, too_long, no_field, malformed]
+const fn numbers(tally: &Tally) -> [u64; 10] {
+    let Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early } = *tally;
+    [keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early]
 }
 
 fn amount(number: u64) -> Option<u64> {
@@ -197,9 +197,10 @@ impl<'a> Rest<'a> {
     fn tally(&mut self) -> Option<Tally> {
         let (keys, new, refused) = (self.amount()?, self.amount()?, self.amount()?);
         let (empty, too_long) = (self.amount()?, self.amount()?);
-        let (no_field, malformed) = (self.amount()?, self.amount()?);
-        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed };
-        (refused <= new && new <= keys).then_some(tally)
+        let (no_field, malformed, no_time) = (self.amount()?, self.amount()?, self.amount()?);
+        let (late, early) = (self.amount()?, self.amount()?);
+        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early };
+        (refused <= new && new + late + early <= keys).then_some(tally)
     }
 
     fn current(&mut self) -> Option<Current> {
@@ -217,7 +218,9 @@ mod tests {
     use super::*;
 
     fn full() -> Cursor {
-        let tally = Tally { keys: 5, new: 4, refused: 2, empty: 3, too_long: 2, no_field: 1, malformed: 6 };
+        let (keys, new, refused, late, early) = (9, 4, 2, 3, 1);
+        let (empty, too_long, no_field, malformed, no_time) = (3, 2, 1, 6, 7);
+        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early };
         let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
         let finished = |n: u64| Finished {
             length: n << 40,
@@ -238,10 +241,10 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 64 + 3 * 24 + 2 + "urls/a.gz".len() + 88 + 3 * 24);
+        assert_eq!(full.encode().len(), 2 + 88 + 3 * 24 + 2 + "urls/a.gz".len() + 112 + 3 * 24);
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
-        assert_eq!(empty.encode().len(), 66);
+        assert_eq!(empty.encode().len(), 90);
     }
 
     #[test]
@@ -251,7 +254,7 @@ mod tests {
         for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
             assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
         }
-        for (at, value) in [(0, 2), (1, 63), (2, 3), (10, 1), (18, 5)] {
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (10, 1), (18, 5), (66, 5)] {
             let mut changed = bytes.clone();
             changed[at] = value;
             assert_eq!(Cursor::decode(&changed), None, "{at}");

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::time::SystemTime;
 
 use fs2::FileExt;
 
@@ -13,7 +14,7 @@ use super::cursor;
 use super::error::{Error, OutputProblem};
 use super::job::Job;
 use crate::store::{Change, Committed, Rejudged, Store, Token, Update, Version};
-use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Writer};
+use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
 pub struct Destination(To);
@@ -176,6 +177,26 @@ impl Destination {
         match &self.0 {
             To::Filter(writer) => Ok(writer.metadata()?.clone()),
             To::Store(to) => Ok(metadata_of(to.update()?.base())),
+        }
+    }
+
+    /// Inserts keys that were seen at these times into a forgetting filter, as [`Writer::insert_each_at`] does. Fails with
+    /// [`crate::Error::Kind`] on other filters, and on stores, which do not forget.
+    pub fn insert_each_at<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+        told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, crate::Error)>, Error> {
+        match &mut self.0 {
+            To::Filter(writer) => Ok(writer.insert_each_at(keys, times, told)?),
+            To::Store(to) => Err(crate::Error::Kind {
+                path: to.store.path().to_owned(),
+                found: to.store.description().kind,
+                wanted: Kind::Forgetting,
+                op: "inserting keys at a time",
+            }
+            .into()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::cursor::{self, Current, Cursor};
 use super::destination::Destination;
-use super::error::{Error, InputProblem};
+use super::error::Error;
 use super::job::Job;
 use super::output::Output;
 use super::plan::{State, Task};
@@ -122,14 +122,11 @@ impl<'a, 'w> Engine<'a, 'w> {
         if has_ended { self.check_field() } else { Ok(()) }
     }
 
-    /// Fails if no record that the job has ever read has the field. The cursor stays where it was, so that the records are
+    /// Fails if no record that the job has ever read has the field, or none has a time. The cursor stays where it was, so that the records are
     /// read again once the name of the field is corrected.
     fn check_field(&self) -> Result<(), Error> {
-        let Tally { keys, no_field, .. } = self.cursor.total;
-        match (self.job.rules.format.field(), self.inputs.last()) {
-            (Some(field), Some(input)) if keys == 0 && no_field > 0 => {
-                Err(Error::input(&input.path, InputProblem::NoField { field, records: no_field }))
-            }
+        match (self.job.rules.none_found(&self.cursor.total), self.inputs.last()) {
+            (Some(problem), Some(input)) => Err(Error::input(&input.path, problem)),
             _ => Ok(()),
         }
     }
@@ -203,7 +200,8 @@ impl Work for Engine<'_, '_> {
 
     fn took(&mut self, pieces: &[Piece<Read>], tally: Tally) -> Result<(), Error> {
         let Some(Piece { place: read, skipped, .. }) = pieces.first() else { return Ok(()) };
-        let tally = Tally { keys: tally.keys, new: tally.new, refused: tally.refused, ..*skipped };
+        let Tally { keys, new, refused, late, early, .. } = tally;
+        let tally = Tally { keys, new, refused, late, early, ..*skipped };
         self.tally.add(&tally);
         self.cursor.total.add(&tally);
         self.begin(read.task);

@@ -359,6 +359,28 @@ pub enum InputProblem {
         /// The column or field.
         field: String,
     },
+    /// A record without a valid time, in a run that does not leave such records out.
+    #[error(
+        "the record on {place} has no valid time in {field}; write RFC 3339 with an offset, or seconds or milliseconds \
+         since 1970, or let such records be left out"
+    )]
+    NoTime {
+        /// The line.
+        place: String,
+        /// The column or field.
+        field: String,
+    },
+    /// No record of the inputs has a valid time.
+    #[error(
+        "has no valid time in {field} of any of its {records} records; check the name of the field, and that it holds \
+         RFC 3339 with an offset, or seconds or milliseconds since 1970"
+    )]
+    NoTimes {
+        /// The column or field.
+        field: String,
+        /// The number of records, all without a time.
+        records: u64,
+    },
     /// No record of the inputs has a key.
     #[error("has no {field} in any of its {records} records; check the name of the field")]
     NoField {

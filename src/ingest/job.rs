@@ -188,6 +188,7 @@ mod tests {
             paths = ["a"]
             format = "csv"
             field = "url"
+            time = "seen"
             header = true
             delimiter = ";"
             trim = true
@@ -245,6 +246,18 @@ mod tests {
             (
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\nformat = 'jsonl'\nfield = 1\n",
                 "line 6: `field` must be a name",
+            ),
+            (
+                "[filter]\npath = 'f'\n[input]\npaths = ['a']\ntime = 'ts'\n",
+                "line 5: `time` must be given for formats `csv` and `jsonl` only",
+            ),
+            (
+                "[filter]\npath = 'f'\n[input]\npaths = ['a']\nformat = 'jsonl'\nfield = 'a'\ntime = 1\n",
+                "line 7: `time` must be a name, for format",
+            ),
+            (
+                "[filter]\npath = 'f'\n[input]\npaths = ['a']\nformat = 'csv'\nfield = 1\nheader = false\ntime = 't'\n",
+                "line 8: `time` must be a number, from 1, where",
             ),
             (
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\ndelimiter = ';'\n",

@@ -9,20 +9,23 @@ use serde_json::value::RawValue;
 use super::content::{BYTE_ORDER_MARK, Content};
 use super::error::Error;
 use super::lines::{Found, Malformed, Skip, line};
+use super::time;
 
 pub(super) struct Jsonl {
     path: Vec<String>,
+    /// The names that lead to the time.
+    time: Option<Vec<String>>,
     /// The key with its escapes resolved, if it has any; a key without escapes is a part of the line.
     key: String,
 }
 
 impl Jsonl {
-    pub(super) const fn new(path: Vec<String>) -> Self {
-        Self { path, key: String::new() }
+    pub(super) const fn new(path: Vec<String>, time: Option<Vec<String>>) -> Self {
+        Self { path, time, key: String::new() }
     }
 
     /// The next record. Its key is the text of a string, or a number, `true` or `false` as it is written. Skips an
-    /// empty line, and one without such a value in the field.
+    /// empty line, one without such a value in the field, and one without a time if it is to have one.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
@@ -40,12 +43,23 @@ impl Jsonl {
         if line.trim_ascii().is_empty() {
             return skipped(Skip::Blank);
         }
-        match self.value(line) {
-            Ok(None) => skipped(Skip::NoField),
-            Ok(Some(Value::Text(text))) => Ok(Some(Found::Key { key: text.as_bytes(), record: line })),
-            Ok(Some(Value::Escaped(text))) => {
-                self.key = text;
-                Ok(Some(Found::Key { key: self.key.as_bytes(), record: line }))
+        let both = value(&self.path, line).and_then(|key| {
+            // The line is valid JSON: the time is only looked for.
+            let time = self.time.as_ref().map(|path| value(path, line)).transpose()?;
+            Ok((key, time.map(|value| value.and_then(|value| time::parse(value.text().as_bytes())))))
+        });
+        match both {
+            Ok((None, _)) => skipped(Skip::NoField),
+            Ok((_, Some(None))) => skipped(Skip::NoTime),
+            Ok((Some(value), time)) => {
+                let key = match value {
+                    Value::Text(text) => text,
+                    Value::Escaped(text) => {
+                        self.key = text;
+                        &self.key
+                    }
+                };
+                Ok(Some(Found::Key { key: key.as_bytes(), record: line, time: time.flatten() }))
             }
             Err(error) => {
                 // The parser counts lines from the start of this text: its own line number is cut off.
@@ -55,26 +69,36 @@ impl Jsonl {
             }
         }
     }
+}
 
-    fn value<'a>(&self, line: &'a [u8]) -> serde_json::Result<Option<Value<'a>>> {
-        let mut parser = serde_json::Deserializer::from_slice(line);
-        let raw = Pick(&self.path).deserialize(&mut parser)?;
-        parser.end()?;
-        let Some(text) = raw.map(RawValue::get) else { return Ok(None) };
-        match text.as_bytes() {
-            [b'"', ..] if text.contains('\\') => {
-                serde_json::from_str(text).map(|text| Some(Value::Escaped(text)))
-            }
-            [b'"', .., b'"'] => Ok(text.get(1..text.len() - 1).map(Value::Text)),
-            [b'n' | b'{' | b'[', ..] => Ok(None),
-            _ => Ok(Some(Value::Text(text))),
+/// The single value to which the names of a path lead in the object of a line; `None` if there is none.
+fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Value<'a>>> {
+    let mut parser = serde_json::Deserializer::from_slice(line);
+    let raw = Pick(path).deserialize(&mut parser)?;
+    parser.end()?;
+    let Some(text) = raw.map(RawValue::get) else { return Ok(None) };
+    match text.as_bytes() {
+        [b'"', ..] if text.contains('\\') => {
+            serde_json::from_str(text).map(|text| Some(Value::Escaped(text)))
         }
+        [b'"', .., b'"'] => Ok(text.get(1..text.len() - 1).map(Value::Text)),
+        [b'n' | b'{' | b'[', ..] => Ok(None),
+        _ => Ok(Some(Value::Text(text))),
     }
 }
 
 enum Value<'a> {
     Text(&'a str),
     Escaped(String),
+}
+
+impl Value<'_> {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Escaped(text) => text,
+        }
+    }
 }
 
 /// Picks the value to which these names lead; the last one if several have these names. There is at least one name.
@@ -178,6 +202,20 @@ mod tests {
         let none = "<NoField>";
         let dotted = "format = 'jsonl'\nfield = 'user\\.name'";
         assert_keys(dotted, lines.as_bytes(), &["dot", none, none, none, none, none]);
+    }
+
+    #[test]
+    fn a_record_without_a_valid_time_has_no_key() {
+        let lines = r#"{"url":"a","at":{"ts":1777809600}}
+{"at":{"ts":"2026-05-03T12:00:00Z"},"url":"b"}
+{"url":"c","at":{"ts":"2026\u002d05-03T12:00:00Z"}}
+{"url":"d","ts":1777809600}
+{"url":"e","at":{"ts":"soon"}}
+{"url":"f","at":{"ts":null}}
+{"at":{"ts":1777809600}}"#;
+        let timed = format!("{URL}\ntime = 'at.ts'");
+        let (no_time, no_field) = ("<NoTime>", "<NoField>");
+        assert_keys(&timed, lines.as_bytes(), &["a", "b", "c", no_time, no_time, no_time, no_field]);
     }
 
     #[test]

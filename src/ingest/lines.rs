@@ -1,5 +1,7 @@
 //! The lines of an input, and the content of records in any format. A line of any length takes bounded memory.
 
+use std::time::SystemTime;
+
 use memchr::memchr;
 
 use super::content::Content;
@@ -16,6 +18,8 @@ pub enum Found<'a> {
         key: &'a [u8],
         /// The whole record, without the newline that ends it.
         record: &'a [u8],
+        /// When the key was seen, if the [rules](super::Rules::time) ask for that.
+        time: Option<SystemTime>,
     },
     /// No key.
     Skipped {
@@ -38,6 +42,8 @@ pub enum Skip {
     TooLong,
     /// The record lacks the field, or the field holds no single value.
     NoField,
+    /// The record has a key, but lacks the field of its time, or the field holds no valid time.
+    NoTime,
     /// The record is malformed.
     Malformed(Malformed),
 }

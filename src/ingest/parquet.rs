@@ -179,7 +179,7 @@ impl Parquet {
             return Ok(Some(Found::Skipped { skip: Skip::NoField, record: b"" }));
         };
         self.offset += key.len() as u64;
-        Ok(Some(self.rules.judge(Found::Key { key, record: key })))
+        Ok(Some(self.rules.judge(Found::Key { key, record: key, time: None })))
     }
 
     /// Decodes the next rows; false at the end of the file.

@@ -14,7 +14,7 @@
 //!    same run with the same token writes them again, in place of 1. Without one they are written before it, and a
 //!    commit that then is in conflict fails, so that what was written is void.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::destination::Destination;
 use super::error::Error;
@@ -23,6 +23,7 @@ use super::lines::{Found, Skip};
 use super::rules::Rules;
 use super::summary::Tally;
 use crate::Batches;
+use crate::Seen;
 use crate::keys::{Batch, CommitClock, Feed, Next};
 use crate::store::{Error as StoreError, Rejudged};
 
@@ -31,6 +32,8 @@ use crate::store::{Error as StoreError, Rejudged};
 pub struct Piece<P> {
     /// The key of each record, to insert or remove; empty at the indices in `keyless`.
     pub keys: Batch,
+    /// When each key was seen, one time a record; empty if the records do not say it.
+    pub times: Vec<SystemTime>,
     /// The bytes to write for each record if it is new; `None` to write the keys themselves.
     pub records: Option<Batch>,
     /// The ascending indices of records without a key that are written like new ones.
@@ -71,21 +74,22 @@ impl AsRef<[u8]> for Item<'_> {
 impl<P> Piece<P> {
     /// A piece of these keys, which are their own records.
     pub fn new(keys: Batch, place: P) -> Self {
-        let (skipped, rejects) = (Tally::default(), None);
-        Self { keys, records: None, keyless: Vec::new(), skipped, rejects, commit: false, place }
+        let (times, keyless, skipped) = (Vec::new(), Vec::new(), Tally::default());
+        Self { keys, times, records: None, keyless, skipped, rejects: None, commit: false, place }
     }
 
-    /// Adds a record that was found by these rules. One that lacks the field is kept if `keeps` says so; any other one
-    /// without a key is left out. Both are counted. Returns why it has no key.
+    /// Adds a record that was found by these rules. One that lacks the field or a time is kept if `keeps` says so; any
+    /// other one without a key is left out. Both are counted. Returns why it has no key.
     pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
         let (record, skip) = match found {
-            Found::Key { key, record } => {
+            Found::Key { key, record, time } => {
                 self.keys.push(&rules.key.normal(key));
+                self.times.extend(time);
                 (record, None)
             }
             Found::Skipped { skip, record } => {
                 self.skipped.skip(&skip);
-                if !keeps || skip != Skip::NoField {
+                if !keeps || !matches!(skip, Skip::NoField | Skip::NoTime) {
                     // A record that is too long to be kept in memory is empty here.
                     let rejects = self.rejects.as_mut();
                     let rejects =
@@ -95,6 +99,7 @@ impl<P> Piece<P> {
                 }
                 self.keyless.push(self.keys.len());
                 self.keys.push(b"");
+                self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
                 (record, Some(skip))
             }
         };
@@ -310,13 +315,15 @@ impl Pump {
         work.read(pieces)?;
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.keys.len()).sum());
         pieces.iter().for_each(|piece| piece.add_to(&mut all));
+        let times: Vec<SystemTime> = pieces.iter().flat_map(|piece| &piece.times).copied().collect();
         // Runs once even without keys: a job's cursor moves past records that have none.
         let mut taken = 0;
         while taken == 0 || taken < all.len() && !work.is_stopped(&self.destination, self.taken()) {
             let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
             let left = all.get(taken..).unwrap_or_default();
             let now = left.get(..most.min(left.len())).unwrap_or_default();
-            let tally = self.change(work, now, pieces, taken)?;
+            let times = times.get(taken..taken + now.len()).unwrap_or_default();
+            let tally = self.change(work, (now, times), pieces, taken)?;
             self.clock.take(tally.keys);
             work.took(pieces, tally)?;
             taken += now.len();
@@ -331,13 +338,13 @@ impl Pump {
         Ok(())
     }
 
-    /// Inserts or removes the keys of `items`, and writes the records of new ones. `first` is the index of the first
+    /// Inserts or removes the keys of `items`, which were seen at `times` unless there are none, and writes the records of new ones. `first` is the index of the first
     /// item among all records of the pieces. If the destination fails, the keys stored before the failure are written
     /// too.
     fn change<W: Work>(
         &mut self,
         work: &mut W,
-        items: &[Item<'_>],
+        (items, times): (&[Item<'_>], &[SystemTime]),
         pieces: &[Piece<W::Place>],
         first: usize,
     ) -> Result<Tally, W::Error> {
@@ -354,18 +361,29 @@ impl Pump {
         if has_keyless {
             mask.iter_mut().zip(items).for_each(|(written, item)| *written = !item.has_key);
         }
-        let done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
-        let chosen: Vec<Item<'_>>;
-        let keys = match &keyed {
-            None => items,
+        let mut done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
+        let chosen: (Vec<Item<'_>>, Vec<SystemTime>);
+        let (keys, times) = match &keyed {
+            None => (items, times),
             Some(keyed) => {
-                chosen = keyed.iter().filter_map(|index| items.get(*index).copied()).collect();
-                &chosen
+                let times = keyed.iter().filter_map(|index| times.get(*index).copied());
+                let keys = keyed.iter().filter_map(|index| items.get(*index).copied());
+                chosen = (keys.collect(), times.collect());
+                (chosen.0.as_slice(), chosen.1.as_slice())
             }
         };
+        let (mut late, mut early) = (0, 0);
         let seen = work.seen_elsewhere(items)?;
         let outcome = match self.deed {
-            Deed::Insert => self.destination.insert_each(keys, done),
+            // Without any key, not even the clock is looked at: records may have times.
+            Deed::Insert if keys.is_empty() => Ok(Vec::new()),
+            Deed::Insert if times.is_empty() => self.destination.insert_each(keys, done),
+            Deed::Insert => self.destination.insert_each_at(keys, times, |index, seen| match seen {
+                Seen::New => done(index),
+                Seen::Late => late += 1,
+                Seen::Early => early += 1,
+                Seen::Known => {}
+            }),
             Deed::Remove => self.destination.remove_each(keys, done).map(|()| Vec::new()),
         };
         let mut new = 0;
@@ -394,7 +412,7 @@ impl Pump {
             }
         }
         let (keys, refused) = (keys.len() as u64, refused.len() as u64);
-        Ok(Tally { keys, new, refused, ..Tally::default() })
+        Ok(Tally { keys, new, refused, late, early, ..Tally::default() })
     }
 
     /// Makes the records written durable, then commits the keys taken.

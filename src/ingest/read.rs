@@ -116,10 +116,9 @@ impl Reading {
     fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
         match skip {
             Skip::Malformed(malformed) if !self.job.has_rejects() => Err(records.malformed(malformed)),
-            Skip::NoField if self.job.missing == Missing::Fail => {
-                let place = records.content().place(records.line());
-                let field = self.job.rules.format.field().unwrap_or_default();
-                Err(Error::input(records.content().path(), InputProblem::NoKey { place, field }))
+            skip if self.job.missing == Missing::Fail => {
+                let problem = self.job.rules.missing(&skip, records.content().place(records.line()));
+                problem.map_or(Ok(()), |problem| Err(Error::input(records.content().path(), problem)))
             }
             _ => Ok(()),
         }

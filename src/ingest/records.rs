@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicU64;
 use memchr::memchr;
 
 use super::content::{Content, Position};
-use super::csv::Csv;
+use super::csv::{Csv, Wanted};
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
 use super::lines::{Found, Malformed, Skip, line};
 #[cfg(feature = "parquet")]
 use super::parquet::Parquet;
-use super::rules::{Format, Rules};
+use super::rules::{Format, Rules, TimeField};
 #[cfg(not(feature = "parquet"))]
 use crate::keys::Foreign;
 use crate::keys::{self, Batch, LONGEST, Lines};
@@ -200,9 +200,16 @@ impl StreamRecords {
     pub(super) fn new(rules: &Rules, mut content: Content, position: Position) -> Result<Self, Error> {
         let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),
-            Format::Jsonl { path } => Kind::Jsonl(Jsonl::new(path.clone())),
+            Format::Jsonl { path } => {
+                let time = match &rules.time {
+                    Some(TimeField::Path(path)) => Some(path.clone()),
+                    Some(TimeField::Column(_)) | None => None,
+                };
+                Kind::Jsonl(Jsonl::new(path.clone(), time))
+            }
             Format::Csv { columns, header, delimiter } => {
-                Kind::Csv(Box::new(Csv::new(columns, *delimiter, *header, &mut content, position)?))
+                let wanted = Wanted::of(columns, rules);
+                Kind::Csv(Box::new(Csv::new(&wanted, *delimiter, *header, &mut content, position)?))
             }
             Format::Parquet { .. } => return Err(Error::input(content.path(), InputProblem::NoFile)),
         };
@@ -214,7 +221,7 @@ impl StreamRecords {
         let found = match &mut self.kind {
             Kind::Lines(separator) => {
                 self.lines += 1;
-                let found = |key| Found::Key { key, record: key };
+                let found = |key| Found::Key { key, record: key, time: None };
                 let too_long = Found::Skipped { skip: Skip::TooLong, record: b"" };
                 line(content, *separator)?.map(|line| line.map_or(too_long, found))
             }

@@ -2,7 +2,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::error::InputProblem;
 use super::lines::{Found, Skip};
+use super::summary::Tally;
 use crate::{Case, KeyRules};
 
 /// The byte between the fields of a key that has several: the unit separator of ASCII.
@@ -20,6 +22,8 @@ pub struct Rules {
     pub skip_empty: bool,
     /// The most bytes that a key may have.
     pub max_key_length: usize,
+    /// The part of a record that says when its key was seen, for a forgetting filter; `None` if the clock says it.
+    pub time: Option<TimeField>,
 }
 
 /// The format of records, and the part of a record that is the key.
@@ -52,6 +56,18 @@ pub enum Format {
     },
 }
 
+/// The part of a record that says when its key was seen: RFC 3339, or the number of seconds or milliseconds since 1970. A
+/// number below 10^11 counts seconds (these are in the year 5138), any other below 10^14 milliseconds (10^11 of them are in
+/// March 1973).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TimeField {
+    /// A column of CSV.
+    Column(Column),
+    /// The names that lead to a field of JSON.
+    Path(Vec<String>),
+}
+
 /// A column of CSV.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -66,19 +82,59 @@ impl Rules {
     /// Rules that take keys of this format unchanged.
     pub fn new(format: Format) -> Self {
         let (key, max_key_length) = (KeyRules::default(), crate::keys::LONGEST);
-        Self { format, key, skip_empty: false, max_key_length }
+        Self { format, key, skip_empty: false, max_key_length, time: None }
+    }
+
+    /// The same rules for records that say in this field when their keys were seen: a field of JSON, written as for
+    /// [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for other formats: their records have
+    /// no further fields, or are not read whole.
+    pub fn with_time(mut self, field: &str) -> Option<Self> {
+        self.time = match &mut self.format {
+            Format::Lines(_) | Format::Parquet { .. } => return None,
+            Format::Jsonl { .. } => Some(TimeField::path(field)),
+            Format::Csv { header, .. } => {
+                let column = Column::of(field.to_owned());
+                *header |= matches!(column, Column::Name(_));
+                Some(TimeField::Column(column))
+            }
+        };
+        Some(self)
     }
 
     /// Skips a record whose key is empty or too long by these rules. Changes no key: [`KeyRules::normal`] does.
     pub(super) fn judge<'a>(&self, found: Found<'a>) -> Found<'a> {
-        let Found::Key { key, record } = found else { return found };
+        let Found::Key { key, record, time } = found else { return found };
         let key = if self.key.trim { key.trim_ascii() } else { key };
         if self.skip_empty && key.is_empty() {
             Found::Skipped { skip: Skip::Empty, record }
         } else if key.len() > self.max_key_length {
             Found::Skipped { skip: Skip::TooLong, record }
         } else {
-            Found::Key { key, record }
+            Found::Key { key, record, time }
+        }
+    }
+
+    /// What is wrong if none of the records has a key: most likely, the name of a field is. `None` if some have one, or all
+    /// of them lack it for other reasons.
+    pub fn none_found(&self, records: &Tally) -> Option<InputProblem> {
+        let Tally { keys: 0, no_field, no_time, .. } = *records else { return None };
+        match (self.format.field(), &self.time) {
+            (Some(field), _) if no_field > 0 => Some(InputProblem::NoField { field, records: no_field }),
+            (_, Some(time)) if no_time > 0 => {
+                Some(InputProblem::NoTimes { field: time.shown(), records: no_time })
+            }
+            _ => None,
+        }
+    }
+
+    /// The error for a record on `place` that has no key, where each must have one; `None` if that is no error.
+    pub fn missing(&self, skip: &Skip, place: String) -> Option<InputProblem> {
+        match (skip, &self.time) {
+            (Skip::NoField, _) => {
+                Some(InputProblem::NoKey { place, field: self.format.field().unwrap_or_default() })
+            }
+            (Skip::NoTime, Some(time)) => Some(InputProblem::NoTime { place, field: time.shown() }),
+            _ => None,
         }
     }
 
@@ -90,7 +146,7 @@ impl Rules {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Self { format, key, skip_empty, max_key_length } = self;
+        let Self { format, key, skip_empty, max_key_length, time } = self;
         let case = match key.ignore_case {
             None => 0,
             Some(Case::Ascii) => 2,
@@ -126,6 +182,22 @@ impl Rules {
             // No cursor keeps this: jobs refuse the format.
             Format::Parquet { path } => {
                 bytes.push(3);
+                path.iter().for_each(|text| name(&mut bytes, text));
+            }
+        }
+        match time {
+            None => {}
+            Some(TimeField::Column(Column::Number(index))) => {
+                bytes.push(2);
+                bytes.extend((*index as u64).to_le_bytes());
+            }
+            Some(TimeField::Column(Column::Name(text))) => {
+                bytes.push(3);
+                name(&mut bytes, text);
+            }
+            Some(TimeField::Path(path)) => {
+                // No name has this length.
+                bytes.extend(u64::MAX.to_le_bytes());
                 path.iter().for_each(|text| name(&mut bytes, text));
             }
         }
@@ -184,6 +256,20 @@ impl Format {
                 Some(columns.iter().map(Column::shown).collect::<Vec<_>>().join(", "))
             }
             Self::Jsonl { path } | Self::Parquet { path } => Some(format!("{:?}", path.join("."))),
+        }
+    }
+}
+
+impl TimeField {
+    pub(super) fn path(path: &str) -> Self {
+        Self::Path(names(path))
+    }
+
+    /// The field or column, for messages.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Column(column) => column.shown(),
+            Self::Path(path) => format!("{:?}", path.join(".")),
         }
     }
 }
@@ -260,6 +346,24 @@ mod tests {
             ("format = 'csv'\nfield = 3\nheader = true", [0, 0], most, b"\x01,\x01\0\x02\0\0\0\0\0\0\0"),
             ("format = 'jsonl'\nfield = 'url'", [0, 0], most, b"\x02\x03\0\0\0\0\0\0\0url"),
             ("format = 'jsonl'\nfield = 'a.b'", [0, 0], most, b"\x02\x01\0\0\0\0\0\0\0a\x01\0\0\0\0\0\0\0b"),
+            (
+                "format = 'csv'\nfield = 3\ntime = 'ts'",
+                [0, 0],
+                most,
+                b"\x01,\x01\0\x02\0\0\0\0\0\0\0\x03\x02\0\0\0\0\0\0\0ts",
+            ),
+            (
+                "format = 'csv'\nfield = 3\ntime = 2",
+                [0, 0],
+                most,
+                b"\x01,\0\0\x02\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0",
+            ),
+            (
+                "format = 'jsonl'\nfield = 'a'\ntime = 't'",
+                [0, 0],
+                most,
+                b"\x02\x01\0\0\0\0\0\0\0a\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0\0\0\0\0t",
+            ),
         ] {
             assert_eq!(encoded(input), [&flags, &most[..], rest].concat(), "{input}");
         }

@@ -102,7 +102,11 @@ impl<'a> Ingest<'a> {
             self.outputs(&Cursor::default())?;
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }
-        let target = Destination::open(self.job, &self.options)?;
+        let mut target = Destination::open(self.job, &self.options)?;
+        if self.job.rules.time.is_some() {
+            // Fails unless the filter forgets, before anything is written.
+            target.insert_each_at::<&[u8]>(&[], &[], |_, _| {})?;
+        }
         let rules = destination::known(self.job, target.key_rules()?)?;
         let (metadata, job) = (target.metadata()?, &self.job.following(rules));
         // Another run may have ended while this one waited for the filter.

@@ -31,17 +31,27 @@ pub struct Tally {
     /// Records skipped because they are malformed. Only a job with an output of rejects skips them.
     #[serde(rename = "skipped_malformed")]
     pub malformed: u64,
+    /// Records that have a key, but no valid time. Like those without the field, they are skipped, unless the job keeps
+    /// them.
+    #[serde(rename = "skipped_no_time")]
+    pub no_time: u64,
+    /// Those of the keys that were seen so long ago that the filter has forgotten that time. They are neither in the
+    /// outputs nor in the filter.
+    pub late: u64,
+    /// Those of the keys that were seen more than five minutes in the future, by the clock. They are neither in the outputs
+    /// nor in the filter.
+    pub early: u64,
 }
 
 impl Tally {
     /// Keys that were seen before.
     pub const fn seen(&self) -> u64 {
-        self.keys - self.new
+        self.keys - self.new - self.late - self.early
     }
 
     /// Records without a key, for any reason.
     pub const fn skipped(&self) -> u64 {
-        self.empty + self.too_long + self.no_field + self.malformed
+        self.empty + self.too_long + self.no_field + self.malformed + self.no_time
     }
 
     /// All records read.
@@ -56,6 +66,7 @@ impl Tally {
             Skip::TooLong => self.too_long += 1,
             Skip::NoField => self.no_field += 1,
             Skip::Malformed(_) => self.malformed += 1,
+            Skip::NoTime => self.no_time += 1,
         }
     }
 
@@ -68,6 +79,9 @@ impl Tally {
         self.too_long += more.too_long;
         self.no_field += more.no_field;
         self.malformed += more.malformed;
+        self.no_time += more.no_time;
+        self.late += more.late;
+        self.early += more.early;
     }
 }
 

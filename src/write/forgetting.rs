@@ -185,13 +185,33 @@ impl Writer {
     /// after the other, in the way of [`insert_batch`](crate::Batches::insert_batch). Errors as for both;
     /// [`Error::Option`] if there are not as many times as keys.
     pub fn insert_batch_at<K: Key + Sync>(&mut self, keys: &[K], times: &[SystemTime]) -> Result<InsertedAt> {
+        let mut outcome = InsertedAt { inserted: Inserted::of(keys.len()), ..InsertedAt::default() };
+        let InsertedAt { inserted, late, early } = &mut outcome;
+        let refused = self.insert_each_at(keys, times, |index, seen| match seen {
+            Seen::New => inserted.set_new(index),
+            Seen::Late => late.push(index),
+            Seen::Early => early.push(index),
+            Seen::Known => {}
+        })?;
+        outcome.inserted = outcome.inserted.with_refused(refused);
+        Ok(outcome)
+    }
+
+    /// Like [`insert_batch_at`](Self::insert_batch_at), but tells `told` the index of each key that is new, late or early,
+    /// also of those before an error. Returns the indices of keys without room, each with its error, in ascending order;
+    /// a key without room that is not there is new, too. The indices of late keys ascend, and so do those of early ones.
+    pub fn insert_each_at<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+        mut told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, Error)>> {
         let forgetting = self.forgetting()?;
         if keys.len() != times.len() {
             let found = format!("{} for {} keys", times.len(), keys.len());
             return Err(Error::Option { option: "times", found, expected: "one for each key" });
         }
         let most = millis(self.options.clock()) + AHEAD;
-        let mut outcome = InsertedAt { inserted: Inserted::of(keys.len()), ..InsertedAt::default() };
         let (mut indices, mut refused) = (Vec::new(), Vec::new());
         for (base, (keys, times)) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(times.chunks(BLOCK))) {
             // One a key, also for those that are not inserted.
@@ -200,27 +220,30 @@ impl Writer {
                 let expiry = forgetting.expiry(time);
                 expiries.push(expiry as u32);
                 if time > most {
-                    outcome.early.push(base + index);
+                    told(base + index, Seen::Early);
                     continue;
                 }
                 let epoch = forgetting.epoch_of(time);
                 if epoch > self.epoch()? {
                     let before = std::mem::take(&mut indices);
-                    self.take_until(keys, before, &expiries, (base, &mut outcome, &mut refused))?;
+                    let new = |index| told(base + index, Seen::New);
+                    self.take_until(keys, before, &expiries, new, |index, error| {
+                        refused.push((base + index, error))
+                    })?;
                     self.come_to(epoch)?;
                 }
                 if expiry <= self.epoch()? {
-                    outcome.late.push(base + index);
+                    told(base + index, Seen::Late);
                 } else {
                     indices.push(index as u32);
                 }
             }
             let rest = std::mem::take(&mut indices);
-            self.take_until(keys, rest, &expiries, (base, &mut outcome, &mut refused))?;
+            let new = |index| told(base + index, Seen::New);
+            self.take_until(keys, rest, &expiries, new, |index, error| refused.push((base + index, error)))?;
         }
         refused.sort_by_key(|(index, _)| *index);
-        outcome.inserted = std::mem::take(&mut outcome.inserted).with_refused(refused);
-        Ok(outcome)
+        Ok(refused)
     }
 
     /// Comes to the time of the clock, and empties every entry that has expired. Returns how many there were.
@@ -312,7 +335,8 @@ impl Writer {
         keys: &[K],
         indices: Vec<u32>,
         each: &[u32],
-        (base, outcome, refused): (usize, &mut InsertedAt, &mut Vec<(usize, Error)>),
+        mut new: impl FnMut(usize),
+        mut refuse: impl FnMut(usize, Error),
     ) -> Result<()> {
         let identity = *self.state()?.transaction.work.identity();
         let path = self.files.data.clone();
@@ -321,8 +345,8 @@ impl Writer {
         let hash = |index: u32| hash_of(identity.hasher, &path, &keys[index as usize]);
         let mut buffers = std::mem::take(&mut self.buffers);
         let mode = (Mode::Insert(Kind::Forgetting, Told::New), Some(until));
-        let new = |index: u32| outcome.inserted.set_new(base + index as usize);
-        let refuse = |index: u32, error| refused.push((base + index as usize, error));
+        let new = |index: u32| new(index as usize);
+        let refuse = |index: u32, error| refuse(index as usize, error);
         self.take_block(indices, &hash, mode, &mut buffers, new, refuse)?;
         self.buffers = buffers.kept();
         Ok(())

@@ -112,15 +112,30 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
 
 fn warn(job: &Job, summary: &Summary) {
     for input in &summary.inputs {
-        let (path, Tally { too_long, no_field, malformed, .. }) = (input.path.display(), input.tally);
+        let Tally { too_long, no_field, malformed, no_time, late, early, .. } = input.tally;
+        let path = input.path.display();
         if too_long > 0 {
             let limit = summary.max_key_length;
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
         }
+        let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
         if no_field > 0 {
-            let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
             output::note(format_args!(
                 "{path}: {no_field} records were {done} that lack the field, or hold no single value in it"
+            ));
+        }
+        if no_time > 0 {
+            output::note(format_args!("{path}: {no_time} records were {done} that have no valid time"));
+        }
+        if late > 0 {
+            output::note(format_args!(
+                "{path}: {late} late keys were neither written nor stored: the filter has forgotten their times"
+            ));
+        }
+        if early > 0 {
+            output::note(format_args!(
+                "{path}: {early} early keys were neither written nor stored: their times are more than five minutes \
+                 ahead of the clock"
             ));
         }
         if let (1.., Some(rejects)) = (malformed, job.rejects()) {

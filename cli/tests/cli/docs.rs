@@ -11,6 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands that continuous integration runs.
 const BUILDS: [&str; 5] = [
@@ -111,10 +112,14 @@ fn the_commands_of_the_pages_run() {
     }
     tool(&["check", "live.gowk", "key"]);
     write(folder, "events.txt", &["a", "b", "a"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let event = |id: &str| format!("{{\"id\":\"{id}\",\"ts\":{now}}}");
+    write(folder, "events.jsonl", &[&event("c"), &event("c")]);
+    write(folder, "pages.csv", &["id,url,seen", &format!("1,d,{now}"), &format!("2,d,{now}")]);
     for (command, status, message) in run("docs/forgetting.md", folder) {
         assert_eq!(status, 0, "{command}: {message}");
     }
-    assert_eq!(lines_of(folder, "new.txt"), 2);
+    assert_eq!(["new.txt", "new.jsonl", "new.csv"].map(|name| lines_of(folder, name)), [2, 1, 2]);
     for name in ["docs/choosing.md", "docs/performance.md"] {
         assert_eq!(commands(&page(name)), [""; 0], "{name}: nobody runs these");
     }

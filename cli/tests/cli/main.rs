@@ -18,6 +18,7 @@
 //! - `outputs`: files in the place of standard output.
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
+//! - `timed`: keys that come with their times, for filters that forget.
 //! - `told`: the secret seed is shown only on demand; `verify` names the next step.
 //! - `traps`: arguments and inputs that are easily mistaken for something else.
 //! - `whole_filters`: verbs that look at or make a whole filter.
@@ -45,6 +46,7 @@ mod run;
 mod stores;
 #[path = "../../../tests/thorough/mod.rs"]
 mod thorough;
+mod timed;
 mod told;
 mod traps;
 mod whole_filters;

@@ -7,6 +7,7 @@
 //! - `processes`: signals, two jobs on one filter, what is printed.
 //! - `refusals`: a mistake is one line that names file and remedy, with exit code 2.
 //! - `stores`: jobs into a store.
+//! - `timed`: records that say when their keys were seen.
 
 mod doubt;
 mod inputs;
@@ -21,3 +22,4 @@ mod sample;
 mod stores;
 #[path = "../../../tests/thorough/mod.rs"]
 mod thorough;
+mod timed;

@@ -14,7 +14,7 @@ use toml::de::DeTable;
 use super::{Job, Missing, known};
 use crate::ingest::creation::Creation;
 use crate::ingest::error::{Error, JobProblem};
-use crate::ingest::rules::{Column, Format, Rules};
+use crate::ingest::rules::{Column, Format, Rules, TimeField};
 use crate::keys::LONGEST;
 use crate::{Case, KeyRules, SlotsPerBucket};
 
@@ -46,6 +46,7 @@ struct RawInput {
     field: Option<Spanned<RawField>>,
     header: Option<bool>,
     delimiter: Option<Spanned<String>>,
+    time: Option<Spanned<RawColumn>>,
     #[serde(default)]
     trim: bool,
     ignore_case: Option<Case>,
@@ -214,6 +215,11 @@ fn name(given: Option<Spanned<String>>, path: &Path) -> Result<String, Misfit> {
     if fits(&name) { Ok(name) } else { Err((JobProblem::Value { key: "name", expected: EXPECTED }, None)) }
 }
 
+/// The column with this number, from 1.
+fn number_of(number: u64) -> Option<Column> {
+    usize::try_from(number).ok()?.checked_sub(1).map(Column::Number)
+}
+
 impl RawInput {
     fn rules(&self) -> Result<Rules, Misfit> {
         let format = self.format()?;
@@ -225,7 +231,31 @@ impl RawInput {
                 .ok_or(wrong("max_key_length", given, "from 1 to 16_777_216"))?,
         };
         let key = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
-        Ok(Rules { format, key, skip_empty: self.skip_empty, max_key_length })
+        let mut rules = Rules { format, key, skip_empty: self.skip_empty, max_key_length, time: None };
+        rules.time = self.time.as_ref().map(|time| self.time(time, &mut rules.format)).transpose()?;
+        Ok(rules)
+    }
+
+    fn time(&self, time: &Spanned<RawColumn>, format: &mut Format) -> Result<TimeField, Misfit> {
+        match (time.get_ref(), format) {
+            (RawColumn::Name(_), Format::Csv { .. }) if self.header == Some(false) => {
+                Err(wrong("time", time, "a number, from 1, where there is no header"))
+            }
+            (RawColumn::Name(name), Format::Csv { header, .. }) => {
+                *header = true;
+                Ok(TimeField::Column(Column::Name(name.clone())))
+            }
+            (RawColumn::Number(number), Format::Csv { .. }) => number_of(*number)
+                .map(TimeField::Column)
+                .ok_or(wrong("time", time, "a name, or a number from 1")),
+            (RawColumn::Name(path), Format::Jsonl { .. }) => Ok(TimeField::path(path)),
+            (RawColumn::Number(_), Format::Jsonl { .. }) => {
+                Err(wrong("time", time, "a name, for format `jsonl`"))
+            }
+            (_, Format::Lines(_) | Format::Parquet { .. }) => {
+                Err(wrong("time", time, "given for formats `csv` and `jsonl` only"))
+            }
+        }
     }
 
     fn format(&self) -> Result<Format, Misfit> {
@@ -282,8 +312,7 @@ impl RawInput {
         let column = |column: &RawColumn| match column {
             RawColumn::Name(name) => Ok(Column::Name(name.clone())),
             RawColumn::Number(number) => {
-                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-                index.map(Column::Number).ok_or(wrong("field", field, "a name, or a number from 1"))
+                number_of(*number).ok_or(wrong("field", field, "a name, or a number from 1"))
             }
         };
         let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;

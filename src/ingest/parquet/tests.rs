@@ -27,7 +27,7 @@ fn rows(bytes: &[u8], column: &str) -> Result<Vec<Option<String>>, Error> {
     let mut rows = Vec::new();
     while let Some(found) = parquet.next()? {
         rows.push(match found {
-            Found::Key { key, record } => {
+            Found::Key { key, record, .. } => {
                 assert_eq!(key, record);
                 Some(String::from_utf8_lossy(key).into_owned())
             }

@@ -1,0 +1,54 @@
+//! Invariants checked, of a job whose records say when their keys were seen:
+//!
+//! 1. Late and early keys, and records without a valid time, are counted apart in the summary, in all runs together too;
+//!    they are in no output of new keys, and not in the filter.
+//! 2. A job whose filter does not forget is refused.
+
+use crate::run::Folder;
+
+const LINES: &str = "{\"id\":1,\"ts\":\"2024-03-01T00:00:00Z\"}
+{\"id\":2,\"ts\":1709251200}
+{\"id\":3,\"ts\":1704067200000}
+{\"id\":4,\"ts\":7258118400}
+{\"id\":5,\"ts\":\"2024-03-01\"}
+{\"id\":1,\"ts\":1709251201}
+{\"ts\":1709251201}
+";
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("a", LINES);
+    folder.job("paths = ['a*']\nformat = 'jsonl'\nfield = 'id'\ntime = 'ts'", 1);
+    folder
+}
+
+#[test]
+fn late_and_early_keys_are_counted_apart() {
+    let folder = folder();
+    folder.run(&["create", "f", "--capacity", "1000", "--forget-after", "30d"], "").done();
+    let ended = folder.run(&["ingest", "job.toml"], "");
+    for words in [
+        "a: 1 records were skipped that have no valid time",
+        "a: 1 late keys were neither written nor stored",
+        "a: 1 early keys were neither written nor stored",
+    ] {
+        assert!(ended.code == Some(0) && ended.err.contains(words), "{ended:?}");
+    }
+    assert_eq!(folder.text("new"), "1\n2\n");
+    folder.append("a", "{\"id\":6,\"ts\":0}\n{\"id\":7,\"ts\":1709251300}\n{\"id\":2,\"ts\":1709251300}\n");
+    let summary = folder.ingest();
+    let count = |of: &str, names: [&str; 7]| names.map(|name| summary[of][name].as_u64().unwrap());
+    let names = ["keys", "new", "seen", "late", "early", "skipped_no_time", "skipped_no_field"];
+    assert_eq!(count("run", names), [3, 1, 1, 1, 0, 0, 0], "{summary}");
+    assert_eq!(count("total", names), [8, 3, 2, 2, 1, 1, 1], "{summary}");
+    assert_eq!(folder.text("new"), "1\n2\n7\n");
+    let absent = folder.run(&["check", "f"], "3\n4\n5\n6\n");
+    assert_eq!((absent.code, absent.text().as_str()), (Some(1), ""));
+}
+
+#[test]
+fn a_filter_that_does_not_forget_is_refused() {
+    let folder = folder();
+    folder.run(&["ingest", "job.toml"], "").refused(&["f: is a set", "inserting keys at a time"]);
+    assert!(!folder.path("new").exists() && !folder.path("f").exists());
+}
