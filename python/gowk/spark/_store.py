@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 from weakref import WeakSet
@@ -52,13 +53,14 @@ class Store:
     def __init__(
         self, path: str | os.PathLike[str], *, local: str | os.PathLike[str] | None = None, local_bytes: int = LOCAL_BYTES, fetch: bool = True
     ) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        store = Files(path)
+        self.path = str(store.path)
         self._local = None if local is None else os.path.abspath(os.fspath(local))
-        self._local_bytes, self._fetch = local_bytes, fetch
+        # Of a store in a bucket, the library itself keeps copies.
+        self._local_bytes, self._fetch = local_bytes, fetch and isinstance(store.path, Path)
         # The version that `unseen` has read for a batch. It stays after a conflict: with an insert on a newer version,
         # keys could be new to two applications.
         self._bases: dict[tuple[str, int], int] = {}
-        Files(self.path)
 
     def __repr__(self) -> str:
         return f"gowk.spark.Store({self.path!r})"
