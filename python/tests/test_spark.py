@@ -263,7 +263,7 @@ def test_executors_that_share_nothing_but_a_bucket_and_are_killed_change_nothing
     assert contents(store) == expected
     # Each shard's file is fetched by the executors that look into it.
     store.compact(spark, all=True)
-    df = frame(spark, batches[0])
+    df = frame(spark, batches[0]).repartition(8)
     assert store.mark(df, "value").where("seen").count() == len(batches[0])
 
     def cache(_: int) -> str:
@@ -271,7 +271,9 @@ def test_executors_that_share_nothing_but_a_bucket_and_are_killed_change_nothing
         return os.environ["SPARK_LOCAL_DIRS"].split(",")[0] + "/gowk/cache"
 
     caches = set(spark.sparkContext.parallelize(range(8), 8).map(cache).collect())
-    assert len(caches) == 2 and all(list(Path(cache).glob("*/*.gowk")) for cache in caches), caches
+    assert len(caches) == 2 and all(list(Path(cache).rglob("*.gowk")) for cache in caches), [
+        (cache, list(Path(cache).rglob("*"))) for cache in caches
+    ]
     assert gowk.Store(address).vacuum(keep=1, grace=0).files > 0
     assert contents(store) == expected
 

@@ -318,7 +318,9 @@ impl StoreReader {
             match file {
                 Closed::Shard(shard, file, place) => drop(self.open_file(shard, file, place)),
                 Closed::Run(file, place) => {
-                    drop(self.store.open_run(version, file).map(|run| place.set(run)));
+                    if let Ok(run) = self.store.open_run(version, file) {
+                        let _ = place.set(run);
+                    }
                 }
             }
             Ok(())

@@ -257,9 +257,6 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
 
 #[test]
 fn killed_processes_leave_a_whole_store() {
-    if crate::needs_a_folder("looks into folders") {
-        return;
-    }
     let kills = thorough::size("kills", 30, 500);
     let dir = tempfile::tempdir().unwrap();
     let path = crate::place(&dir);

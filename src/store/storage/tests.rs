@@ -52,7 +52,9 @@ fn of_several_puts_of_one_name_one_is_done_and_its_bytes_stay() {
 
 #[test]
 fn what_is_meant_as_an_address_and_is_none_is_no_folder() {
-    let of = |path: &str| Address::of(Path::new(path)).transpose();
+    fn of(path: &str) -> Result<Option<Address<'_>>> {
+        Address::of(Path::new(path)).transpose()
+    }
     for (path, bucket, prefix) in [
         ("s3://b", "b", ""),
         ("s3://b/", "b", ""),
