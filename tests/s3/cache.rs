@@ -99,7 +99,7 @@ fn a_cache_may_be_removed_under_running_readers() {
             let mut removed = 0;
             while !ended.load(Ordering::Relaxed) || removed == 0 {
                 removed += u32::from(std::fs::remove_dir_all(&cache).is_ok());
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_secs(1));
             }
         });
         let own = "cache::a_cache_may_be_removed_under_running_readers";

@@ -28,7 +28,7 @@ fn bytes(store: &Store) -> u64 {
 
 /// Each request of an upload in parts fails once.
 #[test]
-fn a_request_of_an_upload_in_parts_that_fails_is_made_up_for() {
+fn an_upload_in_parts_makes_up_for_a_request_that_fails() {
     let (prefix, address) = place();
     let store = Store::create(&address, 1, &large()).unwrap();
     let store = Store::open_with(store.path(), &large()).unwrap();

@@ -26,7 +26,7 @@ const WORK: &str = "work";
 /// What a process that died has left there is removed after this time.
 const LEFT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How often a fetch begins again if others remove the folder meanwhile.
-const TRIES: u32 = 5;
+const TRIES: u32 = 20;
 
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -100,9 +100,10 @@ impl Cache {
             tries += 1;
             match self.place(&path, &fetch) {
                 Ok(()) => return Ok(path),
-                // Somebody has removed the folder.
+                // Somebody has removed the folder. It is told to exist already if that was while it was made.
                 Err(FilterError::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && tries < TRIES => {}
+                    if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&source.kind())
+                        && tries < TRIES => {}
                 Err(error) => return Err(error),
             }
         }
