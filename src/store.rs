@@ -150,6 +150,11 @@ impl Store {
         storage::is_store(path.as_ref())
     }
 
+    /// Whether a path is meant as the address of a store in a bucket, right or wrong. Any other path is one of files.
+    pub fn is_address(path: impl AsRef<Path>) -> bool {
+        storage::is_address(path.as_ref())
+    }
+
     /// Its folder, by its canonical path, or its address at `s3://`.
     pub fn path(&self) -> &Path {
         &self.root

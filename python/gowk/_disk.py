@@ -68,7 +68,7 @@ class Disk:
                     return 0
                 self._make_room(file.bytes)
                 target.truncate(0)
-                with file.path.open("rb") as source:
+                with Path(file.path).open("rb") as source:
                     shutil.copyfileobj(source, target, 1 << 20)
                 target.flush()
                 fetched = _as_named(partial, file)

@@ -529,7 +529,8 @@ class Store:
     After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 
     Args:
-        path: the folder.
+        path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint are those of
+            the environment (``AWS_ACCESS_KEY_ID`` and so on), as ``docs/operating.md`` says.
         version: the number of a version to look into, instead of the newest.
         copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
             own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
@@ -615,8 +616,8 @@ class Store:
     def is_at(path: _Path) -> bool:
         """Whether a folder is a store, judged by the names of its files."""
     @property
-    def path(self) -> Path:
-        """The folder, as a :class:`pathlib.Path` without links followed."""
+    def path(self) -> Path | str:
+        """The folder, as a :class:`pathlib.Path` without links followed; or the address in a bucket, as text."""
     @property
     def version(self) -> int:
         """The number of the version that this object looks into."""

@@ -290,8 +290,8 @@ class ShardFile:
     """The number of the shard, from 0."""
     name: str
     """The file's own name, which no other file has or will have."""
-    path: Path
-    """Where it is in the store."""
+    path: Path | str
+    """Where it is in the store; in a bucket, its address as text."""
     bytes: int
     """Its length."""
     uuid: UUID

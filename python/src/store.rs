@@ -8,7 +8,7 @@ mod opened;
 mod sealed;
 mod update;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arc_swap::ArcSwapOption;
 use gowk::Lookup;
@@ -25,7 +25,7 @@ use crate::reader::Reader;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use distinct::Distinct;
-use opened::{Base, Opened};
+use opened::{Base, Opened, placed};
 pub(crate) use sealed::Sealed;
 pub(crate) use update::Update;
 
@@ -45,7 +45,8 @@ pub(crate) use update::Update;
 /// After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 ///
 /// Args:
-///     path: the folder.
+///     path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint are those of
+///         the environment (``AWS_ACCESS_KEY_ID`` and so on), as ``docs/operating.md`` says.
 ///     version: the number of a version to look into, instead of the newest.
 ///     copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
 ///         own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
@@ -93,7 +94,7 @@ impl Store {
         on_damage: &str,
         verify: &str,
     ) -> PyResult<Self> {
-        let path = std::path::absolute(path)?;
+        let path = placed(path)?;
         let copies = copies.map(std::path::absolute).transpose()?;
         let (on_damage, verify) = (on_damage.to_owned(), verify.to_owned());
         let asked = Asked { copies, threads, on_damage, verify };
@@ -116,10 +117,10 @@ impl Store {
         Self { path, asked, version, opened: ArcSwapOption::empty() }
     }
 
-    /// The folder, as a :class:`pathlib.Path` without links followed.
+    /// The folder, as a :class:`pathlib.Path` without links followed; or the address in a bucket, as text.
     #[getter]
-    fn path(&self) -> &Path {
-        &self.path
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        described::place(py, &self.path)
     }
 
     /// The number of the version that this object looks into.

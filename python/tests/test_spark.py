@@ -8,7 +8,8 @@
 3. A task reads the file of its own shard and no other; it makes no Python object for a row. A task with few keys does not
    rewrite its shard; all such tasks of a batch leave one run in its version. The driver folds no shard.
 4. Local disks keep no more than they are told to, and nothing of killed tasks.
-5. Whatever is wrong is told with the store, the shard and the batch.
+5. Executors that share nothing but a bucket give the same rows and the same store, though some are killed.
+6. Whatever is wrong is told with the store, the shard and the batch.
 
 With GOWK_THOROUGH=1 everything that is killed is killed 20 times. GOWK_URLS names another file of lines; of a name
 that ends in .gz, compressed by gzip.
@@ -23,12 +24,14 @@ import pstats
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from conftest import THOROUGH
@@ -42,6 +45,7 @@ RATE = 1e-3
 
 needs_spark = pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
 if find_spec("pyspark") is not None:
+    import bucket
     import faults
     import nightly
     import numpy as np
@@ -68,7 +72,12 @@ def test_without_pyspark_the_message_says_what_to_install() -> None:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A cluster of two executors, each a process of its own."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, bucket.served(tmp_path_factory.mktemp("cache")) as variables:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        # Executors must not find the driver's cache.
+        patch.delenv("GOWK_CACHE")
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("driver")))
         faults.FAULTS = tmp_path_factory.mktemp("faults")
         patch.setenv("GOWK_FAULTS", str(faults.FAULTS))
         patch.setenv("PYTHONPATH", str(HERE))
@@ -232,6 +241,41 @@ def out(folder: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     return sorted(value for value in pq.read_table(folder / "out", columns=["value"])["value"].to_pylist())
+
+
+@needs_spark
+def test_executors_that_share_nothing_but_a_bucket_and_are_killed_change_nothing(spark: SparkSession, folder: Path) -> None:
+    kills = ["executor killed in unseen", "executor killed in insert", "executor killed after sealing"]
+    batches = lines()[: len(kills)]
+    rows, expected = without_faults(folder / "expected", batches)
+    address = f"{os.environ['GOWK_TEST_BUCKET']}/{uuid4().hex}"
+    gowk.Store.create(address, shards=4, capacity=100_000, seed=7, slots_per_bucket=2)
+    store = gowk.spark.Store(address)
+    assert store.path == address
+    for batch, (fault, values) in enumerate(zip(kills, batches, strict=True)):
+        df = frame(spark, values)
+        faults.set_fault(fault)
+        new = store.unseen(df, "value", application="night", batch=batch)
+        assert keys(new.mapInArrow(faults.within_unseen, new.schema).collect()) == rows[batch], fault
+        assert store.insert(df, "value", application="night", batch=batch).outcome == "new"
+        assert store.insert(df, "value", application="night", batch=batch).outcome == "already"
+        assert not faults.is_pending(fault), f"never came to this: {fault}"
+    assert contents(store) == expected
+    # Each shard's file is fetched by the executors that look into it.
+    store.compact(spark, all=True)
+    df = frame(spark, batches[0]).repartition(8)
+    assert store.mark(df, "value").where("seen").count() == len(batches[0])
+
+    def cache(_: int) -> str:
+        time.sleep(0.5)
+        return os.environ["SPARK_LOCAL_DIRS"].split(",")[0] + "/gowk/cache"
+
+    caches = set(spark.sparkContext.parallelize(range(8), 8).map(cache).collect())
+    assert len(caches) == 2 and all(list(Path(cache).rglob("*.gowk")) for cache in caches), [
+        (cache, list(Path(cache).rglob("*"))) for cache in caches
+    ]
+    assert gowk.Store(address).vacuum(keep=1, grace=0).files > 0
+    assert contents(store) == expected
 
 
 @needs_spark

@@ -69,6 +69,15 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The path is neither a folder nor an address `s3://bucket/prefix`.
+    #[error("{}: {problem}", path.display())]
+    Address {
+        /// What was given.
+        path: PathBuf,
+        /// What is wrong with it, and what it may be.
+        problem: &'static str,
+    },
+
     /// A server lets two writers create the same object, so that commits would be lost.
     #[error(
         "{}: {winners} of the writers that created one object at the same time were told that they had; \
@@ -363,7 +372,9 @@ impl Error {
             | Self::DamagedRun { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
-            Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => ErrorKind::Invalid,
+            Self::Address { .. } | Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => {
+                ErrorKind::Invalid
+            }
             Self::Unfinished { .. } => ErrorKind::Foreign,
             Self::NoObjectStores { .. } | Self::Unsafe { .. } => ErrorKind::Unsupported,
             Self::NoLinks { .. } => ErrorKind::Io,
@@ -381,6 +392,7 @@ impl Error {
             | Self::Unfinished { path, .. }
             | Self::NoLinks { path, .. }
             | Self::NoObjectStores { path }
+            | Self::Address { path, .. }
             | Self::Unsafe { path, .. }
             | Self::NoVersions { path, .. }
             | Self::Damaged { path, .. }

@@ -11,7 +11,7 @@ use super::partition::divided;
 use super::run::Run;
 use super::sieve::Sieving;
 use super::text::hex;
-use super::version::{ShardFile, Version};
+use super::version::{RunFile, ShardFile, Version};
 use crate::error::{Error as FilterError, Result as FilterResult};
 use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 
@@ -19,6 +19,8 @@ use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// Objects that are fetched at the same time.
 const FETCHES: usize = 8;
+/// How often a file is fetched again because others have made room in the cache before it was open.
+const EVICTIONS: u32 = 100;
 /// Keys that a thread divides by shard at a time.
 const BLOCK: usize = 1 << 18;
 
@@ -70,6 +72,12 @@ struct Opened {
     /// The store's own file. It goes first: once a copy has failed, it is read.
     own: OnceLock<Reader>,
     copy: OnceLock<Reader>,
+}
+
+/// A file that is not open, and its place.
+enum Closed<'a> {
+    Shard(u32, &'a ShardFile, &'a Opened),
+    Run(&'a RunFile, &'a OnceLock<Run>),
 }
 
 impl Opened {
@@ -148,14 +156,25 @@ impl Store {
         version: &Version,
         open: impl Fn(&Path) -> Result<T>,
     ) -> Result<T> {
-        let local = || Ok(self.storage.local(name)?);
-        let opened = local().and_then(|path| match open(&path) {
-            Err(_) if self.storage.is_object_store() => {
-                self.storage.forget(name);
-                open(&local()?)
+        let (mut evictions, mut is_fresh) = (0, false);
+        let opened = loop {
+            let path = match self.storage.local(name) {
+                Ok(path) => path,
+                Err(error) => break Err(error.into()),
+            };
+            match open(&path) {
+                Err(Error::Filter(FilterError::NotFound { .. }))
+                    if self.storage.is_object_store() && evictions < EVICTIONS =>
+                {
+                    evictions += 1;
+                }
+                Err(_) if self.storage.is_object_store() && !is_fresh => {
+                    self.storage.forget(name);
+                    is_fresh = true;
+                }
+                outcome => break outcome,
             }
-            outcome => outcome,
-        });
+        };
         match opened {
             Err(Error::Filter(FilterError::NotFound { .. })) => {
                 Err(self.missing(self.path_of(name), version)?)
@@ -263,35 +282,47 @@ impl StoreReader {
         }
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
         if place.get().is_none() {
-            let _ = match self.store.open_copy(shard, file) {
-                Some(copy) => place.copy.set(copy),
-                None => {
-                    let filter = self.store.open_shard(version, shard, file)?;
-                    let is_copy = self.store.storage.is_object_store();
-                    if is_copy { place.copy.set(filter) } else { place.own.set(filter) }
-                }
-            };
+            self.open_file(shard, file, place)?;
         }
         Ok(place.get())
     }
 
-    /// Fetches the files of these shards and the runs, side by side, if they are objects that are not open yet.
+    /// Opens the file of a shard: its copy, if there is one. The caller sees to it that nobody else does.
+    fn open_file(&self, shard: u32, file: &ShardFile, place: &Opened) -> Result<()> {
+        let _ = match self.store.open_copy(shard, file) {
+            Some(copy) => place.copy.set(copy),
+            None => {
+                let filter = self.store.open_shard(self.version(), shard, file)?;
+                let is_copy = self.store.storage.is_object_store();
+                if is_copy { place.copy.set(filter) } else { place.own.set(filter) }
+            }
+        };
+        Ok(())
+    }
+
+    /// Opens the files of these shards and the runs, if they are objects, and fetches them side by side.
     pub(super) fn fetch(&self, shards: impl IntoIterator<Item = u32>) -> Result<()> {
-        let storage = &self.store.storage;
-        if !storage.is_object_store() {
+        if !self.store.storage.is_object_store() {
             return Ok(());
         }
         let Snapshot { version, filters, runs, opening, .. } = &*self.snapshot;
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_open = |shard: u32| filters.get(shard as usize).is_some_and(|place| place.get().is_some());
-        let closed = shards.into_iter().filter(|shard| !is_open(*shard));
-        let mut names: Vec<String> =
-            closed.filter_map(|shard| Some(files::shard(shard, &version.shards.get(&shard)?.name))).collect();
-        let closed = version.runs.iter().zip(runs).filter(|(_, opened)| opened.get().is_none());
-        names.extend(closed.map(|(file, _)| files::run(&file.name)));
-        // What cannot be fetched is an error of the lookup that needs it.
-        divided(names, FETCHES, |name| {
-            let _ = storage.local(&name);
+        let files = shards.into_iter().filter_map(|shard| {
+            Some(Closed::Shard(shard, version.shards.get(&shard)?, filters.get(shard as usize)?))
+        });
+        let files = files.filter(|file| matches!(file, Closed::Shard(.., place) if place.get().is_none()));
+        let runs = version.runs.iter().zip(runs).filter(|(_, place)| place.get().is_none());
+        let closed = files.chain(runs.map(|(file, place)| Closed::Run(file, place))).collect();
+        // What cannot be opened is an error of the lookup that needs it.
+        divided(closed, FETCHES, |file| {
+            match file {
+                Closed::Shard(shard, file, place) => drop(self.open_file(shard, file, place)),
+                Closed::Run(file, place) => {
+                    if let Ok(run) = self.store.open_run(version, file) {
+                        let _ = place.set(run);
+                    }
+                }
+            }
             Ok(())
         })
         .map(drop)

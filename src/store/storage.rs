@@ -61,7 +61,7 @@ pub struct Requests {
 }
 
 /// Where a store lies in an object store: `s3://bucket/prefix`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Address<'a> {
     #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "no bucket is opened"))]
     bucket: &'a str,
@@ -72,11 +72,35 @@ pub(super) struct Address<'a> {
 impl<'a> Address<'a> {
     const SCHEME: &'static str = "s3://";
 
-    /// The address that a path is; `None` if it is a path of files.
-    pub(super) fn of(path: &'a Path) -> Option<Self> {
-        let rest = path.to_str()?.strip_prefix(Self::SCHEME)?;
+    /// The address that a path is; `None` if it is a path of files. Fails if it is meant as an address, and is none.
+    pub(super) fn of(path: &'a Path) -> Option<Result<Self>> {
+        let wrong = |problem| Some(Err(Error::Address { path: path.to_owned(), problem }));
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let name = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let (scheme, rest) = bytes.split_at_checked(name).filter(|(scheme, _)| !scheme.is_empty())?;
+        if !rest.starts_with(b"://") {
+            // `pathlib` in Python makes this of two slashes.
+            return if scheme == b"s3" && rest.starts_with(b":/") {
+                wrong("has lost a slash; give the address as text, `s3://bucket/prefix`")
+            } else {
+                None
+            };
+        }
+        let Some(rest) = path.to_str().and_then(|path| path.strip_prefix(Self::SCHEME)) else {
+            return wrong("a store lies in a folder, or at `s3://bucket/prefix`, of UTF-8 characters");
+        };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        Some(Self { bucket, prefix: prefix.trim_matches('/') })
+        let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let begins = bucket.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if !begins || !bucket.bytes().all(is_named) {
+            return wrong("has no name of a bucket; that is made of letters, digits, `-`, `.` and `_`");
+        }
+        let prefix = prefix.trim_matches('/');
+        let is_part = |part: &str| !["", ".", ".."].contains(&part) && !part.contains(char::is_control);
+        if !prefix.is_empty() && !prefix.split('/').all(is_part) {
+            return wrong("a part of the prefix is empty, `.` or `..`, or has a control character");
+        }
+        Some(Ok(Self { bucket, prefix }))
     }
 
     /// The address without slashes at its end.
@@ -89,7 +113,7 @@ impl<'a> Address<'a> {
 
 /// The storage of a store that may exist, and the store's path.
 pub(super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
-    match Address::of(path) {
+    match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
         Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::open(address)?))),
         #[cfg(not(feature = "s3"))]
@@ -103,7 +127,7 @@ pub(super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dy
 
 /// The storage for a new store of so many shards, and the store's path.
 pub(super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
-    match Address::of(path) {
+    match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
         Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::prepare(address)?))),
         #[cfg(not(feature = "s3"))]
@@ -115,9 +139,14 @@ pub(super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<
     }
 }
 
+/// Whether a path is meant as an address.
+pub(super) fn is_address(path: &Path) -> bool {
+    Address::of(path).is_some()
+}
+
 /// Whether a path looks like a store: nothing but names is checked, of an object store not even that it exists.
 pub(super) fn is_store(path: &Path) -> bool {
-    Address::of(path).is_some() || Folder::is_store(path)
+    is_address(path) || Folder::is_store(path)
 }
 
 /// The outcome of a put-if-absent, as far as the storage can tell.

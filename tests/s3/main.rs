@@ -10,7 +10,12 @@
 //!    failed is not, and the same commit succeeds afterwards. No error shows a credential.
 //! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
 //! 6. A server that lets two creates of one object succeed is refused.
+//! 7. Readers that evict each other's files from the cache, or whose cache is removed, get all answers; nothing but files
+//!    of gowk is removed there (`cache`).
+//! 8. A process that is killed at any request of a commit or of an upload leaves the store whole (`killed`).
 
+mod cache;
+mod killed;
 mod proxy;
 
 use std::collections::BTreeSet;

@@ -63,6 +63,21 @@ pub(crate) fn await_request(prefix: &str) {
     }
 }
 
+/// Waits until a store has made so many requests that the plan is for, or `ended` says that it makes none any more;
+/// whether it has made them.
+pub(crate) fn await_requests(prefix: &str, number: usize, mut ended: impl FnMut() -> bool) -> bool {
+    let has = || plans(|all| all.get(prefix).is_some_and(|plan| plan.seen.len() >= number));
+    let start = Instant::now();
+    while !has() {
+        if ended() {
+            return has();
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "no request {number} of {prefix}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
 fn fault_for(line: &str) -> Option<Fault> {
     plans(|all| {
         let (_, plan) = all.iter_mut().find(|(prefix, _)| line.contains(&**prefix))?;

@@ -27,8 +27,8 @@ fn a_store_answers_as_one_filter_does() {
     let slots = SlotsPerBucket::new(4).unwrap();
     let options =
         Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never).threads(2);
-    Store::create(dir.path().join("s"), shards as u32, &options).unwrap();
-    let store = Store::open_with(dir.path().join("s"), &options).unwrap();
+    Store::create(crate::place(&dir), shards as u32, &options).unwrap();
+    let store = Store::open_with(crate::place(&dir), &options).unwrap();
     let mut writer = options.create(dir.path().join("f.gowk")).unwrap();
     assert_eq!(writer.info().unwrap().regions, shards * regions);
     let part = capacity / 5;
@@ -88,8 +88,8 @@ fn a_store_answers_as_one_filter_does() {
 fn shards_that_doubled_on_their_own_can_be_joined() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().capacity(1000).false_positive_rate(1e-6).threads(2);
-    Store::create(dir.path().join("s"), 3, &options).unwrap();
-    let store = Store::open_with(dir.path().join("s"), &options).unwrap();
+    Store::create(crate::place(&dir), 3, &options).unwrap();
+    let store = Store::open_with(crate::place(&dir), &options).unwrap();
     // Shard 0 gets many keys, shard 1 a few, and shard 2 none.
     let shard_of = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap());
     let chosen = |key: &[u8; 8]| match shard_of(key) {
@@ -112,14 +112,8 @@ fn shards_that_doubled_on_their_own_can_be_joined() {
     let found = Reader::open(&joined).unwrap().contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(
-        Store::create_from(
-            dir.path().join("s"),
-            3,
-            &Reader::open(&joined).unwrap(),
-            &options,
-            &mut |_, _| {}
-        )
-        .is_err()
+        Store::create_from(crate::place(&dir), 3, &Reader::open(&joined).unwrap(), &options, &mut |_, _| {})
+            .is_err()
     );
 }
 
@@ -130,7 +124,7 @@ fn copies_are_counted_over_all_shards() {
     let slots = SlotsPerBucket::new(2).unwrap();
     let options = Options::new().counting().capacity(REGION).slots_per_bucket(slots).seed(7);
     let options = options.growth(Growth::Never);
-    let store = Store::create(dir.path().join("s"), 4, &options).unwrap();
+    let store = Store::create(crate::place(&dir), 4, &options).unwrap();
     let mut update = store.update().unwrap().rewriting();
     for copies in 0..1200 {
         // The first key has more copies than can be counted.

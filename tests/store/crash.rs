@@ -256,6 +256,9 @@ fn scratch() -> tempfile::TempDir {
 
 #[test]
 fn power_cut_anywhere_leaves_a_whole_store() {
+    if crate::needs_a_folder("fails calls to the disk") {
+        return;
+    }
     let asked = std::env::var("GOWK_CRASH_IMAGES").ok().map(|number| number.parse().unwrap());
     let enough: usize = asked.unwrap_or_else(|| thorough::size("images of cut power", 1500, 20_000));
     let mut images = 0;
@@ -297,6 +300,9 @@ macro_rules! without {
     ($($test:ident: $forgets:literal;)*) => {
         $(#[test]
         fn $test() {
+            if crate::needs_a_folder("fails calls to the disk") {
+                return;
+            }
             let broken = scripts().into_iter().find_map(|(name, way, steps)| {
                 breaks($forgets, way, &steps, None).map(|how| format!("{name}, {way:?}: {how}"))
             });
@@ -342,6 +348,9 @@ fn seen_in_doubt(forgets: Option<&'static str>) -> Option<String> {
 
 #[test]
 fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
+    if crate::needs_a_folder("fails calls to the disk") {
+        return;
+    }
     assert_eq!(seen_in_doubt(None), None);
     println!("{}", seen_in_doubt(Some("versions")).expect("no image is wrong"));
 }
@@ -349,6 +358,9 @@ fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
 /// Forgets the sync of `versions` after each link, except the link of the creation.
 #[test]
 fn without_the_sync_after_a_link_an_image_is_wrong() {
+    if crate::needs_a_folder("fails calls to the disk") {
+        return;
+    }
     let dir = scratch();
     let mut run = Run::start(Way::Runs, dir.path(), None, None);
     run.do_step(&Create).unwrap();
@@ -361,6 +373,9 @@ fn without_the_sync_after_a_link_an_image_is_wrong() {
 /// A step that failed once is done again.
 #[test]
 fn failing_disk_leaves_the_store_as_before_or_as_after() {
+    if crate::needs_a_folder("fails calls to the disk") {
+        return;
+    }
     for (name, way, steps) in scripts() {
         let calls = {
             let dir = scratch();

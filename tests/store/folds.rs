@@ -70,7 +70,7 @@ fn shards_folded_elsewhere_are_published_together() {
 }
 
 fn created_again(dir: &tempfile::TempDir) -> Store {
-    Store::open(dir.path().join("s")).unwrap()
+    Store::open(crate::place(dir)).unwrap()
 }
 
 #[test]

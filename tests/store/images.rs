@@ -313,16 +313,6 @@ pub(crate) fn is_tidy(store: &Store) -> Result<(), String> {
         expected.extend(files.map(|(shard, file)| format!("shards/{shard:04}/{}", file.file_name()).into()));
         expected.extend(version.runs.iter().map(|run| format!("runs/{}", run.file_name()).into()));
     }
-    let (mut found, mut folders) = (BTreeSet::new(), vec![store.path().to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in folder.read_dir().unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                found.insert(path.strip_prefix(store.path()).unwrap().to_owned());
-            }
-        }
-    }
+    let found = crate::files_of(store);
     if found == expected { Ok(()) } else { Err(format!("found {found:?}, expected {expected:?}")) }
 }

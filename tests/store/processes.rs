@@ -132,7 +132,7 @@ fn each_key_is_new_to_exactly_one_of_many_processes() {
     let batches = thorough::size("batches of each", 12, 100);
     for processes in [2, 4, 8] {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::create(dir.path().join("s"), SHARDS, &options()).unwrap();
+        let store = Store::create(crate::place(&dir), SHARDS, &options()).unwrap();
         let (all, known) = claimed(&store, processes, batches);
         println!("{processes} processes: {known} keys judged again");
         assert_eq!(all, (30..30 * batches + 60).collect::<Vec<_>>(), "{processes} processes");
@@ -212,7 +212,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
     let processes = thorough::size("processes that commit", 5, 20);
     let each = thorough::size("commits of each", 4, 10);
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("s");
+    let path = crate::place(&dir);
     let store = Store::create(&path, SHARDS, &options()).unwrap();
     let children: Vec<Child> =
         (1..=processes).map(|process| start("commit", &path, process, 0..each)).collect();
@@ -259,7 +259,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
 fn killed_processes_leave_a_whole_store() {
     let kills = thorough::size("kills", 30, 500);
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("s");
+    let path = crate::place(&dir);
     let store = Store::create(&path, SHARDS, &options()).unwrap();
     let mut random = Random(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     println!("seed {}", random.0);

@@ -521,9 +521,10 @@ fn what_is_not_published_is_removed_by_the_process_that_made_it() {
     let store = store(&dir, 2, &options());
     insert(&store, &keys(0..100));
     let files = || {
-        let folders = ["runs", "shards/0000", "shards/0001", "incoming"].map(|name| store.path().join(name));
-        let entries = folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<BTreeSet<_>>()
+        let files = crate::files_of(&store);
+        let files =
+            files.iter().filter(|file| !file.starts_with("versions") && !file.ends_with("store.toml"));
+        files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
     };
     let rewritten = |range| {
         let mut update = store.update().unwrap().rewriting();

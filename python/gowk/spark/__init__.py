@@ -8,7 +8,8 @@
 >>> store.compact()                                                   # no run left for later lookups; seldom needed
 
 Spark shuffles the keys by shard, schedules tasks and repeats those that fail. A task works on one shard. It writes a
-run of few keys, or a new file of its shard. The driver publishes one version for a batch, all or nothing. The store lies in a folder that the driver and all executors reach by the same path.
+run of few keys, or a new file of its shard. The driver publishes one version for a batch, all or nothing. The store lies in a bucket,
+or in a folder that the driver and all executors reach by the same path.
 
 Invariants:
 

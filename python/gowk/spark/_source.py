@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, cast
 
 import pyarrow as pa
@@ -143,7 +144,8 @@ class Source(DataSource):
             version=int(options.get("base", based.version)),
             local=options.get("local"),
             local_bytes=int(options.get("local_bytes", LOCAL_BYTES)),
-            fetch=options.get("fetch", "true").lower() != "false",
+            # Of a store in a bucket, the library itself keeps copies.
+            fetch=options.get("fetch", "true").lower() != "false" and isinstance(store.path, Path),
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
         )
         rewriting = options.get("rewriting", "false").lower() == "true"

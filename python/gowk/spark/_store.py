@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 from weakref import WeakSet
@@ -30,19 +31,19 @@ _registered: WeakSet[SparkSession] = WeakSet()
 class Store:
     """A store of gowk, for a Spark driver.
 
-    The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. Its folder is on a file system that the
-    driver and all executors reach by the same path. gowk is installed on all of them.
+    The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. It lies in a bucket, or its folder is on a
+    file system that the driver and all executors reach by the same path. gowk is installed on all of them.
 
     Rows whose key is null have no key: ``unseen`` drops them, ``insert`` and ``remove`` skip them, and ``mark`` has False.
 
     Args:
-        path: the store's folder.
+        path: the store's folder, or its address, ``"s3://bucket/prefix"``.
         local: a folder of each executor's local disk, in which the folder ``gowk`` is made. It keeps copies of shards over
             jobs and applications. Unless given, it is one that Spark empties when the executor ends.
         local_bytes: bytes of copies that are kept there; those that were not asked for the longest go first. The
             working copies and runs of tasks come on top.
         fetch: whether tasks copy their shard to the local disk before they look keys up. Without it they read it where it
-            is, which is right if the store lies on a local disk.
+            is, which is right if the store lies on a local disk. Of a store in a bucket they always keep copies.
 
     Raises:
         gowk.NotFound: the path does not exist.
@@ -52,13 +53,14 @@ class Store:
     def __init__(
         self, path: str | os.PathLike[str], *, local: str | os.PathLike[str] | None = None, local_bytes: int = LOCAL_BYTES, fetch: bool = True
     ) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        store = Files(path)
+        self.path = str(store.path)
         self._local = None if local is None else os.path.abspath(os.fspath(local))
-        self._local_bytes, self._fetch = local_bytes, fetch
+        # Of a store in a bucket, the library itself keeps copies.
+        self._local_bytes, self._fetch = local_bytes, fetch and isinstance(store.path, Path)
         # The version that `unseen` has read for a batch. It stays after a conflict: with an insert on a newer version,
         # keys could be new to two applications.
         self._bases: dict[tuple[str, int], int] = {}
-        Files(self.path)
 
     def __repr__(self) -> str:
         return f"gowk.spark.Store({self.path!r})"

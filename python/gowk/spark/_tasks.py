@@ -47,6 +47,11 @@ class Plan:
         return Disk(Path(self.local or ours) / "gowk", self.local_bytes)
 
     def open(self) -> Files:
+        if self.path.startswith("s3://"):
+            # The library's own copies lie on this executor's disk, too.
+            if self.local is not None or "GOWK_CACHE" not in os.environ:
+                os.environ["GOWK_CACHE"] = str(self.disk().root / "cache")
+            os.environ.setdefault("GOWK_CACHE_SIZE", str(self.local_bytes))
         return Files(self.path, version=self.version, copies=self.disk().copies if self.fetch else None)
 
     def tidy(self, store: Files) -> None:

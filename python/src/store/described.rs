@@ -1,13 +1,20 @@
 //! From the descriptions of stores and versions to the dataclasses of `gowk._info`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use gowk::store::{Committed, Compacted, Done, Store, StoreReader, Vacuumed, Version};
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::info::{fixed, growth, hash, key_rules, made, uuid};
+
+/// A :class:`pathlib.Path`, or an address in a bucket as text: a path has lost one of its slashes.
+pub(super) fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    if Store::is_address(path) { path.as_os_str().into_bound_py_any(py) } else { path.into_bound_py_any(py) }
+}
 
 pub(super) fn files<'py>(py: Python<'py>, store: &Store, version: &Version) -> PyResult<Bound<'py, PyAny>> {
     let all = PyDict::new(py);
@@ -15,7 +22,7 @@ pub(super) fn files<'py>(py: Python<'py>, store: &Store, version: &Version) -> P
         let fields = PyDict::new(py);
         fields.set_item("shard", shard)?;
         fields.set_item("name", file.file_name())?;
-        fields.set_item("path", store.file_path(*shard, file))?;
+        fields.set_item("path", place(py, &store.file_path(*shard, file))?)?;
         fields.set_item("bytes", file.bytes)?;
         fields.set_item("uuid", uuid(py, &file.uuid())?)?;
         fields.set_item("commit", file.commit)?;

@@ -21,6 +21,11 @@ pub(super) struct Opened {
     generation: u32,
 }
 
+/// The absolute path of a folder, which stays right if the process changes its own; an address as it is.
+pub(super) fn placed(path: PathBuf) -> PyResult<PathBuf> {
+    if store::Store::is_address(&path) { Ok(path) } else { Ok(std::path::absolute(path)?) }
+}
+
 impl Opened {
     fn new(reader: StoreReader) -> Arc<Self> {
         Arc::new(Self { reader, generation: generation() })
@@ -54,7 +59,7 @@ impl Store {
         filter: Option<PyRef<'_, Reader>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let path = std::path::absolute(path)?;
+        let path = placed(path)?;
         let (on_damage, verify) = ("error".to_owned(), "first_touch".to_owned());
         let asked = Asked { copies: None, threads, on_damage, verify };
         if filter.is_some() && creation.is_any_given() {

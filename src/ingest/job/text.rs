@@ -16,6 +16,7 @@ use crate::ingest::creation::Creation;
 use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules, TimeField};
 use crate::keys::LONGEST;
+use crate::store::Store;
 use crate::{Case, KeyRules, SlotsPerBucket};
 
 /// The most bytes that a job file may have.
@@ -183,7 +184,7 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         path: path.to_owned(),
         name,
         // A store in a bucket lies beside no file.
-        filter: if raw.filter.path.to_str().is_some_and(|path| path.starts_with("s3://")) {
+        filter: if Store::is_address(&raw.filter.path) {
             raw.filter.path.clone()
         } else {
             base.join(&raw.filter.path)

@@ -179,6 +179,7 @@ impl Bucket {
             let part = |start: u64| {
                 let (connection, key, file) = (connection.clone(), key.clone(), file.clone());
                 async move {
+                    let _turn = connection.parts.acquire().await;
                     let range = Some(GetRange::Bounded(start..(start + PART).min(length)));
                     let options = GetOptions { range, ..GetOptions::default() };
                     let part = connection.patient.get_opts(&key, options).await.map_err(Refusal::of)?;
@@ -232,6 +233,13 @@ impl Bucket {
             }
             if sent.is_ok() {
                 sent = upload.complete().await.map(drop).map_err(Refusal::of);
+                // A completion whose answer was lost is repeated, and the server knows the upload no more.
+                if sent.is_err()
+                    && let Ok(object) = connection.patient.head(&key).await
+                    && object.size == length
+                {
+                    return Ok(());
+                }
             }
             if sent.is_err() {
                 // What stays of it costs room until the bucket's own rule removes it.
@@ -343,6 +351,7 @@ impl Storage for Bucket {
 
     fn delete(&self, name: &str) -> FilterResult<Option<u64>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(last, _)| last == name);
+        self.cache.forget(name);
         let Some(length) = self.length(name)? else { return Ok(None) };
         let key = self.key(name)?;
         let deleted = self

@@ -51,6 +51,50 @@ fn of_several_puts_of_one_name_one_is_done_and_its_bytes_stay() {
 }
 
 #[test]
+fn what_is_meant_as_an_address_and_is_none_is_no_folder() {
+    fn of(path: &str) -> Result<Option<Address<'_>>> {
+        Address::of(Path::new(path)).transpose()
+    }
+    for (path, bucket, prefix) in [
+        ("s3://b", "b", ""),
+        ("s3://b/", "b", ""),
+        ("s3://my-bucket.x_1//a/b c/\u{e9}?#%41//", "my-bucket.x_1", "a/b c/\u{e9}?#%41"),
+    ] {
+        let address = of(path).unwrap().unwrap();
+        assert_eq!((address.bucket, address.prefix), (bucket, prefix), "{path}");
+    }
+    for path in ["", "s3", "s3:", "b/s3://x", "s3/b", "/s3://b", "a.b://c", "./s3://b", "c:x", "://b"] {
+        assert!(of(path).unwrap().is_none(), "{path}");
+    }
+    for path in [
+        "s3://",
+        "s3:///",
+        "s3:///x",
+        "s3:/b/x",
+        "S3://b/x",
+        "s3a://b/x",
+        "gs://b/x",
+        "s3://k:secret@b/x",
+        "s3://b c/x",
+        "s3://-b/x",
+        "s3://b/a//b",
+        "s3://b/a/../b",
+        "s3://b/.",
+        "s3://b/a\nb",
+        "s3://b?x/y",
+    ] {
+        assert!(matches!(of(path), Err(Error::Address { .. })), "{path}: {:?}", of(path));
+        assert!(is_store(Path::new(path)), "{path}");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"s3://b/\xff"));
+        assert!(matches!(Address::of(path), Some(Err(Error::Address { .. }))));
+    }
+}
+
+#[test]
 fn a_put_asks_while_its_draft_is_there_and_needs_it() {
     each(|storage, _| {
         if storage.is_object_store() {

@@ -4,12 +4,16 @@
 //!
 //! 1. A file has its name only once it is whole.
 //! 2. Any file may be removed at any time: who has it open goes on, and others fetch it again.
+//! 3. Nothing is removed but files with names that gowk gives: the folder may hold other things of its owner.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::Name;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
 
@@ -21,6 +25,8 @@ const DEFAULT_SIZE: u64 = 16 << 30;
 const WORK: &str = "work";
 /// What a process that died has left there is removed after this time.
 const LEFT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How often a fetch begins again if others remove the folder meanwhile.
+const TRIES: u32 = 20;
 
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -33,6 +39,18 @@ pub(super) struct Cache {
 fn wrong(path: &Path, told: &str) -> FilterError {
     let source = io::Error::new(io::ErrorKind::InvalidInput, told.to_owned());
     FilterError::Io { path: path.to_owned(), op: "find the cache for", source }
+}
+
+/// Digits in the name of a store's folder, and of a file that is being fetched.
+const HEX: usize = 32;
+
+fn is_hex(name: &OsStr) -> bool {
+    name.len() == HEX && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a sealed file or a working copy has such a name.
+fn is_named(name: &OsStr) -> bool {
+    name.to_str().and_then(Name::begin_of).is_some()
 }
 
 impl Cache {
@@ -50,12 +68,13 @@ impl Cache {
             Err(_) => DEFAULT_SIZE,
         };
         let place = format!("{server} {}", address.display());
-        let own = root.join(format!("{:032x}", xxhash_rust::xxh3::xxh3_128(place.as_bytes())));
+        let own = root.join(format!("{:0HEX$x}", xxhash_rust::xxh3::xxh3_128(place.as_bytes())));
         Ok(Self { root, own, most })
     }
 
+    /// Makes a folder that others cannot look into, as they perhaps cannot look into the bucket.
     fn make(folder: PathBuf) -> FilterResult<PathBuf> {
-        fs::create_dir_all(&folder).at(&folder, "create the folder")?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).at(&folder, "create the folder")?;
         Ok(folder)
     }
 
@@ -69,29 +88,41 @@ impl Cache {
     }
 
     /// The local copy of an object, which `fetch` makes if there is none.
-    pub(super) fn get(
-        &self,
-        name: &str,
-        fetch: impl FnOnce(&Path) -> FilterResult<()>,
-    ) -> FilterResult<PathBuf> {
+    pub(super) fn get(&self, name: &str, fetch: impl Fn(&Path) -> FilterResult<()>) -> FilterResult<PathBuf> {
         let path = self.path(name);
-        if let Ok(file) = File::open(&path) {
-            // When it was used last.
-            let _ = file.set_modified(SystemTime::now());
-            return Ok(path);
+        let mut tries = 0;
+        loop {
+            if let Ok(file) = File::open(&path) {
+                // When it was used last.
+                let _ = file.set_modified(SystemTime::now());
+                return Ok(path);
+            }
+            tries += 1;
+            match self.place(&path, &fetch) {
+                Ok(()) => return Ok(path),
+                // Somebody has removed the folder. It is told to exist already if that was while it was made.
+                Err(FilterError::Io { source, .. })
+                    if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&source.kind())
+                        && tries < TRIES => {}
+                Err(error) => return Err(error),
+            }
         }
-        let uuid = new_uuid(&path)?;
-        let new = self.workplace()?.join(format!("{:032x}", u128::from_le_bytes(uuid)));
+    }
+
+    /// Fetches an object under another name, and gives it its own.
+    fn place(&self, path: &Path, fetch: &impl Fn(&Path) -> FilterResult<()>) -> FilterResult<()> {
+        let uuid = u128::from_le_bytes(new_uuid(path)?);
+        let new = self.workplace()?.join(format!("{uuid:0HEX$x}"));
         let placed = fetch(&new).and_then(|()| {
             Self::make(self.own.clone())?;
-            fs::rename(&new, &path).at(&path, "rename")
+            fs::rename(&new, path).at(path, "rename")
         });
         if placed.is_err() {
             let _ = fs::remove_file(&new);
         }
         placed?;
-        self.trim(&path);
-        Ok(path)
+        self.trim(path);
+        Ok(())
     }
 
     /// Takes a local file as the copy of an object. It is gone from its place then.
@@ -114,16 +145,23 @@ impl Cache {
     fn trim(&self, newest: &Path) {
         let files = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
         let (now, mut found, mut bytes) = (SystemTime::now(), Vec::new(), 0_u64);
-        for file in files(&self.root).flat_map(|folder| files(&folder.path())) {
-            let Ok(metadata) = file.metadata() else { continue };
-            let (path, used) = (file.path(), metadata.modified().unwrap_or(now));
-            if path.parent().is_some_and(|folder| folder.ends_with(WORK)) {
-                if now.duration_since(used).is_ok_and(|age| age > LEFT) {
-                    let _ = fs::remove_file(path);
+        for folder in files(&self.root) {
+            let is_work = folder.file_name() == WORK;
+            if !is_work && !is_hex(&folder.file_name()) {
+                continue;
+            }
+            for file in files(&folder.path()) {
+                let Ok(metadata) = file.metadata() else { continue };
+                let (path, used) = (file.path(), metadata.modified().unwrap_or(now));
+                if is_work {
+                    let is_left = now.duration_since(used).is_ok_and(|age| age > LEFT);
+                    if is_left && (is_hex(&file.file_name()) || is_named(&file.file_name())) {
+                        let _ = fs::remove_file(path);
+                    }
+                } else if metadata.is_file() && is_named(&file.file_name()) {
+                    bytes += metadata.len();
+                    found.push((used, metadata.len(), path));
                 }
-            } else if metadata.is_file() {
-                bytes += metadata.len();
-                found.push((used, metadata.len(), path));
             }
         }
         found.sort();

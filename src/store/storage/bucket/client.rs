@@ -20,12 +20,15 @@ use object_store::{
     RetryConfig,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 use super::{Requests, Result};
 use crate::error::Error as FilterError;
 
 /// Threads that move bytes.
 const THREADS: usize = 2;
+/// Parts of files that are fetched at the same time, each held in memory.
+const PARTS: usize = 16;
 /// Requests are repeated so often, and none after so long.
 const RETRIES: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -107,8 +110,12 @@ impl Refusal {
             let told = "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
             return Self::Refused(io::ErrorKind::PermissionDenied, told.to_owned());
         }
+        if text.contains("Received redirect") {
+            let told = "the server redirects to another one; check AWS_REGION".to_owned();
+            return Self::Refused(io::ErrorKind::InvalidInput, told);
+        }
         match (status(&text), http(&error)) {
-            (Some(status @ 400..500), _) => Self::Refused(io::ErrorKind::InvalidInput, answered(status)),
+            (Some(status @ 300..500), _) => Self::Refused(io::ErrorKind::InvalidInput, answered(status)),
             (Some(status), _) => Self::Unclear(answered(status)),
             (None, Some(HttpErrorKind::Connect)) => {
                 Self::Unreached("the server cannot be reached".to_owned())
@@ -193,6 +200,8 @@ pub(super) struct Connection {
     pub(super) patient: AmazonS3,
     /// Does not: who puts if absent must know of each try.
     once: AmazonS3,
+    /// One permit for each part of a file that is fetched.
+    pub(super) parts: Semaphore,
 }
 
 impl Connection {
@@ -282,9 +291,10 @@ impl Client {
             failed(io::Error::new(io::ErrorKind::InvalidInput, told))
         };
         let (patient, once) = (client(RETRIES).map_err(wrong)?, client(0).map_err(wrong)?);
-        Ok(Arc::new(Connection { runtime, patient, once }))
+        Ok(Arc::new(Connection { runtime, patient, once, parts: Semaphore::new(PARTS) }))
     }
 
+    /// The connection of this process.
     fn connection(&self) -> Result<Arc<Connection>> {
         let mut known = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 != std::process::id() {
@@ -328,6 +338,16 @@ impl Client {
             list: of(list),
             delete: of(delete),
             post: of(post),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let known = self.connection.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != std::process::id() {
+            // The parent's connection belongs to threads that are not here: it stays.
+            std::mem::forget(known.1.clone());
         }
     }
 }
