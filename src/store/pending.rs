@@ -222,26 +222,26 @@ impl StoreReader {
             return Ok(answers);
         }
         let is_set = self.store.description.kind == Kind::Set;
-        if let Some(sieve) = self.sieve(shard, hashes.len()) {
-            for (hash, answer) in hashes.iter().zip(&mut answers) {
-                if !(is_set && *answer) && sieve.may_have(RecordKey::of(*hash)) {
-                    *answer = self.contains_in(shard, *hash)?;
-                }
-            }
-            return Ok(answers);
-        }
-        for (hashes, answers) in hashes.chunks(AHEAD).zip(answers.chunks_mut(AHEAD)) {
-            let keys = || hashes.iter().map(|hash| RecordKey::of(*hash));
+        let sieve = self.sieve(shard, hashes.len());
+        let asked: Vec<(usize, RecordKey)> = (hashes.iter().map(|hash| RecordKey::of(*hash)).enumerate())
+            .filter(|(at, key)| {
+                let is_known = is_set && answers.get(*at).copied().unwrap_or_default();
+                !is_known && sieve.is_none_or(|sieve| sieve.may_have(*key))
+            })
+            .collect();
+        for asked in asked.chunks(AHEAD) {
             for run in &runs {
-                keys().for_each(|key| run.prefetch(key));
+                asked.iter().for_each(|(_, key)| run.prefetch(*key));
             }
-            for ((key, hash), answer) in keys().zip(hashes).zip(answers) {
-                if is_set && *answer {
-                    continue;
-                }
+            for (at, key) in asked {
+                let (Some(hash), Some(answer)) = (hashes.get(*at), answers.get_mut(*at)) else { continue };
                 let mut copies = None;
-                for run in &runs {
-                    copies = run.copies(key)?.map(|more| copies.unwrap_or(0) + more).or(copies);
+                // The last run is often the largest.
+                for run in runs.iter().rev() {
+                    copies = run.copies(*key)?.map(|more| copies.unwrap_or(0) + more).or(copies);
+                    if is_set && copies.is_some() {
+                        break;
+                    }
                 }
                 match copies {
                     None => {}
