@@ -529,6 +529,9 @@ pub enum Difference {
     /// The rules for keys.
     #[error("has other rules for keys")]
     KeyRules,
+    /// The time for which forgetting filters keep a key, or the bits in which they note it.
+    #[error("forgets after another time, or keeps it otherwise")]
+    Retention,
     /// An entry of the metadata.
     #[error("has another value for the metadata `{0}`")]
     Metadata(String),
@@ -541,6 +544,7 @@ impl Difference {
             | Self::KeyRules
             | Self::Hash
             | Self::Seed
+            | Self::Retention
             | Self::Slots(..)
             | Self::Regions(..) => "make the next filter like the other",
             Self::Shards(..) | Self::Shard(..) => "give the shards of one filter, in their order",

@@ -322,6 +322,11 @@ impl Delta {
         }
     }
 
+    /// Copies removed, or entries forgotten.
+    pub(crate) const fn removed_in_all(&self) -> u64 {
+        self.removed
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.inserted += other.inserted;
         self.removed += other.removed;

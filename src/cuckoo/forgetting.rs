@@ -5,8 +5,9 @@
 //! epochs.
 
 use std::fmt;
+use std::ops::Range;
 
-use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use super::bucket::{AnyBuckets, BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
 use super::counts::{Delta, FIRST_EPOCH};
 use super::region::Removed;
 use super::search::Search;
@@ -248,6 +249,26 @@ pub(crate) fn sweep<W: Width>(
         delta.forgotten(bucket, swept);
     }
     swept
+}
+
+/// The words of a region of a filter at the epoch `passed.start` that comes to `passed.end`, without the entries that
+/// expire until then; `None` if that is the same epoch. Counts them.
+pub(crate) fn brought<W: Width>(
+    words: &[u64; BUCKETS_PER_REGION as usize],
+    passed: Range<u64>,
+    delta: &mut Delta,
+) -> Option<Box<[u64; BUCKETS_PER_REGION as usize]>> {
+    if W::EXPIRY_BITS == 0 || passed.is_empty() {
+        return None;
+    }
+    // After K epochs all have expired, and the codes repeat.
+    let codes = (passed.end - passed.start).min(most_epochs(W::EXPIRY_BITS)) as u32;
+    let mut swept = Box::new(*words);
+    for word in swept.iter_mut() {
+        let epochs = (0..=codes).map(|later| (passed.start as u32).wrapping_add(later));
+        *word = sweep(Bucket::<W>::new(*word), epochs, delta).0;
+    }
+    Some(swept)
 }
 
 impl Delta {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, each_descendant, with_width};
+use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, each_descendant, with_any_width};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
 use crate::file::{Flush, UnpublishedFile};
 use crate::format::{Geometry, Identity, Policy};
@@ -80,7 +80,8 @@ impl Reader {
     /// first gets shard `s * k` of `S * k`. Together the shards answer as the filter does, false positives included. k
     /// must divide the filter's number of regions, or do so after some doublings; the shards are then doubled just as
     /// often. Seed, limits and metadata are those of the filter; capacity and size limit are divided by k. Entries are
-    /// counted anew for each shard. The counters of inserts and removals are divided in proportion to the entries.
+    /// counted anew for each shard, and a forgetting filter's shards have its time. The counters of inserts and removals
+    /// are divided in proportion to the entries.
     ///
     /// `progress` gets the number of regions written, and of all regions. The call first checks that the disk has room
     /// for all shards. No shard has its name before all are written; then one after the other gets its name. Fails with
@@ -105,7 +106,6 @@ fn divided<P: AsRef<Path>>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Writer>> {
     let (path, geometry) = (snapshot.reader().path(), snapshot.identity().geometry);
-    snapshot.identity().refuse_forgetting(path, "dividing")?;
     let parts = destinations.len() as u64;
     let cut = Cut::of(path, geometry, parts)?;
     let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();
@@ -151,7 +151,7 @@ fn write_part(
     let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::AndGoOn, |write| {
         let mut next = parents.start << cut.doublings;
         snapshot.regions(parents.clone(), &mut |_, words, _| {
-            with_width!(geometry.slots(), W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
+            with_any_width!(geometry.width, W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
                 if (first..end).contains(&next) {
                     counts.tally_all::<W>(words);
                     write(RegionId((next - first) as u32), words)?;
@@ -207,8 +207,8 @@ impl Totals {
             let up_to = |entries: u128| (u128::from(total) * entries / all) as u64;
             up_to(to) - up_to(from)
         };
-        let Counts { inserted, removed, .. } = self.all;
-        Counts { inserted: share(inserted), removed: share(removed), ..found }
+        let Counts { inserted, removed, epoch, .. } = self.all;
+        Counts { inserted: share(inserted), removed: share(removed), epoch, ..found }
     }
 }
 

@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::cuckoo::{Counts, HashKind, MAX_REGIONS, RegionId, Shard, each_descendant, with_width};
+use crate::cuckoo::{
+    Counts, Delta, HashKind, MAX_REGIONS, RegionId, Shard, each_descendant, forgetting, with_any_width,
+};
 use crate::error::{Difference, Error, GrowthRefusal, IoContext, Result};
 use crate::file::{Flush, Region, UnpublishedFile};
 use crate::format::{Geometry, Identity, Metadata, Policy};
@@ -20,7 +22,8 @@ impl Reader {
     /// `first / k` of `S / k`. The outcome answers for each key as its shard does, false positives included. The shards
     /// need the same kind, seed, hash and slots, and numbers of regions whose quotients are powers of two; those with
     /// fewer regions are doubled in the outcome. Each shard is read as of one commit of its own. The outcome has the
-    /// metadata of all shards, which must not contradict each other. Counters, capacities and size limits add up; the
+    /// metadata of all shards, which must not contradict each other. A forgetting filter comes
+    /// to the time of the newest shard. Counters, capacities and size limits add up; the
     /// other limits are those of the first shard.
     ///
     /// `progress` gets the number of regions written, and of all regions. Fails with [`Error::Unlike`], which names the
@@ -52,7 +55,6 @@ fn joined(
     destination: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Writer> {
-    parts.iter().try_for_each(|part| part.identity().refuse_forgetting(part.reader().path(), "joining"))?;
     let (geometry, doublings) = joined_geometry(parts, first)?;
     let metadata = joined_metadata(parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
@@ -61,20 +63,26 @@ fn joined(
     let identity = Identity { uuid: new_uuid(destination)?, geometry, ..*like.identity() };
     let policy = joined_policy(parts, like.policy());
     let fill = |files: &Files| {
-        let mut counts = Counts::default();
+        // A forgetting filter comes to the time of its newest part; what has expired by then in another one goes.
+        let epoch = parts.iter().map(|part| part.counts().epoch).max().unwrap_or(0);
+        let (mut counts, mut forgotten) = (Counts { epoch, ..Counts::default() }, Delta::default());
         let (disk, model) = (&options.disk, Some(&model));
         let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, |write| {
             let mut next = 0;
             parts.iter().zip(&doublings).try_for_each(|(part, doublings)| {
                 let each = &mut |words: &Region| {
-                    with_width!(geometry.slots(), W => counts.tally_all::<W>(words));
+                    with_any_width!(geometry.width, W => counts.tally_all::<W>(words));
                     write(RegionId(next as u32), words)?;
                     next += 1;
                     progress(next, geometry.regions());
                     Ok(())
                 };
+                let of_part = part.counts().epoch;
                 part.regions(0..part.identity().geometry.regions(), &mut |_, words, _| {
-                    with_width!(geometry.slots(), W => each_descendant::<W, _>(words, *doublings, each))
+                    with_any_width!(geometry.width, W => {
+                        let swept = forgetting::brought::<W>(words, of_part..epoch, &mut forgotten);
+                        each_descendant::<W, _>(swept.as_deref().unwrap_or(words), *doublings, each)
+                    })
                 })
             })
         })?;
@@ -82,6 +90,7 @@ fn joined(
             counts.inserted = counts.inserted.saturating_add(of_part.inserted);
             counts.removed = counts.removed.saturating_add(of_part.removed);
         }
+        counts.removed = counts.removed.saturating_add(forgotten.removed_in_all());
         Ok((file, counts.in_a(identity.kind)))
     };
     Writer::create_filled(files, &options, policy, metadata, fill)
@@ -90,14 +99,17 @@ fn joined(
 /// The shape of the joined filter, and how often each part has to double to have as many regions as the others.
 fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Vec<u32>)> {
     let count = parts.len() as u64;
-    let Some(Identity { kind, geometry, hasher, .. }) = parts.first().map(|part| *part.identity()) else {
+    let Some(Identity { kind, geometry, hasher, forgetting, .. }) =
+        parts.first().map(|part| *part.identity())
+    else {
         return Err(Error::NotFound { path: first.to_owned() });
     };
     let regions = parts.iter().map(|part| part.identity().geometry.regions()).max().unwrap_or(1);
     let generation = parts.iter().map(|part| part.identity().geometry.generation).max().unwrap_or(0);
     let mut all_doublings = Vec::with_capacity(parts.len());
     for (number, part) in (geometry.shard.number..).zip(parts) {
-        let Identity { hasher: ours, geometry: found, kind: of_part, .. } = *part.identity();
+        let Identity { hasher: ours, geometry: found, kind: of_part, forgetting: retention, .. } =
+            *part.identity();
         let difference = if of_part != kind {
             Some(Difference::Kind(of_part, kind))
         } else if ours.kind != hasher.kind {
@@ -106,6 +118,8 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
             Some(Difference::Seed)
         } else if found.slots() != geometry.slots() {
             Some(Difference::Slots(found.slots().get(), geometry.slots().get()))
+        } else if retention != forgetting || found.width != geometry.width {
+            Some(Difference::Retention)
         } else if found.shard.of != geometry.shard.of {
             Some(Difference::Shards(found.shard.of, geometry.shard.of))
         } else if found.shard.number != number {

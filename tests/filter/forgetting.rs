@@ -387,9 +387,6 @@ fn what_does_not_know_forgetting_filters_refuses_them_and_changes_nothing() {
     refused(writer.shrink(), "shrinking");
     refused(writer.remove(key(1)).map(drop), "removing keys");
     refused(writer.remove_batch(&[key(1)]).map(drop), "removing keys");
-    refused(reader.divide_to(&[path("a"), path("b")], &mut |_, _| {}), "dividing");
-    refused(Reader::join_to(std::slice::from_ref(&reader), path("c"), &mut |_, _| {}), "joining");
-    assert!(!path("a").exists() && !path("c").exists());
     let mut set = Options::new().create(path("set")).unwrap();
     assert!(matches!(set.merge(&reader), Err(Error::Unlike { .. })));
     let at_a_time = set.insert_at(key(1), clock.time()).unwrap_err();
