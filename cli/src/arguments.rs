@@ -58,7 +58,8 @@ fn behind_hyphens() -> usize {
 
 #[derive(Args)]
 pub(super) struct KeyArgs {
-    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard input
+    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard
+    /// input
     #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
@@ -109,8 +110,8 @@ impl ReadArgs {
 
 #[derive(Args)]
 pub(super) struct ClockArgs {
-    /// Believe the clock of this computer, even if a forgetting filter would forget all keys at once, or has come to a later
-    /// time already
+    /// Believe the clock of this computer, even if a forgetting filter would forget all keys at once, or has come to a
+    /// later time already
     #[arg(long)]
     clock_is_right: bool,
 }
@@ -209,8 +210,8 @@ impl KeyArgs {
         })
     }
 
-    /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes` says whether the verb writes records,
-    /// and `steady` whether the input alone decides where pieces end.
+    /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes`
+    /// says whether the verb writes records, and `steady` whether the input alone decides where pieces end.
     pub(super) fn start(
         &self,
         (known, time): (Option<KeyRules>, Option<&TimeArgs>),
@@ -245,7 +246,8 @@ impl KeyArgs {
         ("--rejects", self.fields.rejects.as_deref())
     }
 
-    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard output.
+    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard
+    /// output.
     pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
         let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
         let output = Output::appending(path, self.separator())?;

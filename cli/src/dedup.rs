@@ -19,27 +19,28 @@ use super::window::Window;
 /// Print keys seen for the first time, and remember them
 ///
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
-/// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the rate of a
-/// filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter stores every
-/// occurrence, and each key is printed once all the same. A forgetting filter (--forget-after) prints a key again once it has
-/// forgotten it; it does not forget by itself, but by the clock of each run.
+/// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the
+/// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting
+/// filter stores every occurrence, and each key is printed once all the same. A forgetting filter (--forget-after)
+/// prints a key again once it has forgotten it; it does not forget by itself, but by the clock of each run.
 ///
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
 /// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an error.
 ///
 /// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
-/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An output
-/// that is closed from the start is an error. To remember keys without printing them, redirect the output to
+/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An
+/// output that is closed from the start is an error. To remember keys without printing them, redirect the output to
 /// /dev/null.
 ///
-/// Into a store, keys are printed at the end: by then it is known which of them other processes have brought meanwhile, and
-/// those are not printed. With --token, they are printed after the commit, and by each later run of the same command, so
-/// that of many processes exactly one prints a key. Without one they are printed before it; if the commit fails then,
-/// what was printed is void.
+/// Into a store, keys are printed at the end: by then it is known which of them other processes have brought meanwhile,
+/// and those are not printed. With --token, they are printed after the commit, and by each later run of the same
+/// command, so that of many processes exactly one prints a key. Without one they are printed before it; if the commit
+/// fails then, what was printed is void.
 ///
-/// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that next
-/// month's run, which looks into this month's filter, prints nothing that came this month. The others must be there; FILE
-/// is created if it is not. A repeated --token prints what the first run printed only if the others have not changed since.
+/// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that
+/// next month's run, which looks into this month's filter, prints nothing that came this month. The others must be
+/// there; FILE is created if it is not. A repeated --token prints what the first run printed only if the others have
+/// not changed since.
 ///
 /// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
 /// file counts as printed.

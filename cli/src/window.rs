@@ -1,7 +1,7 @@
 //! Several filters and stores that `gowk check` and `gowk dedup` look into: a key is known if any of them has it.
 //!
-//! They are only read. `dedup` puts each key into a filter of its own in any case, so a window of several days forgets a key only
-//! when it has not come for that many days.
+//! They are only read. `dedup` puts each key into a filter of its own in any case, so a window of several days forgets
+//! a key only when it has not come for that many days.
 
 use std::path::{Path, PathBuf};
 

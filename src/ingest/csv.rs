@@ -28,9 +28,9 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. Looks for the `wanted` columns, those of the key and the time, in the first record, and passes over
-    /// that record if it is a header. In the middle of a file with a header, it takes the columns from the beginning of
-    /// the file at the path of `content`.
+    /// Goes on at `position`, where `content` stands. Looks for the `wanted` columns, those of the key and the time, in
+    /// the first record, and passes over that record if it is a header. In the middle of a file with a header, it takes
+    /// the columns from the beginning of the file at the path of `content`.
     pub(super) fn new(
         wanted: &Wanted,
         delimiter: u8,
@@ -183,8 +183,8 @@ impl CommonHeader {
 }
 
 impl Format {
-    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a comma
-    /// is quoted as in CSV. There is a header if any column is given by its name.
+    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a
+    /// comma is quoted as in CSV. There is a header if any column is given by its name.
     pub fn csv(columns: &str, delimiter: u8) -> Self {
         let columns: Vec<Column> = fields(columns).into_iter().map(Column::of).collect();
         let header = columns.iter().any(|column| matches!(column, Column::Name(_)));

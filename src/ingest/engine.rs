@@ -122,8 +122,8 @@ impl<'a, 'w> Engine<'a, 'w> {
         if has_ended { self.check_field() } else { Ok(()) }
     }
 
-    /// Fails if no record that the job has ever read has the field, or none has a time. The cursor stays where it was, so that the records are
-    /// read again once the name of the field is corrected.
+    /// Fails if no record that the job has ever read has the field, or none has a time. The cursor stays where it was,
+    /// so that the records are read again once the name of the field is corrected.
     fn check_field(&self) -> Result<(), Error> {
         match (self.job.rules.none_found(&self.cursor.total), self.inputs.last()) {
             (Some(problem), Some(input)) => Err(Error::input(&input.path, problem)),

@@ -338,9 +338,9 @@ impl Pump {
         Ok(())
     }
 
-    /// Inserts or removes the keys of `items`, which were seen at `times` unless there are none, and writes the records of new ones. `first` is the index of the first
-    /// item among all records of the pieces. If the destination fails, the keys stored before the failure are written
-    /// too.
+    /// Inserts or removes the keys of `items`, which were seen at `times` unless there are none, and writes the records
+    /// of new ones. `first` is the index of the first item among all records of the pieces. If the destination fails,
+    /// the keys stored before the failure are written too.
     fn change<W: Work>(
         &mut self,
         work: &mut W,

@@ -85,8 +85,8 @@ impl Writer {
         &self.files.data
     }
 
-    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set these are the keys
-    /// that were stored; a key that was found already, which may be a false positive, is not counted.
+    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set these are the
+    /// keys that were stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         Ok(self.state()?.transaction.counts().copies())
     }
@@ -131,13 +131,13 @@ impl Writer {
     /// Inserts the key, and returns whether it was not there before: it is new.
     ///
     /// A set stores the key unless it is found. A new key that matches the entry of another one is found too: that is a
-    /// false positive. A forgetting filter does the same with a key seen now; see
-    /// [`insert_at`](Self::insert_at) for other times, and for the errors of a clock. A counting filter stores one more copy in any case. A key with more copies than can be counted,
-    /// some thirty thousand with four slots per bucket, stays for good: further inserts and removals of it change
-    /// nothing.
+    /// false positive. A forgetting filter does the same with a key seen now; see [`insert_at`](Self::insert_at) for
+    /// other times, and for the errors of a clock. A counting filter stores one more copy in any case. A key with more
+    /// copies than can be counted, some thirty thousand with four slots per bucket, stays for good: further inserts and
+    /// removals of it change nothing.
     ///
-    /// Doubles the filter if it has no room. Fails with [`Error::Full`] or [`Error::Growth`] if the filter has no room and
-    /// must not double; the transaction stays whole.
+    /// Doubles the filter if it has no room. Fails with [`Error::Full`] or [`Error::Growth`] if the filter has no room
+    /// and must not double; the transaction stays whole.
     #[inline]
     pub fn insert(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
