@@ -174,9 +174,10 @@ impl Store {
     /// name; a file without a copy is read from the store. A copy is never out of date, since no two files have the same
     /// name.
     ///
-    /// Copies are a cache: if one fails, the store's own file is read from then on. A copy fails if its length, uuid, commit or number of entries is not what the version says, if it cannot be read, or if a page does
-    /// not match its checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never)
-    /// not at all. [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
+    /// Copies are a cache: if one fails, the store's own file is read from then on. A copy fails if its length, uuid,
+    /// commit or number of entries is not what the version says, if it cannot be read, or if a page does not match its
+    /// checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never) not at all.
+    /// [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copies = Some(Copies { folder: folder.into(), refused: Arc::default() });
         self
