@@ -20,7 +20,7 @@ use gowk::{KeyRules, Options};
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs, TimeArgs};
 use super::output::Output;
-use super::paths::{check_outputs, is_store};
+use super::paths::{check_outputs, is_store, is_store_and_no_key};
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
 
@@ -177,7 +177,7 @@ impl KeyArgs {
         let in_front = self.given().len().saturating_sub(behind_hyphens());
         let named = |name: &&OsString| {
             let path = Path::new(name);
-            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store(path)
+            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store_and_no_key(path)
         };
         match self.given().iter().take(in_front).find(named) {
             Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),

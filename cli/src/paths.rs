@@ -10,6 +10,13 @@ pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
 }
 
+/// Whether the path is a store, where it may also be a key: a URL is a key, unless it is an address of S3.
+pub(super) fn is_store_and_no_key(path: &Path) -> bool {
+    let is_url =
+        gowk::store::Store::is_address(path) && !path.as_os_str().as_encoded_bytes().starts_with(b"s3");
+    !is_url && is_store(path)
+}
+
 /// The filter's files. The journal and the lock lie beside the file that the filter's name leads to.
 pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
     let filter = filter.canonicalize().unwrap_or_else(|_| filter.to_owned());
