@@ -101,10 +101,14 @@ pub use vacuum::{Vacuum, Vacuumed};
 pub use version::{Done, RunFile, ShardFile, Version};
 
 use crate::Options;
+use reader::LeftOpen;
 pub use storage::Requests;
 use storage::Storage;
 
 /// Filters under versions, in a folder or a bucket. Clones are cheap; all methods may be called from any thread.
+///
+/// The files that the last committed [`Update`] has looked into stay open for the next one, until a later update or a
+/// vacuum here. Where another process vacuums, their disk space becomes free then.
 #[derive(Clone)]
 pub struct Store {
     root: PathBuf,
@@ -113,6 +117,7 @@ pub struct Store {
     options: Options,
     copies: Option<Copies>,
     folds: bool,
+    left_open: LeftOpen,
 }
 
 /// See [`Store::copies`].
@@ -131,6 +136,18 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
+    fn over(root: PathBuf, storage: Arc<dyn Storage>, description: Description, options: Options) -> Self {
+        Self {
+            root,
+            storage,
+            description,
+            options,
+            copies: None,
+            folds: true,
+            left_open: LeftOpen::default(),
+        }
+    }
+
     /// Opens a store, with [`Options::new`]: see [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &Options::new())
@@ -180,6 +197,7 @@ impl Store {
     /// [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copies = Some(Copies { folder: folder.into(), refused: Arc::default() });
+        self.left_open = LeftOpen::default();
         self
     }
 

@@ -26,7 +26,7 @@ impl Store {
 
     pub(super) fn create_described(path: &Path, description: Description, options: &Options) -> Result<Self> {
         let (root, storage) = storage::prepare(path, description.shards, &options.disk)?;
-        Self::found(Self { root, storage, description, options: options.clone(), copies: None, folds: true })
+        Self::found(Self::over(root, storage, description, options.clone()))
     }
 
     /// Writes the texts of a new store (steps 4 to 7).

@@ -34,7 +34,7 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;
     options.check_key_rules(&root, Some(description.key_rules))?;
-    Ok(Store { root, storage, description, options: options.clone(), copies: None, folds: true })
+    Ok(Store::over(root, storage, description, options.clone()))
 }
 
 /// Whether a sync of a folder failed because this process may not do it, or the file system knows no such call.

@@ -45,7 +45,7 @@ impl Shared {
         let (memory, root) = (Arc::new(memory), PathBuf::from("memory"));
         let options = Options::new();
         let description = Description::design(&root, 2, &options).unwrap();
-        let store = Store { root, storage: memory.clone(), description, options, copies: None, folds: true };
+        let store = Store::over(root, memory.clone(), description, options);
         Self { memory, store: Store::found(store).unwrap() }
     }
 

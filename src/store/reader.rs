@@ -66,6 +66,23 @@ impl Snapshot {
     }
 }
 
+/// The files that the last committed update of a store and its clones has opened, for the next one: opening, mapping
+/// and verifying them again would be most of the work of a small commit. An update that fails leaves none, so that the
+/// next one opens what has been put right meanwhile.
+#[derive(Clone, Default)]
+pub(super) struct LeftOpen(Arc<Mutex<Option<Arc<Snapshot>>>>);
+
+impl LeftOpen {
+    pub(super) fn keep(&self, reader: &StoreReader) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&reader.snapshot));
+    }
+
+    /// Closes them, but for what else reads them.
+    pub(super) fn take(&self) -> Option<Arc<Snapshot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// The filter of a shard, once it was opened.
 #[derive(Clone, Default)]
 struct Opened {
@@ -103,6 +120,15 @@ impl Store {
     pub(super) fn read_strictly(&self, version: Version) -> StoreReader {
         let options = self.options.clone().on_damage(OnDamage::Error);
         Self { options, ..self.clone() }.read_version(version)
+    }
+
+    /// The same, with the files that the last update has left open.
+    pub(super) fn read_for_update(&self, version: Version) -> StoreReader {
+        let reader = self.read_strictly(version);
+        match self.left_open.take() {
+            Some(snapshot) => StoreReader { snapshot, ..reader.clone() }.moved_to(reader.version().clone()),
+            None => reader,
+        }
     }
 
     /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it

@@ -80,6 +80,7 @@ impl Update {
                 return Ok((self.commit_with(operation, token, progress)?, all));
             }
             if self.touched() == 0 && token.is_none() {
+                self.store.left_open.keep(&self.base);
                 return Ok((Committed::Unchanged, all));
             }
             let mut change = self.change(operation, token.clone(), self.base())?;
@@ -88,7 +89,11 @@ impl Update {
             match self.store.commit(&change) {
                 // Others have committed since the update was rebased.
                 Err(Error::Conflict { .. }) => self.store.discard(&change.sealed),
-                outcome => return Ok((outcome?, all)),
+                outcome => {
+                    let committed = outcome?;
+                    self.store.left_open.keep(&self.base);
+                    return Ok((committed, all));
+                }
             }
         }
     }

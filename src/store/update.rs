@@ -78,7 +78,7 @@ impl Store {
     /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::default()).collect();
-        let (store, base) = (self.clone(), self.read_strictly(base));
+        let (store, base) = (self.clone(), self.read_for_update(base));
         Update { store, base, scratch: None, rewrites: false, shards }
     }
 }
@@ -220,6 +220,7 @@ impl Update {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Committed> {
         if self.touched() == 0 && token.is_none() {
+            self.store.left_open.keep(&self.base);
             return Ok(Committed::Unchanged);
         }
         let (store, newest) = (self.store.clone(), self.store.newest()?);
@@ -227,10 +228,13 @@ impl Update {
         if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
         }
+        let base = self.base.clone();
         change.sealed = self.seal_with(progress)?;
         let outcome = store.commit(&change);
-        if let Err(Error::Conflict { .. }) = outcome {
-            store.discard(&change.sealed);
+        match outcome {
+            Ok(_) => store.left_open.keep(&base),
+            Err(Error::Conflict { .. }) => store.discard(&change.sealed),
+            Err(_) => {}
         }
         outcome
     }

@@ -100,6 +100,7 @@ impl Store {
     /// The version that each application's last commit with a [`Token`] was based on stays, whatever its age, so that a
     /// retry is judged as the first attempt was. A commit with a higher token, even of no change, gives it free.
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
+        self.left_open.take();
         let mut told = Vacuumed::default();
         let (staying, sweep) = loop {
             let newest = self.newest()?;

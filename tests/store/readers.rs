@@ -5,8 +5,9 @@
 //! 2. The version before a token is the one that its first attempt saw.
 //! 3. Local copies of files are checked against the version, like the files. A wrong copy changes no answer.
 //! 4. An update whose files a vacuum has removed is an error that says so.
+//! 5. Files that an update has opened stay open for the next, until a vacuum, or an update that fails.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gowk::store::{Committed, Error, Store, Token, Vacuum};
@@ -331,4 +332,64 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     let change = gowk::store::Change { base, operation: "insert".to_owned(), token: None, sealed: stale };
     let error = store.commit(&change).unwrap_err();
     assert!(matches!(error, Error::Expired { base: 4, fence: 6, .. }), "{error:?}");
+}
+
+/// How many of these files are mapped by this process.
+fn mapped<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    files.into_iter().filter(|file| maps.contains(file.to_str().unwrap())).count()
+}
+
+fn files_of_shards(store: &Store) -> Vec<PathBuf> {
+    let version = store.newest().unwrap();
+    version.shards.iter().map(|(shard, file)| store.file_path(*shard, file)).collect()
+}
+
+#[test]
+fn files_of_an_update_stay_open_for_the_next_until_a_vacuum() {
+    if crate::needs_a_folder("looks at the files that are mapped") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 4);
+    insert(&store, &keys(0..100));
+    let files = files_of_shards(&store);
+    assert_eq!((files.len(), mapped(&files)), (4, 0));
+    // Of known keys, and of new ones.
+    for keys in [keys(0..100), keys(100..110)] {
+        let update = crate::update(&store, &keys);
+        assert_eq!(mapped(&files), 4);
+        update.commit("insert", None).unwrap();
+        assert_eq!(mapped(&files), 4);
+    }
+    drop(crate::update(&store, &keys(110..120)));
+    assert_eq!(mapped(&files), 0);
+    crate::update(&store, &keys(110..120)).commit("insert", None).unwrap();
+    assert_eq!(mapped(&files), 4);
+    store.clone().vacuum(&Vacuum::default()).unwrap();
+    assert_eq!(mapped(&files), 0);
+}
+
+#[test]
+fn an_update_reads_what_was_put_right_after_one_that_failed() {
+    if crate::needs_a_folder("changes files") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = crate::store(&dir, 1, &crate::options().capacity(100_000));
+    insert(&store, &keys(0..100_000));
+    let file = files_of_shards(&store).remove(0);
+    // This opens the file.
+    crate::update(&store, &keys(0..1)).commit("insert", None).unwrap();
+    let (good, whole) = (dir.path().join("good"), std::fs::read(&file).unwrap());
+    std::fs::write(&good, &whole).unwrap();
+    let mut damaged = whole;
+    in_each_page(&file).into_iter().for_each(|at| damaged[at] ^= 0x40);
+    std::fs::write(&file, damaged).unwrap();
+    let mut failing = store.update().unwrap();
+    assert!(failing.insert_batch(&keys(0..1000)).unwrap_err().to_string().contains("damaged"));
+    drop(failing);
+    std::fs::rename(good, &file).unwrap();
+    let mut next = store.update().unwrap();
+    assert_eq!(next.insert_batch(&keys(0..1000)).unwrap().complete().unwrap(), 0);
 }
