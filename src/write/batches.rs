@@ -164,7 +164,7 @@ impl Writer {
         until: Option<Until<'_>>,
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        let hasher = self.state()?.transaction.work.identity().hasher;
+        let hasher = self.state()?.transaction.traits.hasher;
         let path = self.files.data.clone();
         // Kept for the next batch, unless this one fails.
         let mut buffers = std::mem::take(&mut self.buffers);

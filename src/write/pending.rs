@@ -146,6 +146,12 @@ impl Pending {
         *self = Self { single, ..Self::default() };
     }
 
+    /// The region in the copy of the file, if there is one.
+    #[inline]
+    pub(super) fn copied(&self, region: RegionId) -> Option<ShadowRegion<'_>> {
+        self.shadow.as_ref()?.region(region)
+    }
+
     /// The region for direct changes, if all changes so far were made one by one and every page was verified, or if
     /// there is a copy.
     #[inline]

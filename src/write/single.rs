@@ -2,38 +2,54 @@
 //!
 //! An insert waits for memory. Meanwhile the processor works at several others, if each has few instructions and no
 //! branch that it would have to guess. So inserts that need a search, the verification of a page or an error are left
-//! to `transaction.rs`; and each width has a function of its own, as values of the others would take registers.
+//! to `transaction.rs`; each width has a function of its own, as values of the others would take registers; and changes
+//! of a published file that are not made in a copy have another one, as what may allocate takes registers too.
 
 use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
 use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_any_width};
 
-/// Evaluates `$change` with the buckets of a region as `$buckets`; `$none` if their pages may not be intact.
-macro_rules! in_region {
-    ($work:expr, $region:expr, $buckets:ident => $change:expr, $none:expr) => {
+/// Evaluates `$change` with the buckets of a region that can be changed in place as `$buckets`; `$beside` for a published
+/// file whose changes are kept beside it.
+macro_rules! in_place {
+    ($work:expr, $region:expr, $buckets:ident => $change:expr, $beside:expr) => {
         match $work {
-            Work::Unpublished(file, _) => match file.region($region) {
+            Work::Unpublished(file, _) => file.region($region).map(|mut region| {
+                let $buckets = &mut region;
+                let Ok(outcome) = $change;
+                outcome
+            }),
+            Work::Published(_, pending) => match pending.copied($region) {
                 Some(mut region) => {
                     let $buckets = &mut region;
                     let Ok(outcome) = $change;
-                    outcome
+                    Some(outcome)
                 }
-                None => $none,
+                None => return $beside,
             },
+        }
+    };
+}
+
+/// The same beside a published file. `None` if its pages may not be intact.
+macro_rules! beside {
+    ($work:expr, $region:expr, $buckets:ident => $change:expr) => {
+        match $work {
             Work::Published(published, pending) => match pending.direct(published, $region) {
                 Some(Direct::InTable(mut region)) => {
                     let $buckets = &mut region;
                     let Ok(outcome) = $change;
-                    outcome
+                    Some(outcome)
                 }
                 Some(Direct::InShadow(mut region)) => {
                     let $buckets = &mut region;
                     let Ok(outcome) = $change;
-                    outcome
+                    Some(outcome)
                 }
-                None => $none,
+                None => None,
             },
+            Work::Unpublished(..) => None,
         }
     };
 }
@@ -41,53 +57,67 @@ macro_rules! in_region {
 impl Transaction {
     /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
     /// forgetting filter; nothing is changed then.
-    #[inline]
+    #[inline(never)]
     pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
-        match self.try_insert(hash) {
-            Tried::Stored => Some(true),
+        with_any_width!(plain self.traits.width, W => self.insert_in_place::<W>(hash), None)
+    }
+
+    /// Removes one copy. `None` if the removal needs more than the shortcut; nothing is changed then.
+    #[inline(never)]
+    pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> Option<()> {
+        with_any_width!(plain self.traits.width, W => self.remove_in_place::<W>(hash), None)
+    }
+
+    #[inline(never)]
+    fn insert_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<bool> {
+        let (region, rem) = self.traits.span.region(hash)?;
+        let place = Place::<W>::new(hash.local(), rem);
+        let tried = in_place!(
+            &mut self.work, region, buckets => try_insert(buckets, place), self.insert_beside(region, place)
+        );
+        self.inserted::<W>(tried?)
+    }
+
+    #[inline(never)]
+    fn insert_beside<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Option<bool> {
+        let tried = beside!(&mut self.work, region, buckets => try_insert(buckets, place));
+        self.inserted::<W>(tried?)
+    }
+
+    #[inline(always)]
+    fn inserted<W: Width>(&mut self, tried: Tried) -> Option<bool> {
+        match tried {
+            Tried::Stored => {
+                self.delta.stored::<W>();
+                Some(true)
+            }
             Tried::Matches if self.kind() == Kind::Set => Some(false),
             Tried::Matches | Tried::Crowded => None,
         }
     }
 
-    /// Removes one copy. False if the removal needs more than the shortcut; nothing is changed then.
-    #[inline]
-    pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> bool {
-        let geometry = self.work.identity().geometry;
-        let Some((region, rem)) = geometry.span().region(hash) else { return false };
-        with_any_width!(
-            plain geometry.width,
-            W => self.remove_from(region, Place::<W>::new(hash.local(), rem)),
-            false
-        )
-    }
-
-    #[inline]
-    fn try_insert(&mut self, hash: KeyHash) -> Tried {
-        let geometry = self.work.identity().geometry;
-        let Some((region, rem)) = geometry.span().region(hash) else { return Tried::Crowded };
-        with_any_width!(
-            plain geometry.width,
-            W => self.insert_into(region, Place::<W>::new(hash.local(), rem)),
-            Tried::Crowded
-        )
+    #[inline(never)]
+    fn remove_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<()> {
+        if self.kind() != Kind::Counting {
+            return None;
+        }
+        let (region, rem) = self.traits.span.region(hash)?;
+        let place = Place::<W>::new(hash.local(), rem);
+        let removed = in_place!(
+            &mut self.work, region, buckets => try_remove(buckets, place), self.remove_beside(region, place)
+        );
+        self.removed(removed??)
     }
 
     #[inline(never)]
-    fn insert_into<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Tried {
-        let tried = in_region!(&mut self.work, region, buckets => try_insert(buckets, place), Tried::Crowded);
-        if tried == Tried::Stored {
-            self.delta.stored::<W>();
-        }
-        tried
+    fn remove_beside<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Option<()> {
+        let removed = beside!(&mut self.work, region, buckets => try_remove(buckets, place));
+        self.removed(removed??)
     }
 
-    #[inline(never)]
-    fn remove_from<W: Width>(&mut self, region: RegionId, place: Place<W>) -> bool {
-        let removed = in_region!(&mut self.work, region, buckets => try_remove(buckets, place), None);
-        if let Some(tail) = removed {
-            self.delta.removed(Removed::Entry { tail });
-        }
-        removed.is_some()
+    #[inline(always)]
+    fn removed(&mut self, tail: u32) -> Option<()> {
+        self.delta.removed(Removed::Entry { tail });
+        Some(())
     }
 }

@@ -5,7 +5,8 @@ use super::partition::{Buffers, Manner, Outcomes};
 use super::pending::{BatchTarget, Pending};
 use super::target::Target;
 use crate::cuckoo::{
-    Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_any_width, with_width,
+    AnyWidth, Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region,
+    with_any_width, with_width,
 };
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile, UnpublishedFile};
@@ -73,11 +74,30 @@ pub(super) struct Transaction {
     pub(super) delta: Delta,
     pub(super) metadata: Metadata,
     pub(super) search: Search,
+    pub(super) traits: Traits,
+}
+
+/// What single inserts and removals need to know of the file that is being changed, in one place. To find it in the file
+/// took them thirty instructions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traits {
+    pub(super) hasher: KeyHasher,
+    pub(super) span: Span,
+    pub(super) width: AnyWidth,
+    pub(super) kind: Kind,
+}
+
+impl Traits {
+    const fn of(identity: &Identity) -> Self {
+        let Identity { hasher, geometry, kind, .. } = *identity;
+        Self { hasher, span: geometry.span(), width: geometry.width, kind }
+    }
 }
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        Self { work, counts, delta: Delta::default(), metadata, search: Search::new() }
+        let traits = Traits::of(work.identity());
+        Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits }
     }
 
     /// The counters with the changes of the transaction.
@@ -86,8 +106,8 @@ impl Transaction {
     }
 
     #[inline]
-    pub(super) fn kind(&self) -> Kind {
-        self.work.identity().kind
+    pub(super) const fn kind(&self) -> Kind {
+        self.traits.kind
     }
 
     pub(super) fn set_counts(&mut self, counts: Counts) {
@@ -169,8 +189,9 @@ impl Transaction {
             Work::Published(published, _) => Some(published),
             Work::Unpublished(_, old) => old,
         };
+        let traits = Traits::of(&file.identity);
         let work = Work::Unpublished(Box::new(file), old);
-        Self { work, counts, delta: Delta::default(), ..self }
+        Self { work, counts, delta: Delta::default(), traits, ..self }
     }
 
     /// Removes one copy; false if there was none.

@@ -53,12 +53,18 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
+    #[inline]
     pub(super) fn state(&self) -> Result<&WriterState> {
-        self.open.as_deref().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+        self.open.as_deref().ok_or_else(|| self.poisoned())
     }
 
     pub(super) fn state_mut(&mut self) -> Result<&mut WriterState> {
         self.open.as_deref_mut().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
+    }
+
+    #[cold]
+    fn poisoned(&self) -> Error {
+        Error::Poisoned { path: self.files.data.clone() }
     }
 
     /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted; the state is
@@ -100,7 +106,7 @@ impl Writer {
     #[inline]
     pub fn hash(&self, key: impl Key) -> Result<KeyHash> {
         let open = self.open.as_deref();
-        let hash = open.and_then(|open| key.hash(open.transaction.work.identity().hasher));
+        let hash = open.and_then(|open| key.hash(open.transaction.traits.hasher));
         hash.ok_or_else(|| self.no_hash())
     }
 
@@ -174,19 +180,18 @@ impl Writer {
     #[inline]
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
-        self.check_removals()?;
-        let removed = self.change_quickly(|transaction| transaction.remove_quickly(hash).then_some(()));
-        if removed.is_some() { Ok(true) } else { self.remove_slowly(hash) }
+        match self.change_quickly(|transaction| transaction.remove_quickly(hash)) {
+            Some(()) => Ok(true),
+            None => self.remove_slowly(hash),
+        }
     }
 
     #[inline(never)]
     fn remove_slowly(&mut self, hash: KeyHash) -> Result<bool> {
+        self.check_removals()?;
         self.change(|transaction| transaction.remove(hash))?
     }
 
-    /// Few instructions, as this runs before each removal: with more of them, fewer removals would be under way at
-    /// once.
-    #[inline]
     pub(super) fn check_removals(&self) -> Result<()> {
         if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.no_removal()) }
     }
