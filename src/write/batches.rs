@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::inserted::Inserted;
-use super::partition::{Buffers, Manner, Mode, Told, Until};
+use super::partition::{Buffers, Hashes, Manner, Mode, Told, Until};
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
@@ -170,7 +170,7 @@ impl Writer {
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut refused = Vec::new();
         for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
-            let hash = |index: u32| hash_of(hasher, &path, &keys[index as usize]);
+            let hash = hashes_of(hasher, &path, keys);
             let indices = (0..keys.len() as u32).collect();
             let done = |index: u32| done(base + index as usize);
             let refuse = |index: u32, error| refused.push((base + index as usize, error));
@@ -184,15 +184,19 @@ impl Writer {
     pub(super) fn take_block(
         &mut self,
         mut indices: Vec<u32>,
-        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        hashes: &Hashes<'_>,
         (mode, until): (Mode, Option<Until<'_>>),
         buffers: &mut Buffers,
         mut done: impl FnMut(u32),
         mut refuse: impl FnMut(u32, Error),
     ) -> Result<()> {
+        let one = |index| {
+            let mut hash = [KeyHash::new(0)];
+            hashes(&[index], &mut hash).map(|()| hash[0])
+        };
         let manner = Manner { mode, until, max_kicks: self.options.max_kicks, threads: self.options.threads };
         loop {
-            self.state()?.transaction.hash_all(&indices, hash, manner, buffers)?;
+            self.state()?.transaction.hash_all(&indices, hashes, manner, buffers)?;
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
             buffers.done().for_each(&mut done);
             outcome?;
@@ -200,7 +204,7 @@ impl Writer {
             indices.sort_unstable();
             let Some(first) = indices.first() else { return Ok(()) };
             let geometry = self.state()?.transaction.work.identity().geometry;
-            let (region, _) = geometry.region_of(hash(*first)?, &self.files.data)?;
+            let (region, _) = geometry.region_of(one(*first)?, &self.files.data)?;
             match self.make_room(region) {
                 Ok(()) => {}
                 Err(error) if error.refuses_one_key() => break,
@@ -209,7 +213,7 @@ impl Writer {
         }
         // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
         for index in indices {
-            let hash = hash(index)?;
+            let hash = one(index)?;
             let inserted = match until {
                 Some(until) => self.insert_until(hash, until.expiry(index).into()),
                 None => self.insert(hash),
@@ -230,7 +234,17 @@ impl Writer {
     }
 }
 
-#[inline]
-pub(super) fn hash_of<K: Key>(hasher: KeyHasher, path: &Path, key: &K) -> Result<KeyHash> {
-    key.hash(hasher).ok_or_else(|| Error::CallerHashes { path: path.to_owned() })
+/// The hashes of these keys, by their indices.
+pub(super) fn hashes_of<K: Key>(
+    hasher: KeyHasher,
+    path: &Path,
+    keys: &[K],
+) -> impl Fn(&[u32], &mut [KeyHash]) -> Result<()> {
+    move |indices, hashes| {
+        for (index, to) in indices.iter().zip(hashes) {
+            let hash = keys[*index as usize].hash(hasher);
+            *to = hash.ok_or_else(|| Error::CallerHashes { path: path.to_owned() })?;
+        }
+        Ok(())
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::batches::{BLOCK, hash_of};
+use super::batches::{BLOCK, hashes_of};
 use super::inserted::Inserted;
 use super::partition::{Mode, Told, Until};
 use super::transaction::{Transaction, Work};
@@ -342,7 +342,7 @@ impl Writer {
         let path = self.files.data.clone();
         let refresh = self.forgetting()?.refresh;
         let until = Until { now: self.epoch()? as u32, refresh, each, expiry: 0 };
-        let hash = |index: u32| hash_of(identity.hasher, &path, &keys[index as usize]);
+        let hash = hashes_of(identity.hasher, &path, keys);
         let mut buffers = std::mem::take(&mut self.buffers);
         let mode = (Mode::Insert(Kind::Forgetting, Told::New), Some(until));
         let new = |index: u32| new(index as usize);

@@ -28,6 +28,8 @@ const KEYS_WORTH_UNPACKING: usize = 200;
 const UNPACKED: usize = 27;
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
+/// Keys that are hashed by one call.
+const HASHED_TOGETHER: usize = 64;
 /// Consecutive regions that go to the same thread, as the changed bits of their pages share a word.
 const REGIONS_TOGETHER: u64 = 4;
 
@@ -290,13 +292,17 @@ impl Division {
     }
 }
 
-/// Hashes the keys of `indices` by `hash` into `buffers`, on the number of threads in `manner`. Changes nothing else,
-/// as `hash` calls the user's code, which may panic.
+/// Writes the hashes of the keys of these indices, as many, to the slice. It is called for many keys at a time, and so it
+/// may be a call through a pointer: what follows is compiled once for each width, and not for each type of keys too.
+pub(super) type Hashes<'a> = dyn Fn(&[u32], &mut [KeyHash]) -> Result<()> + Sync + 'a;
+
+/// Hashes the keys of `indices` by `hashes` into `buffers`, on the number of threads in `manner`. Changes nothing else,
+/// as `hashes` calls the user's code, which may panic.
 pub(super) fn hash_all<W: Width>(
     geometry: Geometry,
     path: &Path,
     indices: &[u32],
-    hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+    hashes: &Hashes<'_>,
     manner: Manner<'_>,
     buffers: &mut Buffers,
 ) -> Result<()> {
@@ -311,10 +317,14 @@ pub(super) fn hash_all<W: Width>(
     let work = chunks.zip(hashed.iter_mut()).collect();
     let outcomes = on_threads(work, |(indices, hashed): (&[u32], &mut Vec<Vec<Item>>)| -> Result<()> {
         hashed.resize_with(parts, Vec::new);
-        for index in indices {
-            let hash = hash(*index)?;
-            let item = Item::new::<W>(hash, geometry.region_of(hash, path)?, *index);
-            hashed[division.part_of(item.region)].push(item);
+        let mut of_block = [KeyHash::new(0); HASHED_TOGETHER];
+        for indices in indices.chunks(HASHED_TOGETHER) {
+            let of_block = &mut of_block[..indices.len()];
+            hashes(indices, of_block)?;
+            for (index, hash) in indices.iter().zip(of_block) {
+                let item = Item::new::<W>(*hash, geometry.region_of(*hash, path)?, *index);
+                hashed[division.part_of(item.region)].push(item);
+            }
         }
         Ok(())
     });

@@ -1,7 +1,7 @@
 //! The open transaction: its changes, which only its writer sees.
 
 use super::partition;
-use super::partition::{Buffers, Manner, Outcomes};
+use super::partition::{Buffers, Hashes, Manner, Outcomes};
 use super::pending::{BatchTarget, Pending};
 use super::target::Target;
 use crate::cuckoo::{
@@ -154,14 +154,14 @@ impl Transaction {
     pub(super) fn hash_all(
         &self,
         indices: &[u32],
-        hash: &(impl Fn(u32) -> Result<KeyHash> + Sync),
+        hashes: &Hashes<'_>,
         manner: Manner<'_>,
         buffers: &mut Buffers,
     ) -> Result<()> {
         let target = self.work.target();
         let (geometry, path) = (target.identity().geometry, &*target.surroundings().0.data);
         with_any_width!(geometry.width, W => {
-            partition::hash_all::<W>(geometry, path, indices, hash, manner, buffers)
+            partition::hash_all::<W>(geometry, path, indices, hashes, manner, buffers)
         })
     }
 
