@@ -23,7 +23,6 @@ mod repair;
 mod scratch;
 mod shadow;
 mod single;
-mod table;
 mod target;
 mod transaction;
 mod writer;

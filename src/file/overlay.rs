@@ -44,12 +44,6 @@ impl Overlay {
         self.regions.values().all(|region| region.is_empty())
     }
 
-    /// Whether `region_mut` was never called.
-    #[inline]
-    pub(crate) fn is_new(&self) -> bool {
-        self.regions.is_empty()
-    }
-
     /// A bucket's word, if it is changed.
     pub(crate) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
         self.region(region)?.get(bucket)

@@ -37,7 +37,7 @@ macro_rules! beside {
     ($work:expr, $region:expr, $buckets:ident => $change:expr) => {
         match $work {
             Work::Published(published, pending) => match pending.direct(published, $region) {
-                Some(Direct::InTable(mut region)) => {
+                Some(Direct::InOverlay(mut region)) => {
                     let $buckets = &mut region;
                     let Ok(outcome) = $change;
                     Some(outcome)

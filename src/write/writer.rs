@@ -22,7 +22,7 @@ use crate::system::Files;
 ///
 /// All changes belong to a transaction: this writer sees them at once, and nobody else before [`commit`](Self::commit).
 /// Dropping the writer rolls the open transaction back and closes the file; [`close`](Self::close) does the same and
-/// reports errors. Until it is committed, a change of a published filter takes some 40 to 90 bytes of memory. A
+/// reports errors. Until it is committed, a change of a published filter takes some 40 to 180 bytes of memory. A
 /// transaction that changes five buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
 /// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again if
 /// it has changed most buckets.
