@@ -1,9 +1,9 @@
 //! The open transaction's changes to a published file. They are kept by region and page, or once there are many, in a copy
 //! of the file (`shadow.rs`).
 //!
-//! Both are needed. Ten million keys, of which three million were removed one by one, took 0.28 µs a key with changes by
-//! page alone, and 0.12 with the copy. A commit of few keys must not copy a file. A third place, a hash table for changes
-//! made one by one, made no commit of them faster than it took to sort them by page.
+//! Both are needed. Three of ten million keys were removed one by one in 0.28 µs each with changes by page alone, and in 0.12
+//! with the copy. A commit of few keys must not copy a file. A third place, a hash table for changes made one by one, saved
+//! 6 % of the time of 200,000 removals from 100 million keys, with their commit, and nothing at other sizes.
 
 use std::convert::Infallible;
 

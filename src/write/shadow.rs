@@ -11,7 +11,7 @@ use crate::format::{BUCKETS_PER_PAGE, PAGE, Page, PageId};
 use crate::system::{MapMut, WordsMut, is_exceeded_by};
 
 /// Changed buckets for each page of the file from which on a copy is cheaper. A page costs one to three microseconds to be
-/// copied and later compared, and a change in a table some 250 ns more than in a copy.
+/// copied and later compared, and a change beside the file some 160 ns more than in a copy.
 const CHANGES_A_PAGE: u64 = 5;
 
 /// A copy takes at most this part of half the memory.
