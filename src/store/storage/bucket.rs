@@ -9,6 +9,7 @@
 
 mod cache;
 mod client;
+mod fetches;
 
 use std::fmt;
 use std::fs::File;
@@ -27,10 +28,12 @@ use super::super::files::{INCOMING, Name, VERSIONS, incoming, version};
 use super::super::text::LONGEST;
 use super::super::version::FIRST;
 use super::{Address, Put, Requests, Storage};
+use crate::Options;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
 use cache::Cache;
 use client::{Client, Refusal};
+use fetches::Fetches;
 
 /// Bytes of a request that moves a file.
 const PART: u64 = 16 << 20;
@@ -50,6 +53,7 @@ pub(in super::super) struct Bucket {
     prefix: String,
     client: Client,
     cache: Cache,
+    fetches: Arc<Fetches>,
     /// The text of the version that was read last: the newest one is asked for again and again. It never changes. If others
     /// delete it meanwhile, this process still sees it.
     last: Mutex<Option<(String, Vec<u8>)>>,
@@ -62,17 +66,18 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    pub(in super::super) fn open(address: Address<'_>) -> Result<Self> {
+    pub(in super::super) fn open(address: Address<'_>, options: &Options) -> Result<Self> {
         let client = Client::new(address.root(), address.bucket)?;
         let cache = Cache::open(&client.place(), &address.root())?;
         let (root, prefix) = (address.root(), address.prefix.to_owned());
-        Ok(Self { root, prefix, client, cache, last: Mutex::default() })
+        let fetches = Arc::new(Fetches::new(options));
+        Ok(Self { root, prefix, client, cache, fetches, last: Mutex::default() })
     }
 
     /// Fails with [`Error::Exists`] unless there is nothing but what an unfinished creation leaves, and with
     /// [`Error::Unsafe`] if the server lets two creates of one object succeed.
-    pub(in super::super) fn prepare(address: Address<'_>) -> Result<Self> {
-        let bucket = Self::open(address)?;
+    pub(in super::super) fn prepare(address: Address<'_>, options: &Options) -> Result<Self> {
+        let bucket = Self::open(address, options)?;
         let names = bucket.names("", "")?;
         let is_left = |name: &String| *name == version(FIRST) || name.starts_with(INCOMING);
         if !names.iter().all(is_left) {
@@ -174,8 +179,11 @@ impl Bucket {
     /// Fetches an object into a local file, its parts side by side.
     fn fetch(&self, name: &str, into: &Path) -> FilterResult<()> {
         let (key, file) = (self.key(name)?, Arc::new(File::create(into).at(into, "create")?));
+        let fetches = self.fetches.clone();
         let fetched = self.client.run(move |connection| async move {
             let length = connection.patient.head(&key).await.map_err(Refusal::of)?.size;
+            let fetch = fetches.begin(length);
+            let fetch = &fetch;
             let part = |start: u64| {
                 let (connection, key, file) = (connection.clone(), key.clone(), file.clone());
                 async move {
@@ -187,7 +195,9 @@ impl Bucket {
                     if bytes.len() as u64 != (length - start).min(PART) {
                         return Err(Refusal::unclear("the server sent another length than it told"));
                     }
-                    file.write_all_at(&bytes, start).map_err(Refusal::Local)
+                    file.write_all_at(&bytes, start).map_err(Refusal::Local)?;
+                    fetch.add(bytes.len() as u64);
+                    Ok(())
                 }
             };
             let starts = (0..length).step_by(PART as usize);

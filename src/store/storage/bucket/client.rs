@@ -151,6 +151,7 @@ struct Counters {
     list: AtomicU64,
     delete: AtomicU64,
     post: AtomicU64,
+    failed: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -189,7 +190,17 @@ impl HttpService for CountedService {
             _ => &self.counters.get,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        Box::pin(self.client.execute(request))
+        Box::pin(async move {
+            let answer = self.client.execute(request).await;
+            let is_final = answer.as_ref().is_ok_and(|answer| {
+                let status = answer.status();
+                !status.is_server_error() && status.as_u16() != 429
+            });
+            if !is_final {
+                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+            }
+            answer
+        })
     }
 }
 
@@ -330,7 +341,7 @@ impl Client {
 
     pub(super) fn requests(&self) -> Requests {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { put, get, head, list, delete, post } = &*self.counters;
+        let Counters { put, get, head, list, delete, post, failed } = &*self.counters;
         Requests {
             put: of(put),
             get: of(get),
@@ -338,6 +349,7 @@ impl Client {
             list: of(list),
             delete: of(delete),
             post: of(post),
+            failed: of(failed),
         }
     }
 }
