@@ -27,8 +27,9 @@ impl Bar {
 
     /// Shows the bar from the first part of the work to the last.
     fn tell_until(&self, done: u64, all: u64) {
+        let begins = self.0.is_finished() || self.0.length() == Some(0);
         self.0.set_length(all);
-        if done <= 1 && (self.0.is_finished() || self.0.position() <= 1) {
+        if begins {
             self.0.reset();
         }
         self.0.set_position(done);

@@ -183,6 +183,15 @@ pub(super) enum Put {
     Unknown(FilterError),
 }
 
+/// An upload in parts to an object store that is neither finished nor given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Upload {
+    /// The name that the object would have.
+    pub(super) name: String,
+    /// The server's name for the upload.
+    pub(super) id: String,
+}
+
 /// The files of a store.
 pub(super) trait Storage: Debug + Send + Sync {
     /// Whether it is an object store.
@@ -229,6 +238,17 @@ pub(super) trait Storage: Debug + Send + Sync {
 
     /// Returns once the names that were put in a folder, or deleted from it, are durable.
     fn settle(&self, folder: &str) -> FilterResult<()>;
+
+    /// The uploads below the store that are neither finished nor given up; `None` if the server will not tell them. A folder
+    /// has none.
+    fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
+        Ok(Some(Vec::new()))
+    }
+
+    /// Gives up an upload, and frees the room that its parts take.
+    fn give_up(&self, _upload: &Upload) -> FilterResult<()> {
+        Ok(())
+    }
 
     /// The requests that were made to a server; `None` for a storage without one.
     fn requests(&self) -> Option<Requests> {

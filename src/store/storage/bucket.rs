@@ -10,6 +10,7 @@
 mod cache;
 mod client;
 mod fetches;
+mod uploads;
 
 use std::fmt;
 use std::fs::File;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use object_store::multipart::MultipartStore as _;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, PutPayload};
 
@@ -27,7 +29,7 @@ use super::super::error::{Error, Result};
 use super::super::files::{INCOMING, Name, VERSIONS, incoming, version};
 use super::super::text::LONGEST;
 use super::super::version::FIRST;
-use super::{Address, Put, Requests, Storage};
+use super::{Address, Put, Requests, Storage, Upload};
 use crate::Options;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
@@ -252,7 +254,7 @@ impl Bucket {
                 }
             }
             if sent.is_err() {
-                // What stays of it costs room until the bucket's own rule removes it.
+                // What stays of it costs room until a vacuum removes it.
                 let _ = upload.abort().await;
             }
             sent
@@ -371,6 +373,30 @@ impl Storage for Bucket {
             Err(Refusal::Absent) => Ok(None),
             outcome => {
                 outcome.map(|()| Some(length)).map_err(|refusal| refusal.at(&self.path(name), "remove"))
+            }
+        }
+    }
+
+    fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
+        let start = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
+        let listed =
+            self.client.run(move |connection| async move { uploads::list(&connection, &start).await });
+        match listed.and_then(|listed| listed) {
+            Err(Refusal::Refused(..)) => Ok(None),
+            outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads of")),
+        }
+    }
+
+    fn give_up(&self, upload: &Upload) -> FilterResult<()> {
+        let (key, id) = (self.key(&upload.name)?, upload.id.clone());
+        let given_up = self.client.run(move |connection| async move {
+            connection.patient.abort_multipart(&key, &id).await.map_err(Refusal::of)
+        });
+        match given_up.and_then(|given_up| given_up) {
+            // It was finished or given up meanwhile.
+            Err(Refusal::Absent) => Ok(()),
+            outcome => {
+                outcome.map_err(|refusal| refusal.at(&self.path(&upload.name), "give up the upload of"))
             }
         }
     }
