@@ -89,7 +89,8 @@ pub struct Options {
     pub(crate) follow: bool,
     pub(crate) sealed: bool,
     pub(crate) wait: Duration,
-    pub(crate) progress: DoublingProgress,
+    pub(crate) progress: ProgressCall,
+    pub(crate) fetches: ProgressCall,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
@@ -99,11 +100,11 @@ struct Clock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
 
 type Tell = dyn Fn(u64, u64) + Send + Sync;
 
-/// The function to call with the progress of a doubling, if any.
+/// The function to call with the progress of a doubling or of fetches, if any.
 #[derive(Clone, Default)]
-pub(crate) struct DoublingProgress(Option<Arc<Tell>>);
+pub(crate) struct ProgressCall(Option<Arc<Tell>>);
 
-impl DoublingProgress {
+impl ProgressCall {
     pub(crate) fn tell(&self, done: u64, all: u64) {
         if let Some(tell) = &self.0 {
             tell(done, all);
@@ -175,7 +176,8 @@ impl Options {
             follow: true,
             sealed: false,
             wait: Duration::ZERO,
-            progress: DoublingProgress::default(),
+            progress: ProgressCall::default(),
+            fetches: ProgressCall::default(),
             disk: Arc::new(SystemDisk),
         }
     }
@@ -422,7 +424,15 @@ impl Options {
     /// A function that a writer calls while an insert doubles the filter: after each region, with the number of regions
     /// done and the number of all.
     pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.progress = DoublingProgress(Some(Arc::new(tell)));
+        self.progress = ProgressCall(Some(Arc::new(tell)));
+        self
+    }
+
+    /// A function that a store in a bucket calls while it fetches files into the cache: when a fetch begins, and after
+    /// each part of it, with the bytes fetched and the bytes of all files. Files that are fetched at the same time count
+    /// together; once all have ended, the next fetch begins at 0. Several threads may call it at once.
+    pub fn fetch_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.fetches = ProgressCall(Some(Arc::new(tell)));
         self
     }
 

@@ -17,6 +17,7 @@ use gowk::ingest::{Item, Piece, Rules, Tally};
 use gowk::keys::{Batch, Feed, Next};
 use gowk::{KeyRules, Options};
 
+use super::bar;
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs, TimeArgs};
 use super::output::Output;
@@ -104,7 +105,7 @@ pub(super) struct ReadArgs {
 
 impl ReadArgs {
     pub(super) fn apply(&self, options: Options) -> Options {
-        options.sealed(self.sealed)
+        bar::fetching(options.sealed(self.sealed))
     }
 }
 

@@ -134,7 +134,9 @@ impl Check {
             let (present, absent) =
                 if self.absent { (all - selected, selected) } else { (selected, all - selected) };
             let skipped = skipped.no_field + skipped.malformed;
-            output.line(json::line(&json::Checked { keys: all, present, absent, selected, skipped }))?;
+            let requests = window.requests();
+            let checked = json::Checked { keys: all, present, absent, selected, skipped, requests };
+            output.line(json::line(&checked))?;
         } else if self.count && !self.quiet {
             output.line(selected)?;
         }

@@ -104,6 +104,7 @@ impl Ingest {
         }
         let bar = pace::bar(true, false);
         let options = self.lock.apply(Options::new()).growth_progress(pace::of_growth(&bar));
+        let options = pace::of_fetches(&bar, options);
         // With --json, standard error reports the commits.
         let pace = Pace::new(bar, true, !self.json);
         let mut ingest = ingest::Ingest::new(&job)

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
 use gowk::keys::CommitClock;
-use gowk::store::{Rejudged, Store, Token, Version};
+use gowk::store::{Rejudged, Requests, Store, Token, Version};
 use gowk::{Batches, Options, Writer};
 
 use super::arguments::{KeyArgs, LockArgs};
@@ -134,6 +134,7 @@ impl IntakeArgs {
         let prints = verb.prints && verb.output.is_none();
         let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
         let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
+        let options = pace::of_fetches(&bar, options);
         let Opened { mut destination, is_done } = if paths::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
         } else {
@@ -378,10 +379,15 @@ impl Intake<'_> {
         }
         self.loss.end(pump.destination(), self.new);
         self.note_times();
+        let requests = [pump.destination().requests(), self.verb.window.requests()];
+        let requests = requests.into_iter().flatten().reduce(|one, other| one + other);
         let closed = pump.into_destination().close().map_err(Failure::from);
         closed.map_err(|failure| failure.partly(taken, None))?;
         if self.is_told {
             self.sum_up(taken);
+        }
+        if let Some(requests) = requests.filter(|_| self.is_told || self.json) {
+            self.tell_requests(requests);
         }
         if signal.is_some() && !self.json {
             output::note(format_args!(
@@ -439,6 +445,14 @@ impl Intake<'_> {
                 quantity::about(lost)
             ));
         }
+    }
+
+    /// Prints the requests to servers, as an event or as a line for people.
+    fn tell_requests(&self, requests: Requests) {
+        if self.json {
+            return json::Event::Requests(requests).tell();
+        }
+        output::note(format_args!("{}: {}", self.verb.file.display(), quantity::requests(&requests)));
     }
 
     /// Notes how many keys were late or early.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gowk::store::Requests;
 use gowk::{Info, Report};
 use serde::Serialize;
 
@@ -20,6 +21,8 @@ pub(super) enum Event<'a> {
     Refused { input: &'a str, number: u64, key: &'a str, reason: String },
     /// The number of keys without room in a run that another failure ended.
     RefusedTotal { keys: u64 },
+    /// The requests of a run to servers of stores in buckets.
+    Requests(Requests),
     /// The counts of a run, at its end.
     Summary {
         /// Keys taken from the input.
@@ -58,6 +61,9 @@ pub(super) struct Checked {
     pub(super) selected: u64,
     /// Records without a key.
     pub(super) skipped: u64,
+    /// What this run has asked servers for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) requests: Option<Requests>,
 }
 
 #[derive(Serialize)]

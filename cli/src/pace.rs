@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use gowk::Options;
 use indicatif::{BinaryBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 
 use super::{bar, output};
@@ -35,6 +36,21 @@ pub(super) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync
     }
     let bar = bar.clone();
     Box::new(move |done, all| bar.set_message(format!("doubling the filter, region {done} of {all}")))
+}
+
+/// Shows in this bar how far files of a store are fetched, or, if it is hidden, in a bar of their own.
+pub(super) fn of_fetches(bar: &ProgressBar, options: Options) -> Options {
+    if bar.is_hidden() {
+        return bar::fetching(options);
+    }
+    let bar = bar.clone();
+    options.fetch_progress(move |done, all| {
+        bar.set_message(format!(
+            "fetching files of the store, {} of {}",
+            BinaryBytes(done),
+            BinaryBytes(all)
+        ));
+    })
 }
 
 impl Pace {

@@ -3,11 +3,22 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
+use gowk::store::Requests;
 use indicatif::{BinaryBytes, HumanCount};
 
 /// A whole number, as in `1_000_000`.
 pub(super) fn number(text: &str) -> Result<u64, String> {
     text.replace('_', "").parse().map_err(|error| format!("{error}; write a whole number, as in 1_000_000"))
+}
+
+/// Requests to a server, by kind.
+pub(super) fn requests(requests: &Requests) -> String {
+    let Requests { put, get, head, list, delete, post, failed, .. } = *requests;
+    let [put, get, head, list, delete, post, failed] =
+        [put, get, head, list, delete, post, failed].map(grouped);
+    format!(
+        "requests: GET {get}, HEAD {head}, LIST {list}, PUT {put}, POST {post}, DELETE {delete}; {failed} of them failed"
+    )
 }
 
 /// A count: like [`number`], or as in `50M` or `5e7`. K, M, G and T are powers of 1000.

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use gowk::ingest::Item;
+use gowk::store::Requests;
 use gowk::{KeyRules, Options};
 
 use super::failure::Failure;
@@ -40,6 +41,12 @@ impl Window {
             true => Ok(()),
             false => Err(Failure::OtherRules { file: file.clone(), other: into.to_owned() }),
         })
+    }
+
+    /// The requests to servers of those stores that lie in buckets; `None` if none does.
+    pub(super) fn requests(&self) -> Option<Requests> {
+        let requests = self.0.iter().filter_map(|(_, reader)| reader.requests());
+        requests.reduce(|one, other| one + other)
     }
 
     /// For each key, whether any of the filters and stores has it; empty if there are none.

@@ -13,7 +13,7 @@ use fs2::FileExt;
 use super::cursor;
 use super::error::{Error, OutputProblem};
 use super::job::Job;
-use crate::store::{Change, Committed, Rejudged, Store, Token, Update, Version};
+use crate::store::{Change, Committed, Rejudged, Requests, Store, Token, Update, Version};
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -157,6 +157,14 @@ impl Destination {
         let number = |version: &Version| version.tokens.get(entry).map(|done| done.number);
         let is_last = number(&to.store.newest()?) == number(to.update()?.base());
         if is_last { Ok(()) } else { Err(to.overtaken()) }
+    }
+
+    /// The requests that this run has made to a server; `None` if there is none.
+    pub fn requests(&self) -> Option<Requests> {
+        match &self.0 {
+            To::Filter(_) => None,
+            To::Store(to) => to.store.requests(),
+        }
     }
 
     /// Whether it is a store, so that keys are committed only at the end.

@@ -91,7 +91,7 @@ impl<'a, 'w> Engine<'a, 'w> {
             });
         }
         let destination = pump.into_destination();
-        let filter = destination.info()?;
+        let (filter, requests) = (destination.info()?, destination.requests());
         destination.close().map_err(|cause| partly(cause, committed))?;
         Ok(Summary {
             inputs: self.inputs,
@@ -102,6 +102,7 @@ impl<'a, 'w> Engine<'a, 'w> {
             duration: self.started.elapsed(),
             filter,
             max_key_length: self.job.rules.max_key_length,
+            requests,
         })
     }
 

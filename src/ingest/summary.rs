@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::lines::Skip;
+use crate::store::Requests;
 use crate::{Error, Info};
 
 /// Counts of records, by what became of them. In JSON, the names of those without a key begin with `skipped_`.
@@ -158,4 +159,6 @@ pub struct Summary {
     pub filter: Info,
     /// The most bytes that a key was allowed to have.
     pub max_key_length: usize,
+    /// The requests that the run has made to the server of a store in a bucket; `None` if there is none.
+    pub requests: Option<Requests>,
 }

@@ -25,7 +25,7 @@ impl Store {
     }
 
     pub(super) fn create_described(path: &Path, description: Description, options: &Options) -> Result<Self> {
-        let (root, storage) = storage::prepare(path, description.shards, &options.disk)?;
+        let (root, storage) = storage::prepare(path, description.shards, options)?;
         Self::found(Self::over(root, storage, description, options.clone()))
     }
 

@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
 
 /// Like `open`, but also opens a store whose creation out of a filter is not finished.
 pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
-    let (root, storage) = storage::open(path, &options.disk)?;
+    let (root, storage) = storage::open(path, options)?;
     let Some(bytes) = storage.get(DESCRIPTION)? else { return Err(Error::NotAStore { path: root }) };
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;

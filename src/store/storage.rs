@@ -38,7 +38,7 @@ use std::sync::Arc;
 use folder::Folder;
 
 use super::error::{Error, Result};
-use crate::disk::Disk;
+use crate::Options;
 use crate::error::{Error as FilterError, Result as FilterResult};
 
 /// Requests to a server of objects, with all that were repeated.
@@ -58,6 +58,24 @@ pub struct Requests {
     pub delete: u64,
     /// Uploads of several parts begun and ended.
     pub post: u64,
+    /// Of all these, those without an answer, or with one that says to try again: 429 or 5xx. Most were repeated.
+    pub failed: u64,
+}
+
+impl std::ops::Add for Requests {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            put: self.put + other.put,
+            get: self.get + other.get,
+            head: self.head + other.head,
+            list: self.list + other.list,
+            delete: self.delete + other.delete,
+            post: self.post + other.post,
+            failed: self.failed + other.failed,
+        }
+    }
 }
 
 /// Where a store lies in an object store: `s3://bucket/prefix`.
@@ -112,28 +130,28 @@ impl<'a> Address<'a> {
 }
 
 /// The storage of a store that may exist, and the store's path.
-pub(super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
+pub(super) fn open(path: &Path, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
     match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::open(address)?))),
+        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::open(address, options)?))),
         #[cfg(not(feature = "s3"))]
         Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
         None => {
             let root = Folder::find(path)?;
-            Ok((root.clone(), Arc::new(Folder::new(root, disk.clone()))))
+            Ok((root.clone(), Arc::new(Folder::new(root, options.disk.clone()))))
         }
     }
 }
 
 /// The storage for a new store of so many shards, and the store's path.
-pub(super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<(PathBuf, Arc<dyn Storage>)> {
+pub(super) fn prepare(path: &Path, shards: u32, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
     match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::prepare(address)?))),
+        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::prepare(address, options)?))),
         #[cfg(not(feature = "s3"))]
         Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
         None => {
-            let folder = Folder::prepare(path, shards, disk)?;
+            let folder = Folder::prepare(path, shards, &options.disk)?;
             Ok((folder.root().to_owned(), Arc::new(folder)))
         }
     }
@@ -163,6 +181,15 @@ pub(super) enum Put {
     Failed(FilterError),
     /// The put failed, and may still be carried out after the caller has looked.
     Unknown(FilterError),
+}
+
+/// An upload in parts to an object store that is neither finished nor given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Upload {
+    /// The name that the object would have.
+    pub(super) name: String,
+    /// The server's name for the upload.
+    pub(super) id: String,
 }
 
 /// The files of a store.
@@ -211,6 +238,17 @@ pub(super) trait Storage: Debug + Send + Sync {
 
     /// Returns once the names that were put in a folder, or deleted from it, are durable.
     fn settle(&self, folder: &str) -> FilterResult<()>;
+
+    /// The uploads below the store that are neither finished nor given up; `None` if the server will not tell them. A folder
+    /// has none.
+    fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
+        Ok(Some(Vec::new()))
+    }
+
+    /// Gives up an upload, and frees the room that its parts take.
+    fn give_up(&self, _upload: &Upload) -> FilterResult<()> {
+        Ok(())
+    }
 
     /// The requests that were made to a server; `None` for a storage without one.
     fn requests(&self) -> Option<Requests> {

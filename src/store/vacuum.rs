@@ -18,7 +18,7 @@ use super::Store;
 use super::Token;
 use super::error::{Error, Result};
 use super::files::{self, INCOMING, Name, RUNS};
-use super::storage::Storage;
+use super::storage::{Storage, Upload};
 use super::version::{FIRST, Version};
 use crate::events;
 use crate::system::new_uuid;
@@ -72,6 +72,10 @@ pub struct Vacuumed {
     pub bytes: u64,
     /// Files and folders that do not belong to a store. They stay.
     pub foreign: u64,
+    /// Uploads in parts that killed processes had left in an object store, given up now. Their bytes are not known.
+    pub uploads: u64,
+    /// Whether the server would not list such uploads, so that they stay.
+    pub uploads_hidden: bool,
 }
 
 /// The lowest number of a version that stays, and of one that updates may be based on.
@@ -196,7 +200,8 @@ impl Store {
             removes = true;
             Ok(())
         })?;
-        Ok(removes)
+        let uploads = self.storage.uploads()?.unwrap_or_default();
+        Ok(removes || uploads.iter().any(|upload| is_left(upload, limits)))
     }
 
     /// Calls `found` for each file that may be removed; returns how many files do not belong to a store.
@@ -261,8 +266,22 @@ impl Store {
             remove(storage, name, told)
         })?;
         told.files += files;
+        let uploads = self.storage.uploads()?;
+        told.uploads_hidden = uploads.is_none();
+        for upload in uploads.into_iter().flatten().filter(|upload| is_left(upload, limits)) {
+            storage.give_up(&upload)?;
+            told.uploads += 1;
+        }
         Ok(())
     }
+}
+
+/// Whether an upload is of a sealed file that can no longer be committed. No version names a file whose upload is not
+/// finished.
+fn is_left(upload: &Upload, limits: Limits) -> bool {
+    let file = upload.name.rsplit('/').next().unwrap_or_default();
+    let name = Name::of_filter(file).or_else(|| Name::of_run(file));
+    name.is_some_and(|name| name.base < limits.fence)
 }
 
 /// Removes a file; another vacuum may have done so.

@@ -137,5 +137,8 @@ fn an_upload_that_is_killed_leaves_the_store_whole() {
     let told = store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
     // Three files of versions before, and the one whose upload was complete.
     assert_eq!(told.files, 4, "{told:?}");
+    // Those that were killed as they began, and at a part. A second vacuum finds none.
+    assert_eq!((told.uploads, told.uploads_hidden), (3, false), "{told:?}");
+    assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().uploads, 0);
     assert!(is_there(&store, 0..50));
 }

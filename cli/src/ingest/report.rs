@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use gowk::ingest::{Job, Plan, PlannedInput, State, Summary, Tally};
+use gowk::store::Requests;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::json;
 use crate::output::{self, Output};
-use crate::quantity::{chance, grouped};
+use crate::quantity::{self, chance, grouped};
 
 #[derive(Serialize)]
 struct Found {
@@ -55,6 +56,8 @@ struct Done {
     total: Found,
     seconds: f64,
     filter: FilterNow,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<Requests>,
 }
 
 fn text(path: &Path) -> String {
@@ -75,6 +78,9 @@ pub(super) fn summary(
     }
     warn(job, summary);
     table(job, summary, output)?;
+    if let Some(requests) = &summary.requests {
+        output.line(quantity::requests(requests))?;
+    }
     if signal.is_some() {
         let keys = summary.run.keys;
         output.flush()?;
@@ -107,6 +113,7 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
             expected_false_positive_rate: summary.filter.expected_false_positive_rate,
             commit: summary.filter.commit,
         },
+        requests: summary.requests,
     }
 }
 

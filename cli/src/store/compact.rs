@@ -7,7 +7,7 @@ use clap::Args;
 use gowk::Options;
 use gowk::store::{Compacted, Store};
 
-use super::super::bar::Bar;
+use super::super::bar::{self, Bar};
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::super::output;
@@ -41,7 +41,7 @@ pub(super) struct Compact {
 impl Compact {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
-        let options = Options::new().threads(threads.map_or(1, NonZeroUsize::get));
+        let options = bar::fetching(Options::new()).threads(threads.map_or(1, NonZeroUsize::get));
         let store = Store::open_with(&self.store, &options)?;
         let bar = Bar::new("folding");
         let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;

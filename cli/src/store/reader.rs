@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use gowk::store::{Description, Store, StoreReader};
+use gowk::store::{Requests, Store, StoreReader};
 use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 
-use super::super::bar::Bar;
+use super::super::bar::{self, Bar};
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::super::paths::is_store;
@@ -13,14 +13,15 @@ use super::super::paths::is_store;
 /// The filter or store that a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
-    Store(Box<Description>, Box<StoreReader>),
+    Store(Box<Store>, Box<StoreReader>),
 }
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         if is_store(path) {
             let store = Store::open_with(path, options)?;
-            return Ok(Self::Store(Box::new(*store.description()), Box::new(store.read()?)));
+            let reader = store.read()?;
+            return Ok(Self::Store(Box::new(store), Box::new(reader)));
         }
         Ok(Self::Filter(options.read(path)?))
     }
@@ -38,14 +39,22 @@ impl AnyReader {
             Self::Filter(reader) => {
                 reader.info()?.key_rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
             }
-            Self::Store(store, _) => Ok(store.key_rules),
+            Self::Store(store, _) => Ok(store.description().key_rules),
         }
     }
 
     pub(in super::super) fn slots_per_bucket(&self) -> Result<SlotsPerBucket, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.info()?.slots_per_bucket),
-            Self::Store(store, _) => Ok(store.slots_per_bucket),
+            Self::Store(store, _) => Ok(store.description().slots_per_bucket),
+        }
+    }
+
+    /// The requests to the server of a store in a bucket.
+    pub(in super::super) fn requests(&self) -> Option<Requests> {
+        match self {
+            Self::Filter(_) => None,
+            Self::Store(store, _) => store.requests(),
         }
     }
 
@@ -59,7 +68,7 @@ impl AnyReader {
 
 /// Joins the newest version of a store into one filter.
 pub(in super::super) fn copy(store: &Path, destination: &Path) -> Result<Outcome, Failure> {
-    let reader = Store::open(store)?.read()?;
+    let reader = Store::open_with(store, &bar::fetching(Options::new()))?.read()?;
     let bar = Bar::new("joining");
     reader.join_to(destination, &mut |done, all| bar.tell(done, all))?;
     Ok(Outcome::Done)

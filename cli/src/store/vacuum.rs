@@ -50,12 +50,22 @@ impl Vacuum {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let store = Store::open(&self.store)?;
         let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
-        let Vacuumed { version, versions, files, bytes, foreign, .. } = store.vacuum(&vacuum)?;
+        let Vacuumed { version, versions, files, bytes, foreign, uploads, uploads_hidden, .. } =
+            store.vacuum(&vacuum)?;
+        if uploads_hidden {
+            output::note(format_args!(
+                "{}: the server does not list uploads in parts that were cut short; give the bucket a rule that aborts them",
+                self.store.display()
+            ));
+        }
         output::print(|output| {
             output
                 .line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
             if let Some(version) = version {
                 output.line(format_args!("version {version} says so"))?;
+            }
+            if uploads > 0 {
+                output.line(format_args!("{uploads} uploads that were cut short given up"))?;
             }
             if foreign > 0 {
                 output.line(format_args!("{foreign} files that are none of the store's were left alone"))?;

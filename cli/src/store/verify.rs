@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use gowk::Options;
 use gowk::store::{Error, Store};
 use serde::Serialize;
 
-use super::super::bar::Bar;
+use super::super::bar::{self, Bar};
 use super::super::failure::Failure;
 use super::super::json;
 use super::super::output::Output;
@@ -36,7 +37,7 @@ struct Damaged {
 
 /// Reads every file that the newest version names.
 pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
-    let reader = Store::open(path)?.read()?;
+    let reader = Store::open_with(path, &bar::fetching(Options::new()))?.read()?;
     let bar = Bar::new("verifying");
     let reports = reader.verify(&|done, all| bar.tell(done, all))?;
     drop(bar);

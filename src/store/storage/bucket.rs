@@ -9,6 +9,8 @@
 
 mod cache;
 mod client;
+mod fetches;
+mod uploads;
 
 use std::fmt;
 use std::fs::File;
@@ -19,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use object_store::multipart::MultipartStore as _;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, PutPayload};
 
@@ -26,11 +29,13 @@ use super::super::error::{Error, Result};
 use super::super::files::{INCOMING, Name, VERSIONS, incoming, version};
 use super::super::text::LONGEST;
 use super::super::version::FIRST;
-use super::{Address, Put, Requests, Storage};
+use super::{Address, Put, Requests, Storage, Upload};
+use crate::Options;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
 use cache::Cache;
 use client::{Client, Refusal};
+use fetches::Fetches;
 
 /// Bytes of a request that moves a file.
 const PART: u64 = 16 << 20;
@@ -50,6 +55,7 @@ pub(in super::super) struct Bucket {
     prefix: String,
     client: Client,
     cache: Cache,
+    fetches: Arc<Fetches>,
     /// The text of the version that was read last: the newest one is asked for again and again. It never changes. If others
     /// delete it meanwhile, this process still sees it.
     last: Mutex<Option<(String, Vec<u8>)>>,
@@ -62,17 +68,18 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    pub(in super::super) fn open(address: Address<'_>) -> Result<Self> {
+    pub(in super::super) fn open(address: Address<'_>, options: &Options) -> Result<Self> {
         let client = Client::new(address.root(), address.bucket)?;
         let cache = Cache::open(&client.place(), &address.root())?;
         let (root, prefix) = (address.root(), address.prefix.to_owned());
-        Ok(Self { root, prefix, client, cache, last: Mutex::default() })
+        let fetches = Arc::new(Fetches::new(options));
+        Ok(Self { root, prefix, client, cache, fetches, last: Mutex::default() })
     }
 
     /// Fails with [`Error::Exists`] unless there is nothing but what an unfinished creation leaves, and with
     /// [`Error::Unsafe`] if the server lets two creates of one object succeed.
-    pub(in super::super) fn prepare(address: Address<'_>) -> Result<Self> {
-        let bucket = Self::open(address)?;
+    pub(in super::super) fn prepare(address: Address<'_>, options: &Options) -> Result<Self> {
+        let bucket = Self::open(address, options)?;
         let names = bucket.names("", "")?;
         let is_left = |name: &String| *name == version(FIRST) || name.starts_with(INCOMING);
         if !names.iter().all(is_left) {
@@ -174,8 +181,11 @@ impl Bucket {
     /// Fetches an object into a local file, its parts side by side.
     fn fetch(&self, name: &str, into: &Path) -> FilterResult<()> {
         let (key, file) = (self.key(name)?, Arc::new(File::create(into).at(into, "create")?));
+        let fetches = self.fetches.clone();
         let fetched = self.client.run(move |connection| async move {
             let length = connection.patient.head(&key).await.map_err(Refusal::of)?.size;
+            let fetch = fetches.begin(length);
+            let fetch = &fetch;
             let part = |start: u64| {
                 let (connection, key, file) = (connection.clone(), key.clone(), file.clone());
                 async move {
@@ -187,7 +197,9 @@ impl Bucket {
                     if bytes.len() as u64 != (length - start).min(PART) {
                         return Err(Refusal::unclear("the server sent another length than it told"));
                     }
-                    file.write_all_at(&bytes, start).map_err(Refusal::Local)
+                    file.write_all_at(&bytes, start).map_err(Refusal::Local)?;
+                    fetch.add(bytes.len() as u64);
+                    Ok(())
                 }
             };
             let starts = (0..length).step_by(PART as usize);
@@ -242,7 +254,7 @@ impl Bucket {
                 }
             }
             if sent.is_err() {
-                // What stays of it costs room until the bucket's own rule removes it.
+                // What stays of it costs room until a vacuum removes it.
                 let _ = upload.abort().await;
             }
             sent
@@ -361,6 +373,30 @@ impl Storage for Bucket {
             Err(Refusal::Absent) => Ok(None),
             outcome => {
                 outcome.map(|()| Some(length)).map_err(|refusal| refusal.at(&self.path(name), "remove"))
+            }
+        }
+    }
+
+    fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
+        let start = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
+        let listed =
+            self.client.run(move |connection| async move { uploads::list(&connection, &start).await });
+        match listed.and_then(|listed| listed) {
+            Err(Refusal::Refused(..)) => Ok(None),
+            outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads of")),
+        }
+    }
+
+    fn give_up(&self, upload: &Upload) -> FilterResult<()> {
+        let (key, id) = (self.key(&upload.name)?, upload.id.clone());
+        let given_up = self.client.run(move |connection| async move {
+            connection.patient.abort_multipart(&key, &id).await.map_err(Refusal::of)
+        });
+        match given_up.and_then(|given_up| given_up) {
+            // It was finished or given up meanwhile.
+            Err(Refusal::Absent) => Ok(()),
+            outcome => {
+                outcome.map_err(|refusal| refusal.at(&self.path(&upload.name), "give up the upload of"))
             }
         }
     }

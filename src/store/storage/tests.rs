@@ -6,6 +6,7 @@ use super::super::Error;
 use super::super::files::{INCOMING, VERSIONS};
 use super::memory::Memory;
 use super::*;
+use crate::Options;
 use crate::disk::SystemDisk;
 
 /// Runs a test over each storage, empty; the folder is one for local files.
@@ -20,7 +21,7 @@ fn each(test: impl Fn(&dyn Storage, &Path)) {
     if let Some(bucket) = std::env::var_os("GOWK_TEST_BUCKET") {
         // `tests/s3/run` starts a server with a bucket.
         let address = Path::new(&bucket).join(crate::system::new_uuid(local.path()).unwrap()[0].to_string());
-        test(&*prepare(&address, 2, &disk).unwrap().1, local.path());
+        test(&*prepare(&address, 2, &Options::new().disk(disk.clone())).unwrap().1, local.path());
     }
 }
 

@@ -135,6 +135,14 @@ impl Storage for Watched {
         self.call("delete", role(name), name, || self.inner.delete(name))
     }
 
+    fn uploads(&self) -> FilterResult<Option<Vec<super::Upload>>> {
+        self.inner.uploads()
+    }
+
+    fn give_up(&self, upload: &super::Upload) -> FilterResult<()> {
+        self.inner.give_up(upload)
+    }
+
     fn requests(&self) -> Option<super::Requests> {
         self.inner.requests()
     }

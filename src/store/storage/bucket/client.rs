@@ -82,6 +82,20 @@ impl Refusal {
         Self::Unclear(what.to_owned())
     }
 
+    /// An answer with this status and body, which is no success.
+    pub(super) fn answered(status: u16, body: &str) -> Self {
+        let told = match code(body) {
+            Some(code) => format!("the server answered {status} ({code})"),
+            None => format!("the server answered {status}"),
+        };
+        match status {
+            401 | 403 => Self::Refused(io::ErrorKind::PermissionDenied, told),
+            429 => Self::Unclear(told),
+            300..=499 | 501 => Self::Refused(io::ErrorKind::InvalidInput, told),
+            _ => Self::Unclear(told),
+        }
+    }
+
     pub(super) fn of(error: S3Error) -> Self {
         let text = error.to_string();
         let answered = |status: u16| match code(&text) {
@@ -151,10 +165,15 @@ struct Counters {
     list: AtomicU64,
     delete: AtomicU64,
     post: AtomicU64,
+    failed: AtomicU64,
 }
 
+/// Makes clients that count, and keeps the last one.
 #[derive(Debug, Clone)]
-struct Counted(Arc<Counters>);
+struct Counted {
+    counters: Arc<Counters>,
+    last: Arc<Mutex<Option<HttpClient>>>,
+}
 
 #[derive(Debug)]
 struct CountedService {
@@ -165,7 +184,9 @@ struct CountedService {
 impl HttpConnector for Counted {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(CountedService { counters: self.0.clone(), client }))
+        let client = HttpClient::new(CountedService { counters: self.counters.clone(), client });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
+        Ok(client)
     }
 }
 
@@ -183,13 +204,27 @@ impl HttpService for CountedService {
             "HEAD" => &self.counters.head,
             "DELETE" => &self.counters.delete,
             "POST" => &self.counters.post,
-            _ if request.uri().query().is_some_and(|query| query.contains("list-type")) => {
+            _ if request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("list-type") || query.starts_with("uploads")) =>
+            {
                 &self.counters.list
             }
             _ => &self.counters.get,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        Box::pin(self.client.execute(request))
+        Box::pin(async move {
+            let answer = self.client.execute(request).await;
+            let is_final = answer.as_ref().is_ok_and(|answer| {
+                let status = answer.status();
+                !status.is_server_error() && status.as_u16() != 429
+            });
+            if !is_final {
+                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+            }
+            answer
+        })
     }
 }
 
@@ -200,6 +235,8 @@ pub(super) struct Connection {
     pub(super) patient: AmazonS3,
     /// Does not: who puts if absent must know of each try.
     once: AmazonS3,
+    /// For requests that neither of them knows.
+    pub(super) http: HttpClient,
     /// One permit for each part of a file that is fetched.
     pub(super) parts: Semaphore,
 }
@@ -275,6 +312,7 @@ impl Client {
                 return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, told)).into());
             }
         }
+        let counted = Counted { counters: counters.clone(), last: Arc::default() };
         let client = |max_retries| {
             let backoff = BackoffConfig { max_backoff: Duration::from_secs(5), ..BackoffConfig::default() };
             let retry = RetryConfig { backoff, max_retries, retry_timeout: PATIENCE };
@@ -282,7 +320,7 @@ impl Client {
                 .with_bucket_name(bucket)
                 .with_retry(retry)
                 .with_disable_bulk_delete(true)
-                .with_http_connector(Counted(counters.clone()))
+                .with_http_connector(counted.clone())
                 .build()
         };
         // The error may quote a value of the environment.
@@ -291,7 +329,10 @@ impl Client {
             failed(io::Error::new(io::ErrorKind::InvalidInput, told))
         };
         let (patient, once) = (client(RETRIES).map_err(wrong)?, client(0).map_err(wrong)?);
-        Ok(Arc::new(Connection { runtime, patient, once, parts: Semaphore::new(PARTS) }))
+        let http = counted.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let told = "the library for S3 has made no client";
+        let http = http.ok_or_else(|| failed(io::Error::other(told)))?;
+        Ok(Arc::new(Connection { runtime, patient, once, http, parts: Semaphore::new(PARTS) }))
     }
 
     /// The connection of this process.
@@ -330,7 +371,7 @@ impl Client {
 
     pub(super) fn requests(&self) -> Requests {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { put, get, head, list, delete, post } = &*self.counters;
+        let Counters { put, get, head, list, delete, post, failed } = &*self.counters;
         Requests {
             put: of(put),
             get: of(get),
@@ -338,6 +379,7 @@ impl Client {
             list: of(list),
             delete: of(delete),
             post: of(post),
+            failed: of(failed),
         }
     }
 }

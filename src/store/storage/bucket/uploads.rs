@@ -1,0 +1,139 @@
+//! Uploads in parts that are neither finished nor given up: their processes died, or are still at it.
+//!
+//! The library behind `client` cannot list them. So it signs the request, `GET /?uploads`, and this reads the answer.
+
+use object_store::Error as S3Error;
+use object_store::client::{HttpRequest, HttpRequestBody};
+use object_store::path::Path as Key;
+use object_store::signer::{SignedUrlOptions, Signer as _};
+use std::time::Duration;
+
+use super::super::Upload;
+use super::client::{Connection, Refusal};
+
+/// How long a signature counts.
+const SIGNED: Duration = Duration::from_secs(600);
+/// How often a page of the listing is asked for, and the most pages; a server tells 1,000 uploads a page.
+const TRIES: u32 = 5;
+const PAGES: u32 = 1000;
+
+/// Where a page of the listing begins: after an upload of this name and id.
+type Marker = (String, String);
+
+/// The text between two tags, the first time.
+fn within<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
+    let (_, from) = text.split_once(&format!("<{tag}>"))?;
+    Some(from.split_once(&format!("</{tag}>"))?.0)
+}
+
+/// A value without the escapes of XML. Names that gowk gives need none, and prefixes with others are not recognized: their
+/// uploads stay.
+fn plain(text: &str) -> String {
+    let escapes =
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&apos;", "'"), ("&amp;", "&")];
+    escapes.into_iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// A page of the listing: the uploads of names below `start`, and where the next page begins.
+fn page(text: &str, start: &str) -> Option<(Vec<Upload>, Option<Marker>)> {
+    let listing = text.split_once("<ListMultipartUploadsResult")?.1;
+    let head = listing.split("<Upload>").next().unwrap_or_default();
+    let tail = listing.rsplit("</Upload>").next().unwrap_or_default();
+    let told = |tag: &str| within(head, tag).or_else(|| within(tail, tag));
+    let uploads = listing.split("<Upload>").skip(1).filter_map(|upload| {
+        let (name, id) = (plain(within(upload, "Key")?), plain(within(upload, "UploadId")?));
+        Some(Upload { name: name.strip_prefix(start)?.to_owned(), id })
+    });
+    let next = told("IsTruncated")
+        .filter(|more| *more == "true")
+        .and_then(|_| Some((plain(told("NextKeyMarker")?), plain(told("NextUploadIdMarker")?))));
+    Some((uploads.collect(), next))
+}
+
+/// The uploads below a prefix, which ends with a slash or is empty.
+pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upload>, Refusal> {
+    let (mut found, mut from) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let text = ask(connection, start, from.take()).await?;
+        let (uploads, next) =
+            page(&text, start).ok_or_else(|| Refusal::unclear("the server's answer cannot be read"))?;
+        found.extend(uploads);
+        from = next;
+        if from.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Asks for one page, again if that fails.
+async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Result<String, Refusal> {
+    let mut query = vec![("uploads", String::new()), ("prefix", start.to_owned())];
+    if let Some((name, id)) = from {
+        query.extend([("key-marker", name), ("upload-id-marker", id)]);
+    }
+    let options = SignedUrlOptions::new().with_query(query);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        let method = request.method().clone();
+        let signed = connection.patient.signed_url_opts(method, &Key::default(), SIGNED, &options).await;
+        *request.uri_mut() = signed
+            .map_err(Refusal::of)?
+            .as_str()
+            .parse()
+            .map_err(|_| Refusal::unclear("the request has no valid address"))?;
+        let refusal = match connection.http.execute(request).await {
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                match answer.into_body().bytes().await {
+                    Ok(bytes) if status == 200 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                    Ok(bytes) => Refusal::answered(status, &String::from_utf8_lossy(&bytes)),
+                    Err(error) => Refusal::of(broken(error)),
+                }
+            }
+            Err(error) => Refusal::of(broken(error)),
+        };
+        if tries == TRIES || !matches!(refusal, Refusal::Unclear(_) | Refusal::Unreached(_)) {
+            return Err(refusal);
+        }
+        tokio::time::sleep(Duration::from_millis(100 << tries)).await;
+    }
+}
+
+fn broken(error: impl std::error::Error + Send + Sync + 'static) -> S3Error {
+    S3Error::Generic { store: "S3", source: Box::new(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_as_servers_write_them() {
+        let one = |name: &str, id: &str| Upload { name: name.to_owned(), id: id.to_owned() };
+        let upload = |key: &str, id: &str| {
+            format!("<Upload>\n<Key>{key}</Key><UploadId>{id}</UploadId><Owner><ID>x</ID></Owner></Upload>")
+        };
+        let uploads =
+            upload("a&amp;b/runs/1", "i&#39;d") + &upload("other/runs/2", "x") + "<Upload><Key>a</Key>";
+        let text = format!(
+            "<?xml?><ListMultipartUploadsResult xmlns=\"x\"><IsTruncated>false</IsTruncated>{uploads}\
+             </ListMultipartUploadsResult>"
+        );
+        assert_eq!(page(&text, "a&b/"), Some((vec![one("runs/1", "i'd")], None)));
+        let more = "<IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>\
+                    <NextUploadIdMarker>u</NextUploadIdMarker>";
+        let next = Some(("k".to_owned(), "u".to_owned()));
+        let [before, after] = [
+            format!("<ListMultipartUploadsResult>{more}{}", upload("k", "u")),
+            format!("<ListMultipartUploadsResult>{}{more}", upload("k", "u")),
+        ];
+        for text in [before, after] {
+            assert_eq!(page(&text, ""), Some((vec![one("k", "u")], next.clone())));
+        }
+        assert_eq!(page("<ListBucketResult></ListBucketResult>", ""), None);
+        assert_eq!(page("", ""), None);
+    }
+}
