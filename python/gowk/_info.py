@@ -440,3 +440,7 @@ class VacuumReport:
     """Bytes of all these."""
     foreign: int
     """Files and folders that do not belong to the store. They stay."""
+    uploads: int
+    """Uploads that killed processes had left in a bucket, given up now. Their bytes are not known."""
+    uploads_hidden: bool
+    """Whether the server would not list such uploads, so that they stay."""

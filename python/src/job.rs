@@ -100,15 +100,16 @@ impl Job {
     ///     progress: called with a :class:`Progress` now and then, at least five times a second, and with a
     ///         :class:`Committed` after each commit. If it returns False (not None), the run commits and ends; if it
     ///         raises, the run commits, and the exception goes on.
-    ///     restart: inputs to read from their start, even if they were read before. /// forget_missing: forget finished
-    ///         inputs that are gone, to make room in the filter's metadata. /// new_output: begin a new output, even if
-    ///         one was written before. /// threads: threads that share the work of a batch.
+    ///     restart: inputs to read from their start, even if they were read before.
+    ///     forget_missing: forget finished inputs that are gone, to make room in the filter's metadata.
+    ///     new_output: begin a new output, even if one was written before.
+    ///     threads: threads that share the work of a batch.
     ///     wait: seconds to wait for another writer to finish.
     ///
     /// Raises:
     ///     JobError: an input, the output, or the cursor that the filter keeps of the job is not as it should be. Its
-    ///         attribute /// ``committed`` has the number of keys of this run that are committed, if there are any. ///
-    ///         Error: an operation on the filter failed.
+    ///         attribute ``committed`` has the number of keys of this run that are committed, if there are any.
+    ///     Error: an operation on the filter failed.
     #[pyo3(signature = (*, progress=None, restart=None, forget_missing=false, new_output=false, threads=1,
         wait=0.0))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]

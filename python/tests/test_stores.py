@@ -369,6 +369,7 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     told = store.vacuum(grace=0)
     # Version 1 stays, as the last token is based on it. The runs of two versions go.
     assert told.versions == 3 and told.files == 2 and told.version == 5 and told.bytes > 0 and told.foreign == 0
+    assert told.uploads == 0 and not told.uploads_hidden
     # A file that is open stays readable.
     assert opened.contains_many(keys(100)).all() and not opened.contains_many(keys(100, 200)).any()
     with pytest.raises(gowk.NotFound, match="as version 2 is older than the store keeps; refresh to the newest version"):

@@ -126,7 +126,7 @@ impl Writer {
     /// How many copies of the key the filter holds: in a set 0 or 1; in a counting filter the copies inserted and not
     /// removed.
     ///
-    /// Copies of other keys that match it are counted too, so the answer is never too low. The highest answer, ///
+    /// Copies of other keys that match it are counted too, so the answer is never too low. The highest answer,
     /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more; it
     /// is also the answer if a bucket of the key is quarantined.
     #[inline]

@@ -136,5 +136,7 @@ pub(super) fn vacuumed<'py>(py: Python<'py>, told: &Vacuumed) -> PyResult<Bound<
     fields.set_item("files", told.files)?;
     fields.set_item("bytes", told.bytes)?;
     fields.set_item("foreign", told.foreign)?;
+    fields.set_item("uploads", told.uploads)?;
+    fields.set_item("uploads_hidden", told.uploads_hidden)?;
     made(py, "VacuumReport", &fields)
 }
