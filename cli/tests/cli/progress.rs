@@ -52,7 +52,8 @@ pub(crate) fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
     }
     let mut script = Command::new("script");
     script.args(["-qec", &format!("stty cols 120; {}", line.replace("gowk", env!("CARGO_BIN_EXE_gowk")))]);
-    script.arg("/dev/null").current_dir(folder.path(""));
+    // Without a terminal of the caller, there may be no TERM, and then no bars.
+    script.arg("/dev/null").current_dir(folder.path("")).env("TERM", "xterm");
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ended = run(&mut script, b"");
     Some(ended.text())

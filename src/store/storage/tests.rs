@@ -6,7 +6,6 @@ use super::super::Error;
 use super::super::files::{INCOMING, VERSIONS};
 use super::memory::Memory;
 use super::*;
-use crate::Options;
 use crate::disk::SystemDisk;
 
 /// Runs a test over each storage, empty; the folder is one for local files.
