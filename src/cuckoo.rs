@@ -41,7 +41,7 @@ pub(crate) use hash::{KeyHasher, MAX_REGIONS, RegionId};
 pub use key::Key;
 pub use key_rules::{Case, KeyRules};
 pub use kind::Kind;
-pub(crate) use merge::take_region;
+pub(crate) use merge::{Taking, take_region};
 pub(crate) use offset::OFFSET_T6;
 #[cfg(test)]
 pub(crate) use offset::OFFSET_T10;

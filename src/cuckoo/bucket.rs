@@ -139,6 +139,20 @@ impl<W: Width> Slot<W> {
         Self::new(self.0 & !Self::EXPIRY | epoch & Self::EXPIRY)
     }
 
+    /// The epochs that an entry has left at this one; 0 in filters that do not forget.
+    ///
+    /// n = 4, a = 3: `0x74fd` expires in an epoch that is 5 modulo 8, so at epoch 10 it has 3 left.
+    pub(super) const fn epochs_left(self, now: u32) -> u32 {
+        self.expiry().wrapping_sub(now) & Self::EXPIRY
+    }
+
+    /// Whether every query that matches `entry` also matches this entry, if both live: this tail is the beginning of that
+    /// one, or all of it.
+    pub(super) const fn covers(self, entry: Self) -> bool {
+        let (Some(tail), Some(longer)) = (self.tail_length(), entry.tail_length()) else { return false };
+        tail <= longer && (self.0 ^ entry.0) >> (W::BITS - W::TAG_BITS - tail) == 0
+    }
+
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -266,7 +280,7 @@ impl<W: Width> Bucket<W> {
     /// The highest bit below the tag of each lane: the first bit of the tail, if there is one.
     pub(super) const TAIL_TOP: u64 = Self::ONES << Self::TAIL_TOP_AT;
     /// The number of that bit in its lane.
-    const TAIL_TOP_AT: u32 = W::BITS - W::TAG_BITS - 1;
+    pub(super) const TAIL_TOP_AT: u32 = W::BITS - W::TAG_BITS - 1;
     /// All bits of each lane below that one, and above the expiry bits.
     pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - (Self::ONES << W::EXPIRY_BITS);
     /// The expiry bits of each lane.

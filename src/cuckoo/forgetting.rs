@@ -190,7 +190,7 @@ fn prolong<W: Width, E>(
     delta: &mut Delta,
 ) -> Result<Kept, E> {
     let query = place.fingerprint;
-    let left = |slot: Slot<W>| slot.with_expiry(slot.expiry().wrapping_sub(query.expiry())).expiry();
+    let left = |slot: Slot<W>| slot.epochs_left(query.expiry());
     // The best match: one that lives long enough, else the one with the longest tail.
     let mut best: Option<(Option<u32>, BucketId, Bucket<W>)> = None;
     for (id, bucket) in both {
@@ -261,14 +261,23 @@ pub(crate) fn brought<W: Width>(
     if W::EXPIRY_BITS == 0 || passed.is_empty() {
         return None;
     }
-    // After K epochs all have expired, and the codes repeat.
-    let codes = (passed.end - passed.start).min(most_epochs(W::EXPIRY_BITS)) as u32;
     let mut swept = Box::new(*words);
-    for word in swept.iter_mut() {
+    bring::<W>(&mut *swept, passed, delta);
+    Some(swept)
+}
+
+/// Takes the entries out of a region that have expired at the epoch `passed.start`, or expire until `passed.end`. Counts
+/// them.
+pub(crate) fn bring<W: Width>(words: &mut [u64], passed: Range<u64>, delta: &mut Delta) {
+    if W::EXPIRY_BITS == 0 {
+        return;
+    }
+    // After K epochs all have expired, and the codes repeat.
+    let codes = passed.end.saturating_sub(passed.start).min(most_epochs(W::EXPIRY_BITS)) as u32;
+    for word in words {
         let epochs = (0..=codes).map(|later| (passed.start as u32).wrapping_add(later));
         *word = sweep(Bucket::<W>::new(*word), epochs, delta).0;
     }
-    Some(swept)
 }
 
 impl Delta {

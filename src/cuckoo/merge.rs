@@ -38,20 +38,30 @@ impl<W: Width> BucketsMut<W> for Words<'_> {
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
+/// The rule by which entries of one filter are stored in another.
+#[derive(Clone, Copy)]
+pub(crate) struct Taking {
+    pub(crate) kind: Kind,
+    /// The epoch of both, if they forget. No entry of it may be left in either.
+    pub(crate) now: u32,
+    pub(crate) max_kicks: u32,
+}
+
 /// Stores everything that one region holds in another, by the rule of the filters' kind: a union of sets, a sum of
 /// counting filters. Adds the number of copies stored to `stored`.
 pub(crate) fn take_region<W: Width>(
     from: &[u64],
     into: &mut [u64],
-    kind: Kind,
-    max_kicks: u32,
+    Taking { kind, now, max_kicks }: Taking,
     search: &mut Search,
     stored: &mut u64,
 ) -> Result<(), NoRoom> {
     each_group(from, into, |buckets, id, group: Group<W>| {
         let both = [id, group.entry.other(id)];
         let room = match kind {
-            Kind::Set | Kind::Forgetting if covered_or_shortens(buckets, id, group.entry) => return Ok(()),
+            Kind::Set | Kind::Forgetting if covered_or_shortens(buckets, id, group.entry, now) => {
+                return Ok(());
+            }
             Kind::Set | Kind::Forgetting => {
                 store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search)
             }
@@ -70,18 +80,21 @@ pub(crate) fn take_region<W: Width>(
 }
 
 /// Whether an entry here answers for `entry` now: one that covers it, or one that it covered, which it replaces. Every
-/// query that matched either matches the entry that stays.
-fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>) -> bool {
+/// query that matched either matches the entry that stays, and for as long: of two equal entries of a forgetting filter
+/// the one stays that expires later.
+fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>, now: u32) -> bool {
     let both = [id, entry.other(id)].map(|id| {
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
         (id, bucket)
     });
-    if both.iter().any(|(_, bucket)| bucket.covers(entry)) {
+    let answers =
+        |one: Slot<W>, other: Slot<W>| one.covers(other) && one.epochs_left(now) >= other.epochs_left(now);
+    let lanes = || 0..W::SLOTS;
+    if both.iter().any(|(_, bucket)| lanes().any(|lane| answers(bucket.slot(lane), entry))) {
         return true;
     }
     both.into_iter().any(|(id, bucket)| {
-        let is_covered = |lane: &u32| Bucket::new(u64::from(entry.0)).covers(bucket.slot(*lane));
-        let lane = (0..W::SLOTS).find(is_covered);
+        let lane = lanes().find(|lane| answers(entry, bucket.slot(*lane)));
         lane.into_iter().for_each(|lane| buckets.store(id, bucket.with(lane, entry)));
         lane.is_some()
     })

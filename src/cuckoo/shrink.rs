@@ -15,14 +15,16 @@ impl<W: Width> Bucket<W> {
     /// returns the lanes that hold entries, with all their bits set.
     ///
     /// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
-    /// last: it becomes `0x747d` with 0.
+    /// last: it becomes `0x747d` with 0. Expiry bits stay: with a = 3, `0x7735` (tail `0x19` of 5 bits, expiry 5) becomes
+    /// `0x759d` with 0 and `0x779d` with 1.
     const fn lengthened(self, bit: u64) -> (Self, u64) {
         let below_tag = self.0 & (Self::TAIL_TOP | Self::TAIL_BODY);
         // An entry has a bit below its tag; adding TAIL_BODY carries into TAIL_TOP unless that is all there is.
         let entries = (((below_tag & Self::TAIL_BODY) + Self::TAIL_BODY) | below_tag) & Self::TAIL_TOP;
-        let shorter = (below_tag & !Self::ONES) >> 1 | below_tag & Self::ONES;
+        let lowest = Self::ONES << W::EXPIRY_BITS;
+        let shorter = (below_tag & !lowest) >> 1 | below_tag & lowest;
         let word = self.0 ^ below_tag | shorter | entries & bit.wrapping_neg();
-        (Self::new(word), Self::whole_lanes(entries >> W::TAIL_BITS))
+        (Self::new(word), Self::whole_lanes(entries >> Self::TAIL_TOP_AT))
     }
 
     /// One bucket with the entries of both, as far as they fit, and the rest of `other`, in its lanes. Both buckets
@@ -144,7 +146,7 @@ fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Buck
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuckoo::{Four, SlotsPerBucket, Two, with_width};
+    use crate::cuckoo::{Four, Four2, Four3, SlotsPerBucket, Three4, Two, Two4, with_width};
 
     #[test]
     fn worked_values() {
@@ -155,6 +157,10 @@ mod tests {
         assert_eq!((lengthened(0x7600, 0), lengthened(0x7600, 1)), (0x7500, 0x7700));
         assert_eq!([0x7400, 0x8000, 0].map(|slot| lengthened(slot, 1)), [0x7400, 0x8000, 0]);
         assert_eq!(lengthened(0x7600_75f2_8000_74f9, 1), 0x7700_76f9_8000_767d);
+        let with_expiry = |slot, bit| Bucket::<Four3>::new(slot).lengthened(bit).0.0;
+        assert_eq!((with_expiry(0x7735, 0), with_expiry(0x7735, 1)), (0x759d, 0x779d));
+        // A full tail loses its last bit.
+        assert_eq!((with_expiry(0x76bd, 0), with_expiry(0x76bd, 1)), (0x755d, 0x775d));
         let joined = |a, b| {
             let in_use = [a, b].map(|word: u64| Bucket::<Four>::new(word).lengthened(0).1);
             let (joined, rest) = Bucket::<Four>::new(a).joined(Bucket::new(b), in_use);
@@ -208,11 +214,13 @@ mod tests {
                     let lengthened = |slot: &Slot<W>| {
                         let Some(length) = slot.tail_length() else { return *slot };
                         let marker = W::TAIL_BITS - length;
-                        let tail = u64::from(slot.0) >> (marker + 1) & ((1 << length) - 1) | bit << length;
+                        let bits = u64::from(slot.0) >> W::EXPIRY_BITS;
+                        let tail = bits >> (marker + 1) & ((1 << length) - 1) | bit << length;
                         let (tail, length) =
                             if marker == 0 { (tail >> 1, length) } else { (tail, length + 1) };
                         let tag = u64::from(slot.tag()) << (W::TAIL_BITS + 1);
-                        Slot::new((tag | (tail * 2 + 1) << (W::TAIL_BITS - length)) as u32)
+                        let bits = tag | (tail * 2 + 1) << (W::TAIL_BITS - length);
+                        Slot::new((bits << W::EXPIRY_BITS) as u32).with_expiry(slot.expiry())
                     };
                     let each: Vec<Slot<W>> = a.iter().map(lengthened).collect();
                     let entries = |slot: &Slot<W>| slot.tail_length().map_or(Slot::new(0), |_| *slot);
@@ -224,6 +232,10 @@ mod tests {
         for slots in SlotsPerBucket::ALL {
             with_width!(slots, W => check::<W>());
         }
+        check::<Four2>();
+        check::<Four3>();
+        check::<Three4>();
+        check::<Two4>();
     }
 
     /// A halving undoes a split, except for the last bit of fresh tails and the twins of void entries.

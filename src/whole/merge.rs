@@ -3,8 +3,8 @@
 //! 8.7.
 
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, HashKind, MAX_REGIONS, RegionId, Search, Width, split, take_region,
-    with_width,
+    BUCKETS_PER_REGION, Counts, Delta, HashKind, MAX_REGIONS, RegionId, Search, Taking, Width, forgetting,
+    split, take_region, with_any_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
@@ -18,6 +18,9 @@ impl Writer {
     /// needs no keys. Both filters must have the same kind, seed and hash, slots per bucket, shard and key rules, and
     /// the quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) creates
     /// such a filter.
+    ///
+    /// Two forgetting filters need the same time and granularity. This one comes to the time of the other, if that is
+    /// later. A key that both hold expires as in the one that keeps it longer; no key expires sooner than in its own.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
     /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
@@ -34,20 +37,18 @@ impl Writer {
     /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
     /// anew each time the filter has to double.
     pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        self.facts()?.0.refuse_forgetting(self.path(), "merging")?;
-        let (file, found, inserted) =
-            other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
-        self.go_on_in(file, &found, inserted);
+        let (file, counts) = other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
+        self.go_on_in(file, counts);
         Ok(())
     }
 
-    /// The merged file, its counters, and the number of copies that were stored. The transaction is not changed.
+    /// The merged file and its counters. The transaction is not changed.
     fn merged(
         &mut self,
         theirs: &Snapshot<'_>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(UnpublishedFile, Counts, u64)> {
-        let (ours, ..) = self.facts()?;
+    ) -> Result<(UnpublishedFile, Counts)> {
+        let (ours, our_counts, _) = self.facts()?;
         let other_rules = theirs.metadata().key_rules() != self.metadata()?.key_rules();
         let difference = difference(theirs.identity(), &ours);
         if let Some(difference) = difference.or(other_rules.then_some(Difference::KeyRules)) {
@@ -64,14 +65,21 @@ impl Writer {
             }
             let max_kicks = self.options().max_kicks;
             let identity = Identity { geometry, ..ours };
-            let merged = Pass { theirs, target: self.source()?, identity, max_kicks }.run(progress);
+            let now = our_counts.epoch;
+            let merged = Pass { theirs, target: self.source()?, identity, now, max_kicks }.run(progress);
             // If a commit came in between, the outcome of the pass means nothing.
             theirs.check()?;
             match merged? {
                 Merged::Whole(whole) => {
-                    let (file, found, stored) = *whole;
+                    let (file, state) = *whole;
+                    let mut counts = our_counts.totals();
+                    counts.add_found(&state.found.in_a(ours.kind));
                     // A void entry is stored on both sides of a split, and stands for its copies once.
-                    return Ok((file, found, stored.min(theirs.counts().copies())));
+                    let stored = state.stored.min(theirs.counts().copies());
+                    counts.inserted = counts.inserted.saturating_add(stored);
+                    counts.removed = counts.removed.saturating_add(state.forgotten.removed_in_all());
+                    counts.epoch = now.max(theirs.counts().epoch);
+                    return Ok((file, counts));
                 }
                 Merged::NoRoom(region) => crowded = Some(region),
             }
@@ -120,6 +128,8 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
         Some(Difference::Seed)
     } else if a.slots() != b.slots() {
         Some(Difference::Slots(a.slots().get(), b.slots().get()))
+    } else if theirs.forgetting != ours.forgetting || a.width != b.width {
+        Some(Difference::Retention)
     } else if a.shard.of != b.shard.of {
         Some(Difference::Shards(a.shard.of, b.shard.of))
     } else if a.shard.number != b.shard.number {
@@ -133,8 +143,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
 
 /// The outcome of one pass over both filters.
 enum Merged {
-    /// With the copies stored.
-    Whole(Box<(UnpublishedFile, Counts, u64)>),
+    Whole(Box<(UnpublishedFile, State)>),
     NoRoom(RegionId),
 }
 
@@ -144,6 +153,8 @@ struct Pass<'a> {
     target: Target<'a, &'a Overlay>,
     /// The identity of the new file.
     identity: Identity,
+    /// The epoch of our filter, if it forgets.
+    now: u64,
     max_kicks: u32,
 }
 
@@ -161,7 +172,7 @@ impl Pass<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
         let (files, disk) = self.target.surroundings();
         let (identity, model) = (self.identity, self.target.rights()?);
-        let mut state = State { found: Counts::default(), stored: 0, search: Search::new(), full: None };
+        let mut state = State::new();
         let regions = self.identity.geometry.regions();
         let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
             let (theirs, ours) = (self.their_regions(), self.our_regions());
@@ -171,17 +182,14 @@ impl Pass<'_> {
                 Ok(())
             };
             (0..theirs.min(ours)).try_for_each(|index| {
-                with_width!(self.identity.geometry.slots(), W => {
+                with_any_width!(self.identity.geometry.width, W => {
                     self.descend::<W>(theirs.min(ours), index, None, None, &mut state, &mut write)
                 })
             })
         });
         match (filled, state.full) {
             (_, Some(region)) => Ok(Merged::NoRoom(region)),
-            (file, None) => {
-                let found = state.found.in_a(identity.kind);
-                Ok(Merged::Whole(Box::new((file?, found, state.stored))))
-            }
+            (file, None) => Ok(Merged::Whole(Box::new((file?, state)))),
         }
     }
 
@@ -205,10 +213,20 @@ impl Pass<'_> {
         write: &mut dyn FnMut(RegionId, &Region) -> Result<()>,
     ) -> Result<()> {
         let region = RegionId(index as u32);
-        let theirs = if regions == self.their_regions() { Some(self.read_theirs(region)?) } else { theirs };
+        let of_theirs = self.theirs.counts().epoch;
+        let epoch = self.now.max(of_theirs);
+        let theirs = if regions == self.their_regions() {
+            let mut words = self.read_theirs(region)?;
+            // What has expired is not stored, and covers nothing.
+            forgetting::bring::<W>(&mut *words, of_theirs..epoch, &mut Delta::default());
+            Some(words)
+        } else {
+            theirs
+        };
         let ours = if regions == self.our_regions() {
             let mut words = Box::new([0; BUCKETS_PER_REGION as usize]);
             self.target.read_region(region, &mut words)?;
+            forgetting::bring::<W>(&mut *words, self.now..epoch, &mut state.forgotten);
             Some(words)
         } else {
             ours
@@ -225,9 +243,9 @@ impl Pass<'_> {
             return Ok(());
         }
         let (Some(theirs), Some(mut ours)) = (theirs, ours) else { return Ok(()) };
-        let State { found, stored, search, full } = state;
-        let kind = self.identity.kind;
-        if take_region::<W>(&*theirs, &mut *ours, kind, self.max_kicks, search, stored).is_err() {
+        let State { found, stored, search, full, .. } = state;
+        let rule = Taking { kind: self.identity.kind, now: epoch as u32, max_kicks: self.max_kicks };
+        if take_region::<W>(&*theirs, &mut *ours, rule, search, stored).is_err() {
             *full = Some(region);
             // The file is given up; the caller looks at `full` first.
             let path = self.target.surroundings().0.data.clone();
@@ -253,7 +271,16 @@ struct State {
     found: Counts,
     /// Copies stored.
     stored: u64,
+    /// Entries of ours that had expired.
+    forgotten: Delta,
     search: Search,
     /// The region that has no room.
     full: Option<RegionId>,
+}
+
+impl State {
+    fn new() -> Self {
+        let (found, forgotten) = (Counts::default(), Delta::default());
+        Self { found, stored: 0, forgotten, search: Search::new(), full: None }
+    }
 }

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, Search, Width, halve, with_width};
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Counts, Delta, RegionId, Search, Width, forgetting, halve, with_any_width,
+};
 use crate::error::{Error, Result, ShrinkRefusal};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
 use crate::format::Identity;
@@ -18,6 +20,8 @@ impl Writer {
     /// the new file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not
     /// doubled or its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
     /// [`checkpoint`](Self::checkpoint), as the new file cannot continue the journal, and fails as that does.
+    ///
+    /// Entries of a forgetting filter that have expired do not come into the new file.
     pub fn shrink(&mut self) -> Result<()> {
         self.shrink_with(&mut |_, _| {})
     }
@@ -25,42 +29,47 @@ impl Writer {
     /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
     pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let (identity, counts, _) = self.facts()?;
-        identity.refuse_forgetting(self.path(), "shrinking")?;
         let path = self.path().to_owned();
         let refused = |reason| Error::Shrink { path, reason };
         let Some(geometry) = identity.geometry.halved() else {
             return Err(refused(ShrinkRefusal::NeverDoubled));
         };
         let load = counts.used() as f64 / geometry.slots_in_all() as f64;
-        if load > 1.0 {
+        // Some entries of a forgetting filter may have expired.
+        if load > 1.0 && identity.forgetting.is_none() {
             return Err(refused(ShrinkRefusal::Load { load }));
         }
         // The journal is of a later generation than the new file, which would be refused beside it if the journal held
         // a commit.
         self.checkpoint()?;
-        let (file, found, full) = self.halve(Identity { geometry, ..identity }, progress)?;
-        let file = match (file, full) {
+        let now = counts.epoch;
+        let (file, state) = self.halve(Identity { geometry, ..identity }, now, progress)?;
+        let file = match (file, state.full) {
             (_, Some(region)) => {
                 return Err(refused(ShrinkRefusal::Region { region: region.0.into(), load }));
             }
             (file, None) => file?,
         };
-        self.go_on_in(file, &found, 0);
+        let mut counts = counts.totals();
+        counts.add_found(&state.found.in_a(identity.kind));
+        counts.removed = counts.removed.saturating_add(state.forgotten.removed_in_all());
+        self.go_on_in(file, counts);
         Ok(())
     }
 
-    /// The new file, its counters, and the region that has no room, if there is one.
+    /// The new file of a filter at this epoch, and what was found on the way.
     fn halve(
         &mut self,
         identity: Identity,
+        now: u64,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(Result<UnpublishedFile>, Counts, Option<RegionId>)> {
+    ) -> Result<(Result<UnpublishedFile>, State)> {
         let (max_kicks, threads) = (self.options().max_kicks, self.options().threads.min(MOST_THREADS));
         let source = self.source()?;
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
-        let (mut found, mut full) = (Counts::default(), None);
-        let slots = identity.geometry.slots();
+        let mut state = State::default();
+        let width = identity.geometry.width;
         let regions = identity.geometry.regions();
         // On one thread each region is written while it is in the cache.
         let piece = if threads == 1 { 1 } else { PIECE };
@@ -70,17 +79,21 @@ impl Writer {
             while from < regions {
                 let pieces = starts(from).map(|start| start..regions.min(start + piece)).collect();
                 for (regions_of, half) in on_threads(pieces, |piece: Range<u64>| {
-                    (piece.clone(), with_width!(slots, W => Half::make::<W>(source, piece, max_kicks)))
+                    (
+                        piece.clone(),
+                        with_any_width!(width, W => Half::make::<W>(source, piece, now, max_kicks)),
+                    )
                 }) {
-                    let Half { made, counts, full: no_room } = half?;
-                    found.add_found(&counts);
+                    let Half { made, counts, forgotten, full } = half?;
+                    state.found.add_found(&counts);
+                    state.forgotten.add(&forgotten);
                     for (region, words) in regions_of.zip(&made) {
                         write(RegionId(region as u32), words)?;
                         from = region + 1;
                         progress(from, regions);
                     }
-                    if let Some(region) = no_room {
-                        full = Some(region);
+                    if let Some(region) = full {
+                        state.full = Some(region);
                         // The file is given up; the caller looks at `full` first.
                         return Err(Error::Full {
                             path: files.data.clone(),
@@ -92,8 +105,19 @@ impl Writer {
             }
             Ok(())
         });
-        Ok((file, found.in_a(identity.kind), full))
+        Ok((file, state))
     }
+}
+
+/// What is found while regions are made.
+#[derive(Default)]
+struct State {
+    /// The counters of the new regions.
+    found: Counts,
+    /// Entries that had expired.
+    forgotten: Delta,
+    /// The region that has no room, if there is one.
+    full: Option<RegionId>,
 }
 
 /// Regions that each of several threads makes at a time: 32, or 2 MiB.
@@ -106,20 +130,29 @@ struct Half {
     made: Vec<Box<Region>>,
     /// The counters of these regions.
     counts: Counts,
+    /// Entries that had expired.
+    forgotten: Delta,
     /// The next region, if its entries do not fit.
     full: Option<RegionId>,
 }
 
 impl Half {
     /// Makes each of these regions out of two.
-    fn make<W: Width>(source: Target<'_, &Overlay>, regions: Range<u64>, max_kicks: u32) -> Result<Self> {
-        let mut half = Self { made: Vec::new(), counts: Counts::default(), full: None };
+    fn make<W: Width>(
+        source: Target<'_, &Overlay>,
+        regions: Range<u64>,
+        now: u64,
+        max_kicks: u32,
+    ) -> Result<Self> {
+        let (counts, forgotten) = (Counts::default(), Delta::default());
+        let mut half = Self { made: Vec::new(), counts, forgotten, full: None };
         let (mut search, mut right) = (Search::new(), Box::new([0; BUCKETS_PER_REGION as usize]));
         for number in regions {
             let mut left = Box::new([0; BUCKETS_PER_REGION as usize]);
             for (region, words) in (2 * number..).zip([&mut left, &mut right]) {
                 source.read_ahead(RegionId((region as u32).saturating_add(REGIONS_AHEAD)));
                 source.read_region(RegionId(region as u32), words)?;
+                forgetting::bring::<W>(&mut **words, now..now, &mut half.forgotten);
             }
             if halve::<W>(&mut *left, &mut *right, max_kicks, &mut search).is_err() {
                 half.full = Some(RegionId(number as u32));

@@ -38,13 +38,9 @@ impl Writer {
         &self.options
     }
 
-    /// Continues the transaction in `file`. `found` has the counters that a scan of the file finds; the totals stay,
-    /// but `inserted` is added.
-    pub(crate) fn go_on_in(&mut self, file: UnpublishedFile, found: &Counts, inserted: u64) {
+    /// Continues the transaction in `file`, whose counters are these.
+    pub(crate) fn go_on_in(&mut self, file: UnpublishedFile, counts: Counts) {
         if let Some(mut open) = self.open.take() {
-            let mut counts = open.transaction.counts().totals();
-            counts.add_found(found);
-            counts.inserted = counts.inserted.saturating_add(inserted);
             open.transaction = open.transaction.moved_to(file, counts);
             self.open = Some(open);
         }

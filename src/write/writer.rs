@@ -309,7 +309,7 @@ impl Writer {
         }
         let (doubled, counts) = doubling::double(self.source()?, &counts, progress)?;
         events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
-        self.go_on_in(doubled, &counts, 0);
+        self.go_on_in(doubled, counts);
         Ok(())
     }
 

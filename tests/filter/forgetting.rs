@@ -383,8 +383,6 @@ fn what_does_not_know_forgetting_filters_refuses_them_and_changes_nothing() {
         assert!(matches!(error, Error::Kind { found: Kind::Forgetting, .. }), "{op}: {error}");
         assert!(error.to_string().contains(op), "{error}");
     };
-    refused(writer.merge(&reader), "merging");
-    refused(writer.shrink(), "shrinking");
     refused(writer.remove(key(1)).map(drop), "removing keys");
     refused(writer.remove_batch(&[key(1)]).map(drop), "removing keys");
     let mut set = Options::new().create(path("set")).unwrap();

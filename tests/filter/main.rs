@@ -11,6 +11,7 @@
 //! - `filling`: capacity and false-positive rate at every width.
 //! - `followed`: readers of a filter that is replaced as a whole.
 //! - `forgetting`: filters that forget, with a clock.
+//! - `forgetting_merged`: forgetting filters that are merged and shrunk.
 //! - `forgetting_parts`: forgetting filters that are divided and joined.
 //! - `growth`: doublings, and the limits that refuse them.
 //! - `in_memory`: readers of a copy in memory.
@@ -36,6 +37,7 @@ mod edges;
 mod filling;
 mod followed;
 mod forgetting;
+mod forgetting_merged;
 mod forgetting_parts;
 mod growth;
 mod in_memory;

@@ -67,15 +67,12 @@ fn a_filter_that_forgets_in_another_way_and_operations_that_cannot_are_refused()
             .done();
     };
     create("f");
-    create("g");
     folder.run(&["create", "set", "--capacity", "1000"], "").done();
     for (args, words) in [
         (&["dedup", "f", "--forget-after", "7d"][..], &["f: ", "2592000s"][..]),
         (&["dedup", "f", "--counting"], &["f: is a forgetting filter", "with `--counting`"]),
         (&["dedup", "set", "--forget-after", "7d"], &["set: is a set", "with `--forget-after`"]),
         (&["remove", "f", "key"], &["f: is a forgetting filter", "removing keys"]),
-        (&["merge", "f", "g"], &["is a forgetting filter", "merging", "without `--forget-after`"]),
-        (&["shrink", "f"], &["is a forgetting filter", "shrinking"]),
         (&["sweep", "set"], &["set: is a set"]),
         (
             &["store", "create", "s", "--shards", "2", "--capacity", "1000", "--forget-after", "7d"],
