@@ -24,15 +24,18 @@ mod scratch;
 mod shadow;
 mod single;
 mod target;
+mod time;
 mod transaction;
 mod writer;
 
 pub use batches::Batches;
-pub use forgetting::{InsertedAt, Seen};
 pub use inserted::Inserted;
 pub use policy::Limits;
 #[cfg(feature = "store")]
 pub(crate) use rebuild::Contents;
 pub use repair::Repair;
 pub(crate) use target::Target;
+#[cfg(feature = "store")]
+pub(crate) use time::{InTime, Time, Until};
+pub use time::{InsertedAt, Seen};
 pub use writer::Writer;

@@ -237,6 +237,25 @@ fn store_fresh<W: Width, E>(
     Ok(true)
 }
 
+/// The epochs that the longest-lived match of a key has left; 0 if nothing matches. The fingerprint of `place` has the
+/// epoch now. A quarantined bucket answers for ever: `u32::MAX`.
+#[cfg(feature = "store")]
+pub(crate) fn epochs_left<W: Width, B: Buckets<W>>(
+    buckets: &mut B,
+    place: Place<W>,
+) -> Result<u32, B::Error> {
+    let query = place.fingerprint;
+    let both = place.load(buckets)?.map(|(_, bucket)| bucket);
+    if both.iter().any(|bucket| bucket.has_universal()) {
+        return Ok(u32::MAX);
+    }
+    let left = |bucket: &Bucket<W>| {
+        let bucket = *bucket;
+        bucket.matches(query).map(move |lane| bucket.slot(lane).epochs_left(query.expiry()))
+    };
+    Ok(both.iter().flat_map(left).max().unwrap_or(0))
+}
+
 /// The bucket without the entries that expire in one of these epochs, and counts them.
 #[inline]
 pub(crate) fn sweep<W: Width>(

@@ -9,7 +9,7 @@ use std::fmt;
 /// |---|---|---|---|---|
 /// | [`Set`](Self::Set) | nothing | stores it unless it is found | refused with [`Error::Kind`](crate::Error::Kind) | union |
 /// | [`Counting`](Self::Counting) | [`Options::counting`](crate::Options::counting) | stores one more copy | takes one copy | sum |
-/// | [`Forgetting`](Self::Forgetting) | [`Options::forget_after`](crate::Options::forget_after) | stores it unless it is found | refused | refused |
+/// | [`Forgetting`](Self::Forgetting) | [`Options::forget_after`](crate::Options::forget_after) | stores it unless it is found | refused | union, each key as long as either keeps it |
 ///
 /// On all of them, an insert returns whether the key was not there before.
 ///

@@ -142,6 +142,14 @@ impl Reader {
         })
     }
 
+    /// The epochs that a forgetting filter keeps the key of this hash, from its own epoch on; 0 if it is not there. If that
+    /// cannot be known, as a bucket is quarantined, `u32::MAX`.
+    #[cfg(feature = "store")]
+    pub(crate) fn epochs_left(&self, hash: KeyHash) -> Result<u32> {
+        let on_damage = self.shared.options.on_damage;
+        self.look(|view| view.epochs_left(hash, on_damage))
+    }
+
     fn check_hasher(&self, view: &View) -> Result<()> {
         if view.hasher() == self.shared.hasher {
             return Ok(());

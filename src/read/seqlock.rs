@@ -146,6 +146,29 @@ impl View {
         })
     }
 
+    /// The epochs that a forgetting filter keeps the key, from its own epoch on; 0 if it is not there, `u32::MAX` if a
+    /// quarantined bucket answers for it.
+    #[cfg(feature = "store")]
+    pub(super) fn epochs_left(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<u32>> {
+        let geometry = self.superblock.identity.geometry;
+        let (region, rem) = match geometry.region_of(hash, self.pages.path()) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        let left = with_any_width!(geometry.width, W => {
+            let place = Place::<W>::new(hash.local(), rem);
+            let look = || {
+                let place = place.at(self.now::<W>().ok_or_else(|| self.no_epoch())?);
+                crate::cuckoo::forgetting::epochs_left(&mut VerifiedRegion { pages: self.contents(), region }, place)
+            };
+            self.read_consistent(region, look, |_| false)
+        })?;
+        Some(match left {
+            Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(u32::MAX),
+            outcome => outcome,
+        })
+    }
+
     pub(super) fn count(&self, hash: KeyHash) -> Option<Result<u32>> {
         let Identity { kind, geometry, .. } = self.superblock.identity;
         let (region, rem) = match geometry.region_of(hash, self.pages.path()) {

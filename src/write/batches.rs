@@ -215,7 +215,7 @@ impl Writer {
         for index in indices {
             let hash = one(index)?;
             let inserted = match until {
-                Some(until) => self.insert_until(hash, until.expiry(index).into()),
+                Some(until) => self.insert_one_until(hash, until.expiry(index)),
                 None => self.insert(hash),
             };
             let is_new = match inserted {

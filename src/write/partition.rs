@@ -160,12 +160,12 @@ pub(super) struct Until<'a> {
     pub(super) now: u32,
     pub(super) refresh: bool,
     /// The epoch in which each key expires, by its index; beyond the end, that is `expiry`.
-    pub(super) each: &'a [u32],
-    pub(super) expiry: u32,
+    pub(super) each: &'a [u64],
+    pub(super) expiry: u64,
 }
 
 impl Until<'_> {
-    pub(super) fn expiry(&self, index: u32) -> u32 {
+    pub(super) fn expiry(&self, index: u32) -> u64 {
         self.each.get(index as usize).copied().unwrap_or(self.expiry)
     }
 }
@@ -258,7 +258,7 @@ impl Outcomes {
         for (number, item) in items.iter().enumerate() {
             ahead();
             let place = item.place::<W>().at(until.now);
-            let expiry = (until.expiry(item.index), until.refresh);
+            let expiry = (until.expiry(item.index) as u32, until.refresh);
             match forgetting::insert(buckets, place, expiry, manner.max_kicks, search, &mut self.delta)? {
                 Kept::NoRoom => {
                     self.left.extend(items[number..].iter().map(|item| item.index));

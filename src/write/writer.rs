@@ -7,6 +7,7 @@ use super::commit::{CommitFailure, Committed, WriterState};
 use super::doubling;
 use super::partition::Buffers;
 use super::repair::{Repair, find_damage, quarantine};
+use super::time::InTime;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
 use crate::error::{Error, Result};
@@ -158,7 +159,7 @@ impl Writer {
         let transaction = &self.state()?.transaction;
         if transaction.kind() == Kind::Forgetting {
             let expiry = self.expiry_now()?;
-            return self.insert_until(hash, expiry);
+            return self.insert_one_until(hash, expiry);
         }
         let found = transaction.contains(hash)?;
         if found && transaction.kind() == Kind::Set {

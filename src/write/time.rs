@@ -1,0 +1,203 @@
+//! Time: what a filter's writer and an update of a store share where keys are kept for a time. `format-spec/README.md`,
+//! section 4.10.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::inserted::Inserted;
+use crate::cuckoo::{Forgetting, Key, forgetting};
+use crate::error::Error;
+use crate::options::Options;
+
+/// How far the time of a key may run ahead of the clock, and the clock behind the epoch, in milliseconds.
+const AHEAD: u64 = 5 * 60 * 1000;
+
+/// Keys of a batch whose times are looked at before the first of them is inserted.
+const BLOCK: usize = super::batches::BLOCK;
+
+/// What became of a key that was inserted with the time at which it was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// It was not there, and was stored.
+    New,
+    /// It was there.
+    Known,
+    /// It was seen so long ago that the filter has forgotten that time. It was neither looked up nor stored.
+    Late,
+    /// It was seen more than five minutes in the future, by the clock of this computer. It was neither looked up nor
+    /// stored: if its time were believed, all older keys would be forgotten.
+    Early,
+}
+
+/// The outcome of inserting keys with the times at which they were seen.
+#[derive(Debug, Default)]
+#[must_use = "some keys may have been refused for want of room, or may be late or early"]
+pub struct InsertedAt {
+    /// Which keys are new, and which found no room. A late or early key is not new.
+    pub inserted: Inserted,
+    /// The indices of the keys that were [late](Seen::Late), ascending.
+    pub late: Vec<usize>,
+    /// The indices of the keys that were [early](Seen::Early), ascending.
+    pub early: Vec<usize>,
+}
+
+/// How a filter or store forgets, and the time that it has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time {
+    pub(crate) forgetting: Forgetting,
+    pub(crate) expiry_bits: u32,
+    pub(crate) epoch: u64,
+    /// Whether there is nothing that could be forgotten.
+    pub(crate) is_empty: bool,
+}
+
+impl Time {
+    /// When its epoch began, in milliseconds since 1970.
+    const fn begin(&self) -> u64 {
+        self.epoch * self.forgetting.epoch
+    }
+}
+
+/// Milliseconds since 1970; 0 before.
+fn millis(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Keys of a block: all of its keys, the indices of those that are meant, and the epoch in which each of all expires.
+pub(crate) type Until<'a, K> = (&'a [K], Vec<u32>, &'a [u64]);
+
+/// What keeps keys for a time, and comes to later ones.
+pub(crate) trait InTime {
+    type Error: From<Error>;
+
+    /// Fails with [`Error::Kind`] if nothing is forgotten.
+    fn time(&self) -> Result<Time, Self::Error>;
+
+    /// Comes to a later epoch, whatever is forgotten by that.
+    fn go_to(&mut self, epoch: u64) -> Result<(), Self::Error>;
+
+    /// Inserts keys of a block, none of which expires before a later epoch than now.
+    fn insert_until<K: Key + Sync>(
+        &mut self,
+        keys: Until<'_, K>,
+        new: impl FnMut(usize),
+        refuse: impl FnMut(usize, Error),
+    ) -> Result<(), Self::Error>;
+
+    /// The epoch beyond which it does not follow the clock.
+    fn last_epoch(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn own_path(&self) -> &Path;
+
+    fn own_options(&self) -> &Options;
+
+    /// Comes to a later epoch; does nothing at an earlier one.
+    fn come_to(&mut self, epoch: u64) -> Result<(), Self::Error> {
+        let time = self.time()?;
+        if epoch <= time.epoch {
+            return Ok(());
+        }
+        let leaps = epoch - time.epoch > forgetting::most_epochs(time.expiry_bits);
+        if leaps && !self.own_options().clock_is_right && !time.is_empty {
+            return Err(self.wrong_clock(epoch * time.forgetting.epoch, &time));
+        }
+        self.go_to(epoch)
+    }
+
+    /// Comes to the time of the clock; the epoch in which a key seen now expires.
+    fn expiry_now(&mut self) -> Result<u64, Self::Error> {
+        let (time, clock) = (self.time()?, millis(self.own_options().clock()));
+        if clock.saturating_add(AHEAD) < time.begin() && !self.own_options().clock_is_right {
+            return Err(self.wrong_clock(clock, &time));
+        }
+        self.come_to(time.forgetting.epoch_of(clock).min(self.last_epoch()))?;
+        Ok(time.forgetting.expiry(clock.max(self.time()?.begin())))
+    }
+
+    #[cold]
+    fn wrong_clock(&self, clock: u64, time: &Time) -> Self::Error {
+        Error::Clock { path: self.own_path().to_owned(), clock, filter: time.begin() }.into()
+    }
+
+    /// Whether a key of this time is too far ahead of the clock.
+    fn is_early(&self, time: SystemTime) -> bool {
+        millis(time) > self.latest()
+    }
+
+    /// The latest time of a key that is believed.
+    fn latest(&self) -> u64 {
+        millis(self.own_options().clock()).saturating_add(AHEAD)
+    }
+
+    /// Comes to the epoch of a key that was seen at this time. The epoch in which it expires; `None` if it is late.
+    fn expiry_at(&mut self, time: SystemTime) -> Result<Option<u64>, Self::Error> {
+        let (forgetting, time) = (self.time()?.forgetting, millis(time));
+        self.come_to(forgetting.epoch_of(time))?;
+        let (expiry, now) = (forgetting.expiry(time), self.time()?.epoch);
+        Ok((expiry > now).then_some(expiry))
+    }
+
+    /// Inserts keys that were seen at these times, one after the other, and tells `told` the indices of those that are
+    /// new, late or early. Returns those without room, in ascending order.
+    fn insert_in_time<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+        mut told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, Error)>, Self::Error> {
+        let forgetting = self.time()?.forgetting;
+        if keys.len() != times.len() {
+            let found = format!("{} for {} keys", times.len(), keys.len());
+            return Err(Error::Option { option: "times", found, expected: "one for each key" }.into());
+        }
+        let most = self.latest();
+        let (mut indices, mut refused) = (Vec::new(), Vec::new());
+        for (base, (keys, times)) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(times.chunks(BLOCK))) {
+            // One a key, also for those that are not inserted.
+            let expiries: Vec<u64> = times.iter().map(|time| forgetting.expiry(millis(*time))).collect();
+            for (index, (time, expiry)) in times.iter().map(|time| millis(*time)).zip(&expiries).enumerate() {
+                if time > most {
+                    told(base + index, Seen::Early);
+                    continue;
+                }
+                let epoch = forgetting.epoch_of(time);
+                if epoch > self.time()?.epoch {
+                    let before = (keys, std::mem::take(&mut indices), &*expiries);
+                    let new = |index| told(base + index, Seen::New);
+                    self.insert_until(before, new, |index, error| refused.push((base + index, error)))?;
+                    self.come_to(epoch)?;
+                }
+                if *expiry <= self.time()?.epoch {
+                    told(base + index, Seen::Late);
+                } else {
+                    indices.push(index as u32);
+                }
+            }
+            let rest = (keys, std::mem::take(&mut indices), &*expiries);
+            let new = |index| told(base + index, Seen::New);
+            self.insert_until(rest, new, |index, error| refused.push((base + index, error)))?;
+        }
+        refused.sort_by_key(|(index, _)| *index);
+        Ok(refused)
+    }
+
+    /// The same, with the outcome for each key.
+    fn outcome_in_time<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+    ) -> Result<InsertedAt, Self::Error> {
+        let mut outcome = InsertedAt { inserted: Inserted::of(keys.len()), ..InsertedAt::default() };
+        let InsertedAt { inserted, late, early } = &mut outcome;
+        let refused = self.insert_in_time(keys, times, |index, seen| match seen {
+            Seen::New => inserted.set_new(index),
+            Seen::Late => late.push(index),
+            Seen::Early => early.push(index),
+            Seen::Known => {}
+        })?;
+        outcome.inserted = outcome.inserted.with_refused(refused);
+        Ok(outcome)
+    }
+}
